@@ -32,7 +32,7 @@ def one_command_line():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_client_of_a_kind():
-    """Make equal clients only once: making one takes longer than most tests, and clients keep no data."""
+    """Reuse clients with equal settings: making one takes longer than most tests, and clients keep no data."""
     make = boto3.Session.client
 
     @cache
@@ -51,7 +51,7 @@ def one_client_of_a_kind():
 
 @pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
-    """All tests here run without the embedded AWS."""
+    """Run all tests here without the embedded AWS."""
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +66,7 @@ def dynoxide_client(dynoxide):
 
 @pytest.fixture
 def simulated_store(simulated_client):
-    """A store on empty tables of the simulated AWS."""
+    """Yield a store with empty tables on the simulated AWS."""
     with answered_by(SimulatedAws(ManualClock().now).answer):
         create_tables(simulated_client)
         yield Store(simulated_client, NAMES)
@@ -75,7 +75,7 @@ def simulated_store(simulated_client):
 
 @pytest.fixture
 def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
-    """A store on empty tables of Dynoxide. Transaction tokens remain from one test to the next."""
+    """Yield a store with empty tables on Dynoxide. Dynoxide remembers transaction tokens from one test to the next."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", dynoxide.endpoint)
     create_tables(dynoxide_client)
     yield Store(dynoxide_client, NAMES)
@@ -86,18 +86,18 @@ def dynoxide_store(dynoxide, dynoxide_client, monkeypatch):
 
 @pytest.fixture(params=["simulated", "dynoxide"])
 def each_store(request):
-    """A store on empty tables, on each implementation in turn, because they check different rules."""
+    """Yield a store with empty tables on the simulated AWS, then on Dynoxide, because they check different rules."""
     return request.getfixturevalue(f"{request.param}_store")
 
 
 def checked_client(**options):
-    """A client for all tests of a process, because making one takes longer than most tests."""
+    """Make one client for all tests of a process, because making one takes longer than most tests."""
     config = CLIENT_CONFIG.merge(Config(parameter_validation=True))
     return boto3.client("dynamodb", config=config, **options)
 
 
 def lose_no_responses(client):
-    """Restore a client after a test has intercepted its requests."""
+    """Undo a test's interception of the client's responses."""
     vars(client._endpoint).pop("_do_get_response", None)
 
 
@@ -108,13 +108,12 @@ def create_tables(client):
 
 @pytest.fixture
 def shop():
-    """An empty shop."""
     with open_shop() as shop:
         yield shop
 
 
 @pytest.fixture
 def tea_shop():
-    """A shop with the sample catalogue."""
+    """Make a shop with the sample catalogue."""
     with open_shop(catalogue()) as shop:
         yield shop

@@ -1,4 +1,4 @@
-"""Commands for an account: missing prerequisites are reported in one line, before the CDK starts."""
+"""Commands for an account report missing prerequisites in one line, before the CDK starts."""
 
 import json
 import os
@@ -36,7 +36,7 @@ ON_ACCOUNT = (
 
 @pytest.fixture
 def cdk(monkeypatch):
-    """Record the calls of the CDK instead of running it."""
+    """Record the calls to the CDK instead of running it."""
     calls = []
 
     def run(command, **options):
@@ -48,7 +48,7 @@ def cdk(monkeypatch):
 
 
 def deploy(cdk):
-    """Deploy, and return the output before the CDK runs."""
+    """Deploy, and return the output that is printed before the CDK runs."""
     done = CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
     assert len(cdk) == 1
     return done.stderr
@@ -121,7 +121,7 @@ NOT_DEPLOYED = refusal("ValidationError", "Stack with id X does not exist")
 
 @pytest.fixture
 def account(monkeypatch):
-    """The answers of an account with sufficient quotas, by operation; each may be replaced, also by an error."""
+    """Fake an account with sufficient quotas. Returns its answers by operation, which tests may replace."""
     limit = {"ConcurrentExecutions": 9000, "UnreservedConcurrentExecutions": 8000}
     outputs = [
         {"OutputKey": name, "OutputValue": value}
@@ -232,7 +232,7 @@ def test_deploy_explains_the_low_concurrency_limit_of_a_new_account(cdk, account
         (NOT_DEPLOYED, {}, 16 + 16),
         (NOT_DEPLOYED, {"Orders": (12_000, 40_000)}, 160 + 16),
         (NOT_DEPLOYED, {"Products": (30_000, 4_500)}, 16 + 40),
-        # The Orders table is warm for 8,000 write units.
+        # The Orders table has a warm throughput of 8,000 write units a second.
         (None, {}, 32 + 16),
         (None, {"Orders": (12_000, 9_001)}, 40 + 16),
         (refusal("AccessDenied"), {}, 16 + 16),
@@ -316,7 +316,7 @@ QUEUE = "ApproximateNumberOfMessages"
 def test_deploy_refuses_to_remove_a_fifo_queue_that_holds_messages(cdk, account, monkeypatch, held):
     with_fifo_queue(account, defaultdict(lambda: "0", {held: "3"}))
     CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert len(cdk) == 1, "the queue stays"
+    assert len(cdk) == 1, "the FIFO queue was not removed"
     with_settings(monkeypatch, fifoQueue=False)
     assert refused().startswith(
         "fifoQueue is false in cdk.json, but the FIFO queue holds 3 messages and its dead-letter queue 3"
@@ -429,7 +429,7 @@ def test_destroy_asks_first_and_names_the_stack(cdk, account, answer, called):
     done = CliRunner().invoke(app, ["destroy", "--stage", "live"], input=answer)
     assert "Destroy InventoryOrders-live on account 123456789012, us-east-1?" in done.stdout
     assert len(cdk) == called
-    assert "These stay" not in done.stdout, "what was there is not known"
+    assert "These remain" not in done.stdout, "it is unknown what remains"
 
 
 def test_destroy_says_that_a_stage_does_not_exist(cdk, account):
@@ -447,7 +447,7 @@ EXPORTS = "inventory-orders-exports-123456789012-eu-west-1"
 
 @pytest.fixture
 def destroyed(monkeypatch):
-    """Clients for an existing stack, whose requests botocore checks against AWS's models."""
+    """Make clients for an existing stack. botocore checks their requests against AWS's models."""
     services = ("cloudformation", "dynamodb", "s3")
     clients = {name: boto3.client(name, region_name="eu-west-1") for name in services}
     with ExitStack() as stack:
@@ -464,7 +464,7 @@ def destroy():
 
 
 def expect_resources(aws, status):
-    """Both requests for the resources of the deleted stack, which is no longer found by name."""
+    """Expect two requests for the resources of the deleted stack, by its id: it no longer has a name."""
     table = {"ResourceType": "AWS::DynamoDB::GlobalTable", "PhysicalResourceId": "live-Orders"}
     version = {"ResourceType": "AWS::Lambda::Version", "PhysicalResourceId": "live-Api:1"}
     more = {"LogicalResourceId": "", "LastUpdatedTimestamp": 0, "ResourceStatus": status}
@@ -484,7 +484,7 @@ def test_destroy_lists_what_remains(cdk, destroyed, status):
     assert done.exit_code == 0
     said = done.stdout.partition("These remain on the account:\n")[2].splitlines()
     assert ("  AWS::DynamoDB::GlobalTable live-Orders" in said) is (status == "DELETE_SKIPPED")
-    assert "live-Api:1" not in done.stdout, "it goes with its function"
+    assert "live-Api:1" not in done.stdout, "a version is deleted with its function"
     assert f"  the table {copy}, which a restore created" in said
     assert f"  s3://{EXPORTS}/InventoryOrders-live/: exports, with customers' ids" in said
     assert "  backups that DynamoDB makes of deleted tables, for 35 days" in said
@@ -512,7 +512,7 @@ def test_a_failed_destroy_does_not_list_what_remains(destroyed, monkeypatch):
     monkeypatch.setattr(deployment.subprocess, "run", lambda *_, **__: failed)
     done = destroy()
     assert done.exit_code == 3
-    assert "These stay" not in done.stdout
+    assert "These remain" not in done.stdout
 
 
 def test_synth_needs_no_account(cdk, monkeypatch):
@@ -538,7 +538,7 @@ def test_a_name_that_no_stage_can_have_is_refused(stage):
 
 
 def test_the_tables_of_a_stack_are_in_the_region_of_its_account(monkeypatch):
-    # boto3 only reads AWS_DEFAULT_REGION; the CDK and the AWS CLI read AWS_REGION.
+    # boto3 reads only AWS_DEFAULT_REGION; the CDK and the AWS CLI read AWS_REGION.
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     outputs = dict.fromkeys((f"{table.value}TableName" for table in Table), "t")
     session = AwsAccount.of_environment().session

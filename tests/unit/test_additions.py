@@ -1,4 +1,4 @@
-"""Adds a reason and an action to a copy of the package: every other place that has to change fails loudly."""
+"""Adding a reason or an action in one place makes checks fail at every other place that must change."""
 
 import os
 import shutil
@@ -54,21 +54,20 @@ ACTION = """
 
 @pytest.fixture
 def package(tmp_path):
-    """Make a copy of the package."""
     source = ROOT / "layers" / "core" / "python" / "inventory_orders"
     ignored = shutil.ignore_patterns("__pycache__")
     return shutil.copytree(source, tmp_path / "inventory_orders", ignore=ignored)
 
 
 def add(file, before, text):
-    """Add lines to a module."""
+    """Insert lines into a module, after a given text."""
     source = file.read_text("utf-8")
     assert source.count(before) == 1
     file.write_text(source.replace(before, text.strip("\n") + "\n" + before), "utf-8")
 
 
 def run(package, *arguments):
-    """Run Python with the copy instead of the package. Returns its exit status and output."""
+    """Run Python with the copy instead of the package, and return its exit status and output."""
     places = os.pathsep.join(map(str, (package.parent, ROOT)))
     done = subprocess.run(
         [sys.executable, *arguments],

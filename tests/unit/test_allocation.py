@@ -1,4 +1,4 @@
-"""The allocation: no move between rows and pages creates or loses a unit, and the rules of lanes hold."""
+"""The allocation: moves between rows and pages never create or lose a unit, and the rules of lanes always hold."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +17,7 @@ CREATED = product("p", 1).created_at
 
 
 def pages(*lanes, version=3):
-    """All pages of lanes, existing and empty."""
+    """Make all pages of some lanes, without units."""
     return [
         Page(PageKey(lane, number), version, f"epoch-{lane}-{number}", {})
         for lane in lanes
@@ -31,7 +31,7 @@ def holding_page(lane, product_id, units, reach=0, created_at=CREATED):
 
 
 def lent(product_id="p", stock=10, depot=5, lane=4, **more):
-    """A product with units at the depot and in lane 1, which lane 2 may also hold."""
+    """Make a product with units at the depot and in lane 1. Lane 2 may also hold some."""
     row = product(product_id, stock, lent_to=frozenset({0, 1, 2}), **more)
     return Allocation(
         {product_id: row},
@@ -59,7 +59,7 @@ moves = st.lists(
 
 
 def start(product_id, spare, threshold, backorder, reach, held):
-    """A product, and its units in lanes. The depot may fill lanes up to `reach`; below 0, nothing is lent."""
+    """Make a product and its units by lane. The depot may fill lanes up to `reach`; -1 means that nothing is lent."""
     lanes = range(reach + 1)
     row = product(
         product_id,
@@ -89,10 +89,10 @@ starts = st.fixed_dictionaries(
 
 
 class Books:
-    """Rows and pages as stored, an allocation of them, and the units sold.
+    """The stored rows and pages, an allocation that moves their units, and the units sold.
 
     Attributes:
-        moved: Kinds of the moves that moved units and were written.
+        moved: The kinds of moves that have moved units and been written.
     """
 
     def __init__(self, shelf):
@@ -112,19 +112,19 @@ class Books:
         self.forget()
 
     def forget(self):
-        """Discard the moves that were not written."""
+        """Discard moves that have not been written."""
         self.allocation = Allocation(self.rows, self.pages.values())
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
         self.lent = dict.fromkeys(PRODUCT_IDS, 0)
         self.unwritten = set()
 
     def where(self, product_id):
-        """The expected units in the row, in the depot and in each lane."""
+        """Return the expected units in the row, at the depot and in each lane."""
         lanes = (self.allocation.units(lane, product_id) for lane in (DEPOT, *LANES))
         return self.allocation.row(product_id).stock_count, *lanes
 
     def do(self, kind, product_id, number, units, whose):
-        """Make a move with a lane that may hold the product, or with any lane."""
+        """Make a move. `whose` chooses among lanes that may hold the product, or among all lanes."""
         if kind == "write":
             self.write()
             return
@@ -170,14 +170,14 @@ class Books:
                 assert update.after.version == update.before.version + 1
                 assert update.after.epoch == update.before.epoch
         places = [u.after.product_id for u in updates] + [u.after.key for u in written]
-        assert len(set(places)) == len(places), "an item appears once in a transaction"
+        assert len(set(places)) == len(places), "no item appears twice in a transaction"
         self.rows |= {u.after.product_id: u.after for u in updates}
         self.pages |= {u.after.key: u.after for u in written}
         for product_id, units in self.taken.items():
             self.sold[product_id] += units
         self.taken = dict.fromkeys(PRODUCT_IDS, 0)
         self.lent = dict.fromkeys(PRODUCT_IDS, 0)
-        assert not self.allocation.touched, "what was written counts as stored"
+        assert not self.allocation.touched, "written moves are no longer pending"
         self.moved |= self.unwritten
         self.unwritten = set()
         self.check()
@@ -189,7 +189,7 @@ class Books:
         gone = update.before.lent_to - update.after.lent_to
         for lane in gone | ({DEPOT} if gone else set()):
             key = PageKey.of(lane, product_id)
-            assert key in after, "the transaction writes or checks the page"
+            assert key in after, "the transaction must write or check the page"
             if lane in gone:
                 assert not after[key].units(product_id)
 
@@ -225,7 +225,7 @@ def test_no_sequence_of_moves_creates_or_loses_units_or_breaks_a_rule():
         moved.update(books.moved)
 
     run()
-    # Otherwise the sequences are too short or too odd to prove anything.
+    # Otherwise the sequences of moves are too short or too uniform to prove anything.
     for kind in ("lend", "fill", "return", "recall", "reclaim", "take"):
         assert moved[kind], f"no {kind} moved a unit"
     assert {"fill", "take"} <= refused.keys()
@@ -242,7 +242,7 @@ def test_no_sequence_of_moves_creates_or_loses_units_or_breaks_a_rule():
 )
 @pytest.mark.parametrize("is_sale", [False, True])
 def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, is_sale):
-    """Nothing beyond the threshold is lent, nor sold while the row is lent. A row that is not active lends nothing."""
+    """While lanes have units, a row keeps more than its threshold. An inactive row lends nothing."""
     if is_sale and spare:
         row = replace(row, lent_to=frozenset({DEPOT}))
     allocation = Allocation({"p": row}, pages(DEPOT))
@@ -296,8 +296,7 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
 
 
 def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
-    """Otherwise a fill, which does not write the row, could bring units to a lane that was just removed from the
-    list."""
+    """Otherwise a fill, which does not write the row, could move units to a lane that is no longer on its list."""
     row = product("p", 10, lent_to=frozenset({0, 1}))
     allocation = Allocation({"p": row}, pages(DEPOT, 1))
     allocation.recall("p", [1])

@@ -1,4 +1,4 @@
-"""The HTTP API: every route, and every status code that it can answer."""
+"""The HTTP API: every route, and every status code that it can return."""
 
 import base64
 import json
@@ -45,12 +45,12 @@ JSON = {"content-type": "application/json"}
 OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
 
 
-# Each process reads it, and libyaml takes a tenth of the time.
+# Every test process parses this file, and libyaml is ten times as fast.
 CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
 
 
 def resolved(value):
-    """A part of the contract, with its references resolved."""
+    """Replace all references in a part of the contract with their targets."""
     if isinstance(value, dict) and "$ref" in value:
         found = CONTRACT
         for name in value["$ref"].removeprefix("#/").split("/"):
@@ -78,7 +78,6 @@ PATTERNS = {
 
 
 def check_contract(method, path, said):
-    """Check that an answer matches the contract."""
     routes = [r for r in OPERATIONS if r[0] == method and PATTERNS[r].fullmatch(path)]
     if not routes:
         assert said.status == 404
@@ -110,7 +109,7 @@ REQUIRED_HEADERS = {
 
 
 class Api:
-    """Sends requests to the handler as API Gateway does."""
+    """Sends requests to the handler in API Gateway's format."""
 
     def __init__(self, shop):
         self.shop = shop
@@ -151,18 +150,18 @@ class Api:
 
     @property
     def queued(self):
-        """The messages in the order queue."""
+        """The bodies of the messages in the order queue."""
         return self.shop.waiting("Order")
 
     def work_off(self, *orders):
-        """Let a worker place orders; by default, the ones in the order queue."""
+        """Let a worker place the given orders, or else the ones in the order queue."""
         if orders:
             self.shop.invoke("place_orders", sqs_event(*orders))
         else:
             self.shop.deliver("Order")
 
     def state(self):
-        """The state that a refused request must not change."""
+        """Everything that a refused request must leave unchanged."""
         return self.shop.stock(TEA), dict(self.shop.items(Table.ORDERS))
 
 
@@ -193,13 +192,13 @@ class Said:
 
 @pytest.fixture
 def api(tea_shop):
-    """The API of a shop that has just opened."""
+    """Make the API of a shop that has just opened."""
     return Api(tea_shop)
 
 
 @pytest.fixture
 def customers(api):
-    """The API for customers with a token."""
+    """Make the API that customers call with a token."""
     group = {"OPERATORS_CLAIM_NAME": "cognito:groups", "OPERATORS_CLAIM_VALUE": "operators"}
     api.shop.restart(USER_ID_CLAIM="sub", **group)
     return api
@@ -232,11 +231,11 @@ def test_the_contract_and_the_handlers_have_the_same_routes(api):
 
 
 NAMED_BY_PATHS, OF_IDS = r"""(?!\.{1,2}$)[!"\$&-+.0->@-~-]""", r"""[!"\$-+.-~-]"""
-"""Characters of ids: of the ids that paths can name, and of all ids."""
+"""The characters of ids that a path can contain, and the characters of all ids."""
 
 
 def without_words(schema):
-    """The constraints of a schema, without descriptions. Ids in messages need not be usable in a path."""
+    """Remove descriptions from a schema, and allow ids that a path could not contain."""
     if isinstance(schema, str):
         return schema.replace(NAMED_BY_PATHS, OF_IDS)
     if isinstance(schema, dict):
@@ -264,7 +263,7 @@ def test_the_contracts_schemas_match_the_messages_schemas():
     ):
         command = as_body(json_schema("commands")[function][action], is_new=name == "NewProduct")
         said = resolved(schemas[name])
-        # The characters that the commands' string patterns additionally exclude cannot occur in JSON.
+        # The commands' patterns also exclude characters that cannot occur in JSON.
         texts = {n for n, inner in command["properties"].items() if "\\ud800" in str(inner)}
         said["properties"] |= {name: command["properties"][name] for name in texts}
         assert without_words(said) == without_words(command)
@@ -278,7 +277,10 @@ def test_the_contracts_schemas_match_the_messages_schemas():
 
 
 def as_body(command, *, is_new):
-    """The schema of a command as a request body: path and caller give the rest, and OpenAPI uses newer keywords."""
+    """Turn a command's schema into the schema of a request body.
+
+    The path and the caller provide the other fields, and OpenAPI uses newer keywords.
+    """
     names = {"action", "actor"} | (set() if is_new else {"orderId", "productId"})
     required = [name for name in command["required"] if name not in names]
     properties = {n: inner for n, inner in command["properties"].items() if n not in names}
@@ -293,7 +295,7 @@ def test_answers_may_have_further_fields():
 
 
 def test_every_example_of_the_contract_succeeds(api):
-    """In the sequence of an order's life, like the contract."""
+    """Send the requests in the sequence of an order's life."""
     path_of = {"orderId": "o-1001", "productId": TEA}
     for (method, path), operation in sorted(
         OPERATIONS.items(), key=lambda item: LIFE.index(item[1]["operationId"])
@@ -344,13 +346,13 @@ COMMANDS = {
     "cancel": None,
     "returns": BACK,
 }
-"""Each with its body."""
+"""Commands, each with its request body."""
 
 TOO_LARGE = "x" * 262_145
 
 
 def statuses_seen(api, monkeypatch):
-    """Get each status from each route. Returns pairs of route and status."""
+    """Send a request for each status of each route, and return the pairs of route and status."""
     seen = set()
 
     def see(method, path, *given, claims=OPERATOR, **more):
@@ -428,7 +430,7 @@ OPERATORS_REQUESTS = (
     ("POST", "/products/mug/list-again", None),
     ("DELETE", "/products/mug", None),
 )
-"""In a sequence in which each request succeeds."""
+"""Requests in a sequence in which each one succeeds."""
 
 QUERIES = {"DELETE": {"createdAt": "2026-01-01T00:00:00.000000+00:00"}}
 LOST = {
@@ -500,7 +502,7 @@ def see_failures(see, monkeypatch):
 
 
 def broken(monkeypatch, error):
-    """Let every request to the tables fail."""
+    """Make every request to the tables fail."""
 
     def fail(*_, **__):
         raise error
@@ -512,7 +514,7 @@ def broken(monkeypatch, error):
 
 
 def good_requests():
-    """A valid request for each route: body and query, by route."""
+    """Return a valid body and query for each route."""
     bodies = {
         ("POST", "/orders"): ORDER,
         **{("POST", f"/orders/{{orderId}}/{name}"): body for name, body in COMMANDS.items()},
@@ -530,7 +532,7 @@ def good_requests():
 
 
 def mistakes(method, path, body, query):
-    """Possible mistakes in a request: the location, the path, the body and the query."""
+    """Yield requests with one mistake each: the place of the mistake, and the request's path, body and query."""
     yield "wrong", path, body, query | {"wrong": "1"}
     for name, value in query.items():
         yield name, path, body, {other: v for other, v in query.items() if other != name}
@@ -559,17 +561,17 @@ OF_OTHER_INTERFACES = re.compile(
 
 
 def test_every_refusal_is_in_terms_of_path_query_and_body(api):
-    """Each route with each mistake: no error describes the form of a queue's message or a direct invocation."""
+    """No error about a request to the API mentions the format of queue messages or direct invocations."""
     place(api)
     refused = Counter()
     for (method, template), (body, query) in good_requests().items():
         in_path = re.findall(r"{(\w+)}", template)
         for where, path, wrong_body, wrong_query in mistakes(method, template, body, query):
             said = api(method, path, wrong_body, query=wrong_query)
-            # Some of these are valid on some routes.
+            # Some routes accept some of these.
             if said.status != 400:
                 continue
-            # A change without any field has no particular missing field.
+            # An empty change has no particular field that is missing.
             assert where in said.document.get("field", "") or wrong_body == {}, said.text
             # The error may quote the caller's own values.
             words = said.document["detail"].removeprefix(f"{where}: ")
@@ -598,7 +600,7 @@ def test_every_route_refuses_an_unknown_query_parameter(api):
 
 
 def test_every_status_of_the_contract_occurs(customers, monkeypatch):
-    """Each status of each route in the contract does occur, except statuses from API Gateway alone."""
+    """Only API Gateway itself returns the remaining statuses."""
     seen = {(*route, status) for route, status in statuses_seen(customers, monkeypatch)}
     promised = {
         (*route, int(status))
@@ -661,7 +663,7 @@ def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
     assert said.code == (409, "UNKNOWN_PRODUCT")
     assert "there is no product no-such-tea" in said.document["detail"]
     assert "under a new orderId" in said.document["detail"]
-    # The row does not name the product.
+    # The order's stored row does not name the product, so neither does the repeated answer.
     again = place(api, product_id="no-such-tea")
     assert "GET /products shows which" in again.document["detail"]
 
@@ -673,7 +675,7 @@ def test_another_body_under_a_used_id_is_refused_if_the_order_is_known(api):
 
 
 class Waits:
-    """Record the service's sleeps, and act during them."""
+    """Records the service's sleeps, and acts during them."""
 
     def __init__(self, clock):
         self.clock, self.slept, self.meanwhile = clock, [], lambda: None
@@ -686,7 +688,7 @@ class Waits:
 
 @pytest.fixture
 def waits(api, monkeypatch):
-    """A product with contention."""
+    """Make a product contested, and record the waits that follow."""
     waits = Waits(api.shop.clock)
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: waits.sleep(seconds))
     api.shop.process("api").impatient_engine.client.rivals.observe(TEA)
@@ -708,7 +710,7 @@ def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits):
     assert said.headers["Retry-After"] == "1"
     assert said.headers["Preference-Applied"] == "wait=25"
     assert 23 < sum(waits.slept) <= 25, "API Gateway ends a request after 30 s"
-    assert max(waits.slept) == 0.25, "what came is seen soon"
+    assert max(waits.slept) == 0.25, "a result is noticed soon"
     assert len(api.queued) == 1
 
 
@@ -858,7 +860,7 @@ def test_an_id_in_a_path_may_have_every_character_that_survives_its_decoding(api
 
 @pytest.mark.parametrize("sent", ["{}%2D5", "{}/5", "{}?5", "{}%", "..", "{}%252F5", "%6F-1"])
 def test_no_request_acts_on_another_id_than_its_path_names(api, sent):
-    """Whatever API Gateway passes on, an id that may be a truncated one does not reach a route."""
+    """An id that may have been cut off by API Gateway never reaches a route."""
     orders = [ORDER | {"orderId": order_id} for order_id in ("o-1", "o-1%2D5", "o-1-5", "o-1/5")]
     api.work_off(*map(json.dumps, orders))
     before = api.state()
@@ -882,7 +884,7 @@ def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     found = ids_of(pages(api, "/orders", userId="u-7", limit="2"))
     assert found == [["o-4", "o-3"], ["o-2", "o-1"], ["o-0"]]
     page = api("GET", "/orders", query={"userId": "u-7", "limit": "5"}).document
-    assert "next" not in page, "nothing comes after the last one"
+    assert "next" not in page, "the last page has no next page"
     listed = api("GET", "/orders", query={"userId": "u-7"}).document["orders"]
     assert listed[0] == api("GET", "/orders/o-4").document
     nothing = {"orders": [], "unreadable": []}
@@ -958,7 +960,7 @@ MATCHA = "tea-matcha"
 
 
 def marks(api):
-    """The entries of the list of orders to ship."""
+    """Return each order to ship with its mark and its missing products."""
     listed = [
         order for page in pages(api, "/orders", status="CONFIRMED") for order in page["orders"]
     ]
@@ -966,7 +968,7 @@ def marks(api):
 
 
 def sold(api, order_id, **more):
-    """Place an order, and confirm it."""
+    """Place an order and confirm it."""
     assert place(api, order_id, **more).status == 201
     assert api("POST", f"/orders/{order_id}/confirm").status == 200
 
@@ -977,7 +979,7 @@ def lines(**units):
 
 @pytest.fixture
 def backordered(api):
-    """Two cups are in stock, and three orders want two each, with a pot that is in plentiful supply."""
+    """Make a shop with 2 cups and 9 pots, and three orders for two cups and a pot each."""
     for name, stock in (("cup", 2), ("pot", 9)):
         created = {"productId": name, "openingStock": stock, "backorderLimit": 50}
         assert api("POST", "/products", created).status == 201
@@ -992,8 +994,10 @@ def test_each_order_to_ship_names_its_own_missing_units(backordered):
     short = [{"productId": "cup", "wanted": 2, "onHand": 0}]
     assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short))
     backordered.shop.invoke("sweep", {"action": "sweep"})
-    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short)), "folded"
-    assert backordered("POST", "/orders/o-0/fulfil").status == 200, "it is never refused"
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short)), (
+        "a fold does not change the marks"
+    )
+    assert backordered("POST", "/orders/o-0/fulfil").status == 200, "a hand-over is never refused"
     short[0]["onHand"] = -2
     assert marks(backordered) == {"o-2": (False, short)}
     receipt = {"adjustmentId": "r", "delta": 4, "reason": "RECEIPT"}
@@ -1021,7 +1025,9 @@ def test_an_order_for_a_delisted_product_misses_all_its_units(backordered):
     missing = (False, [{"productId": "cup", "wanted": 2, "onHand": 0}])
     assert set(map(str, marks(backordered).values())) == {str(missing)}
     backordered("POST", "/products", {"productId": "cup", "openingStock": 50})
-    assert set(map(str, marks(backordered).values())) == {str(missing)}, "others are there"
+    assert set(map(str, marks(backordered).values())) == {str(missing)}, (
+        "the other products are in stock"
+    )
 
 
 @pytest.mark.parametrize("key", [("Products", "cup"), ("Allotments", "out/0")])
@@ -1078,7 +1084,7 @@ def test_a_page_of_orders_to_ship_reads_rows_and_outbound_pages_at_once(api, mon
 
 @pytest.mark.parametrize("seconds", [1, 60])
 def test_a_page_without_entries_has_a_next_page_only_if_time_is_short(api, monkeypatch, seconds):
-    """All lists whose filters may leave a page empty."""
+    """This covers all lists whose filters may leave a page empty."""
     client, _ = requests.reading()
     for module in (orders, products):
         reading = lambda: (client, Deadline.after(seconds, client.clock))  # noqa: E731
@@ -1106,7 +1112,7 @@ PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
 
 
 def test_a_cursor_leads_back_to_its_place_in_its_list_only():
-    # Another program may have written the second one.
+    # Another program may have written the second position.
     for place in (PLACE, ListPosition("2099-01-01 00:00:00", "Earl Grey")):
         cursor = encode_cursor("u-7", place)
         assert place_after("u-7", {"cursor": cursor}) == place
@@ -1229,7 +1235,7 @@ LOST_UNIT = {"stepId": "l-1", "items": [{"productId": TEA, "quantity": 1}], "res
 
 
 def numbers(api, product_id=TEA):
-    """On hand, committed, available."""
+    """Return the units on hand, committed and available."""
     found = api("GET", f"/stock/{product_id}").document
     return found["onHand"], found["committed"], found["available"]
 
@@ -1318,7 +1324,7 @@ def test_shown_stock_includes_units_in_lanes(api):
     assert found["inLanes"] == {"0": 60, "1": 20}
     listed = api("GET", "/stock", query={"inLanes": "true", "limit": "100"}).document
     assert [product["productId"] for product in listed["products"]] == ["cup"]
-    # Sales from lanes do not change the row.
+    # Sales from lanes do not change the product's row.
     del api.shop.items(Table.ALLOTMENTS)[str(PageKey.of(1, "cup")),]
     again = api("GET", "/products/cup", headers={"if-none-match": shown.headers["ETag"]})
     assert (again.status, again.document["units"]) == (200, 480)
@@ -1459,7 +1465,7 @@ def test_a_history_continues_with_orders_after_its_last_adjustment(api, monkeypa
 
 
 def ids_of(found):
-    """The orders of each page."""
+    """Return the ids of the orders on each page."""
     return [[order["orderId"] for order in page["orders"]] for page in found]
 
 
@@ -1468,7 +1474,7 @@ def to_ship(api, limit):
 
 
 def pages(api, path, **query):
-    """All pages of a list."""
+    """Read a list to its last page."""
     found = [api("GET", path, query=query).document]
     while "next" in found[-1]:
         found.append(api("GET", path, query={**query, "cursor": found[-1]["next"]}).document)
@@ -1580,7 +1586,7 @@ def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
 
     monkeypatch.setattr(store, "read", counted)
     said = api("GET", "/products", query={"ids": ",".join([*ids, TEA])})
-    assert reads == [99], "one of them was named twice"
+    assert reads == [99], "a product that is named twice is read once"
     assert [shown["productId"] for shown in said.document["products"]] == [TEA]
     assert said.document["unknown"] == ids[1:]
 
@@ -1615,7 +1621,9 @@ def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
     api.shop.edit(Table.PRODUCTS, "p")
     assert api("GET", "/products/p").code == (500, "CORRUPT_PRODUCT")
     said = api("GET", "/products", query={"ids": f"p,{TEA},q"}).document
-    assert [shown["productId"] for shown in said["products"]] == [TEA], "not at a neighbour's cost"
+    assert [shown["productId"] for shown in said["products"]] == [TEA], (
+        "the other product is still listed"
+    )
     assert (said["unknown"], said["unreadable"]) == (["q"], ["p"])
 
 
@@ -1624,14 +1632,14 @@ def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
 
 @pytest.fixture
 def located(api):
-    """A tea with 60 units, with 5 at berlin and 300 at lyon, and a cup that is only at the default location."""
+    """Make a tea with 60 units at the default location, 5 at berlin and 300 at lyon, and a cup without locations."""
     stock(api, berlin=5, lyon=300)
     assert api("POST", "/products", {"productId": "cup", "openingStock": 7}).status == 201
     return api
 
 
 def stock(api, product_id=TEA, **units):
-    """List a product at other locations."""
+    """List a product at other locations, with their units."""
     for location_id, opening in units.items():
         new = {"productId": product_id, "locationId": location_id, "openingStock": opening}
         assert api("POST", "/products", new).status == 201
@@ -1669,7 +1677,7 @@ def test_a_products_availability_is_the_best_of_its_locations(located):
     located("PATCH", f"/products/{TEA}", limit | at("berlin"))
     sell("berlin", 12)
     sell("", 60)
-    assert shown() == ("IN_STOCK", 300), "units on backorder at one are not missing at another"
+    assert shown() == ("IN_STOCK", 300), "backorders at one location take nothing from another"
     located("PATCH", f"/products/{TEA}", {"lowStockThreshold": 300, **at("lyon")})
     assert shown() == ("LOW", 300)
     sell("lyon", 300)
@@ -1682,7 +1690,7 @@ def test_a_products_availability_is_the_best_of_its_locations(located):
     located("POST", f"/products/{TEA}/discontinue")
     assert shown() == ("DISCONTINUED", 500)
     located("POST", f"/products/{TEA}/list-again", at("berlin"))
-    assert shown() == ("OUT", 0), "what is discontinued cannot be ordered"
+    assert shown() == ("OUT", 0), "a discontinued product cannot be ordered"
 
 
 def test_a_product_without_other_locations_costs_no_extra_request(located):
@@ -1861,7 +1869,7 @@ def test_a_refused_decrement_names_the_location_in_its_shortage(located):
 
 @pytest.fixture
 def split_up(located):
-    """Orders to ship: one from two locations, one from each of them, and a pot that is only at the default location."""
+    """Place orders to ship: one from two locations, one from each of them, and one from the default location."""
     located("PATCH", f"/products/{TEA}", {"backorderLimit": 9, **at("berlin")})
     items = [*lines(cup=1), {"productId": TEA, "quantity": 3, "locationId": "berlin"}]
     sold(located, "o-both", items=items)
@@ -1871,7 +1879,7 @@ def split_up(located):
 
 
 def ships_from(api, location_id):
-    """The entries of the list of orders to ship from a location."""
+    """Return the orders to ship from a location."""
     query = {"status": "CONFIRMED", "locationId": location_id}
     listed = [order for page in pages(api, "/orders", **query) for order in page["orders"]]
     return {order["orderId"]: (order["shippable"], order.get("missing")) for order in listed}
@@ -1906,7 +1914,9 @@ def test_a_page_of_one_locations_orders_skips_orders_of_others(split_up):
     rows = split_up.shop.calls
     rows.clear()
     ships_from(split_up, "lyon")
-    assert Counter(rows) == {"Query": 16, "BatchGetItem": 1}, "what is not listed needs no rows"
+    assert Counter(rows) == {"Query": 16, "BatchGetItem": 1}, (
+        "rows are read only for orders on the page"
+    )
 
 
 def test_a_location_is_only_for_orders_to_ship(customers):
@@ -1993,7 +2003,9 @@ def test_customers_place_see_and_list_their_own_orders_only(customers):
     assert customers("GET", "/orders/o-1", claims=eight).code == (404, "UNKNOWN_ORDER")
     hidden = customers("GET", "/orders/o-1", claims=eight).text
     missing = customers("GET", "/orders/o-9", claims=eight).text
-    assert hidden == missing.replace("o-9", "o-1"), "it looks as if there were none"
+    assert hidden == missing.replace("o-9", "o-1"), (
+        "another customer's order looks like a missing one"
+    )
     for own in ({"userId": "u-7"}, None):
         listed = customers("GET", "/orders", query=own, claims=seven).document["orders"]
         assert [order["orderId"] for order in listed] == ["o-1"]
@@ -2060,7 +2072,7 @@ def test_the_shop_chooses_the_claim_that_names_the_user(customers, monkeypatch):
     claims = {"sub": "auth0|5f7c", "https://shop.example/customer": "u-7"}
     assert place(customers, claims=claims).status == 201
     assert customers("GET", "/orders/o-1", claims={"sub": "u-7"}).code == (403, "NO_SUBJECT")
-    assert customers("GET", "/orders/o-1").status == 200, "a signature opens all beside tokens"
+    assert customers("GET", "/orders/o-1").status == 200, "a signed request has full access"
 
 
 @pytest.mark.parametrize("wrong", [{"SHOW_STOCK": None}, {"SHOW_STOCK": "yes"}])
@@ -2106,7 +2118,7 @@ def test_unavailable_tables_are_an_error_of_the_service(api, monkeypatch, error,
         assert said.code == expected
         assert "secret" not in said.text
         assert ("Retry-After" in said.headers) is (expected[0] == 503)
-    assert api.shop.clock.now() - began <= 10, "3 s for each read"
+    assert api.shop.clock.now() - began <= 10, "each of the three reads takes at most 3 s"
 
 
 def test_an_order_is_queued_if_the_tables_do_not_answer(api, waits, monkeypatch):

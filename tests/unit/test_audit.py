@@ -1,4 +1,4 @@
-"""The audit reads a product and its changes up to that version, and none later."""
+"""The audit reads a product's row, and counts only the changes up to the row's version."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def product(stock, version, **more):
 
 
 def accounts_of(products, adjustments, orders, pages=()):
-    """Add up rows and pages of one moment."""
+    """Run the audit on rows and pages, as if all were read at the same moment."""
     lanes = {str(page.key): page for page in pages if isinstance(page, Page)}
     outbound = {str(page.key): page for page in pages if isinstance(page, OutboundPage)}
     return add_up(products, adjustments, orders, Pages(lanes, outbound))
@@ -70,7 +70,7 @@ OPENING = adjustment("opening", 10, 1, "OPENING")
         (product(8, 2), [order("a", 2, 2)]),
         (product(8, 2), [order("a", 2, 2), order("later", 5, 3)]),
         (product(10, 3), [order("a", 2, 2, returned=3, status="CANCELLED")]),
-        # The row was read when the order was placed.
+        # The row was read after the order was placed, and before it was cancelled.
         (product(8, 2), [order("a", 2, 2, returned=3, status="CANCELLED")]),
         (product(10, 1), [order("a", 2, 2, returned=3, status="CANCELLED")]),
         (product(10, 1), [{"orderId": "rejected", "items": [{"productId": "p", "quantity": 2}]}]),
@@ -89,7 +89,7 @@ def test_a_later_adjustment_is_left_out_and_one_without_version_counts():
 
 
 def refused(name, product_id="p"):
-    """A refused decrement, which moved nothing and names no generation."""
+    """Make the record of a refused decrement, which moved no units and names no generation."""
     rejected = {"delta": -20, "reason": "BELOW_FLOOR"}
     row = adjustment(name, 0, reason="DECREMENT") | {"productId": product_id, "rejected": rejected}
     return {attribute: value for attribute, value in row.items() if attribute != "productCreatedAt"}
@@ -121,7 +121,7 @@ def test_a_delisted_generation_adds_up_to_zero():
 
 
 def of(status, lines=None, steps=()):
-    """An order o-1 for 4 units of the product."""
+    """Make an order `o-1` for 4 units of the product."""
     line = {"productId": "p", "quantity": 4}
     made = {"productCreatedAt": BORN, "productVersion": 2}
     at = "2026-01-01T00:00:02"
@@ -135,7 +135,7 @@ def of(status, lines=None, steps=()):
 
 
 def moved(action, quantity, version=None, **more):
-    """A step that moves units: back to stock at a version, or onto an outbound page."""
+    """Make a step that returns units to stock at a version of the row, or moves them onto an outbound page."""
     back = {} if version is None else {"returnedVersion": version}
     out = OUT if action == "fulfil" or more.get("restock") is False else {}
     return action, {"items": [{"productId": "p", "quantity": quantity, **back}], **out, **more}
@@ -151,7 +151,7 @@ TWO_WAYS = "handed over, cancelled, expired or took back more of it than it has"
 
 
 def row_after(found):
-    """The row of 10 units after the changes that an order's row records."""
+    """Apply the movements that an order's row records to a row of 10 units."""
     moves = [each for each in movements_of(found) if each.generation == ("p", BORN)]
     sums = (sum(each.available for each in moves), sum(each.on_hand for each in moves))
     return product(10 + sums[0], 9, onHand=10 + sums[1])
@@ -177,7 +177,7 @@ def row_after(found):
             of("CANCELLED", None, [moved("cancel", 4, 3), moved("cancel", 4, 4)]),
             f"o-1 (CANCELLED) {TOO_MUCH}",
         ),
-        # Lost, but also back on sale.
+        # The units are recorded both as lost and as back on sale.
         (
             of("CONFIRMED", None, [moved("cancel", 1, 3, restock=False)]),
             f"o-1 (CONFIRMED) {TOO_MUCH}",
@@ -187,7 +187,7 @@ def row_after(found):
             f"o-1 (CANCELLED) {TOO_MUCH}",
         ),
         (of("CANCELLED", None, [moved("cancel", 1, restock=False)]), "did not return units"),
-        # Shipped, but also back in stock.
+        # The units are recorded both as shipped and as back in stock.
         *(
             (of(status, None, steps), f"o-1 ({status}) {TWO_WAYS}")
             for status, steps in [
@@ -222,7 +222,7 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
         of("REJECTED", [{}]),
         of("CANCELLED", [], [("cancel", {})]),
         of("CANCELLED", [{}], [("cancel", {})]),
-        # Left by a restore: placed after the moment that was restored.
+        # A restore leaves these for orders that were placed after the restored moment.
         *(of("CANCELLED", [{}]), of("EXPIRED", [{}])),
         of("CANCELLED", None, [moved("cancel", 1, 3), moved("cancel", 3, 4)]),
         of("EXPIRED", None, [moved("cancel", 1, 3), ("extend", {}), moved("expire", 3, 4)]),
@@ -236,7 +236,7 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
         of("FULFILLED", None, [FULFILLED, moved("return", 4, restock=False)]),
         of("FULFILLED", None, [FULFILLED, moved("return", 4, 3, restock=True)]),
         of("FULFILLED", None, [FULFILLED, moved("exchange", 4)]),
-        # From an earlier generation, to which units could not be returned once it was delisted.
+        # Units of an earlier generation cannot be returned once it is delisted.
         of("CANCELLED", [{"productCreatedAt": "2025"}], [moved("cancel", 4)]),
         *(of("SHIPPED", [{}]), {"orderId": "odd"}),
     ],
@@ -294,7 +294,7 @@ def test_a_history_ends_at_the_version_that_was_read():
 
 
 class AuditedShop(Shop):
-    """A shop with concurrent writers between the requests of an audit.
+    """A shop in which other writers act between the requests of an audit.
 
     Attributes:
         busy: Whether a transaction is always in flight, so that the audit's transactions are cancelled.
@@ -330,7 +330,7 @@ class AuditedShop(Shop):
         self.write(Table.ALLOTMENTS, page_row(out(0, version, **units)))
 
     def audit(self):
-        """Audit the shop. Returns its accounts by product."""
+        """Audit the shop, and return its accounts by product."""
         self.books = audit.read_books(self.stack)
         return {account.product_id: account for account in self.books.accounts}
 
@@ -390,13 +390,12 @@ def test_a_difference_is_found_although_another_product_never_settles(shop, monk
 
 
 def out(number=0, version=1, epoch="e", **units):
-    """An outbound page."""
     lots = {Generation(product_id, BORN): count for product_id, count in units.items()}
     return OutboundPage(OutboundKey(number), version, epoch, lots)
 
 
 def handed_over(name, quantity, page=0, version=1, **line):
-    """An order that took its units at version 2 of the row, and handed them over on a page."""
+    """Make an order that took its units at version 2 of the row, and handed them over through an outbound page."""
     left = {"outPage": f"out/{page}", "outVersion": version}
     step = {"action": "fulfil", "at": f"2026-01-01T00:03:{version:02}", **left}
     order = placed(name, quantity, "2026-01-01T00:00:02", "FULFILLED", productVersion=2, **line)
@@ -407,10 +406,10 @@ def handed_over(name, quantity, page=0, version=1, **line):
     ("row", "pages"),
     [
         (product(8, 2), [out(p=2)]),
-        # Folded: everything, or two units before two more were added to the page.
+        # Either all units were folded, or two units were folded before two more were added to the page.
         (product(8, 2, onHand=8), [out(version=2)]),
         (product(6, 2, onHand=8), [out(version=3, p=2)]),
-        # Units of an earlier generation, and of a product without a row, are dropped by the next fold.
+        # The next fold drops units of an earlier generation, and units of a product without a row.
         (product(8, 2), [out(p=2, q=5), OutboundPage(OutboundKey(1), 4, "e", {("p", "2025"): 3})]),
     ],
 )
@@ -438,7 +437,7 @@ def test_units_handed_over_after_the_read_of_their_page_are_still_committed(shop
     account = shop.audit()["p"]
     assert (account.on_hand, account.committed, account.available) == (8, 2, 6)
     assert account.balances
-    assert shop.operations == {"Scan", "BatchGetItem"}, "it was not read again"
+    assert shop.operations == {"Scan", "BatchGetItem"}, "the product was not read again"
     account, _ = audit.read_history(shop.stack, "p")
     assert (account.on_hand, account.committed, account.balances) == (6, 0, True)
 
@@ -515,17 +514,17 @@ def test_hand_overs_of_a_gone_generation_do_not_keep_the_books_of_the_next_one_o
         ("ACTIVE", 10),
     ]
     assert all(account.balances for account in found), found
-    assert "Query" not in shop.operations, "they were not read again"
+    assert "Query" not in shop.operations, "the rows were not read again"
 
 
 @pytest.mark.parametrize(
     ("row", "pages", "orders", "unexplained"),
     [
-        # A row or an entry of a page was changed by hand.
+        # A row, or an entry of a page, was changed by hand.
         (product(8, 2, onHand=9), [out(p=2)], [handed_over("a", 2)], {"on_hand": -1}),
         (product(8, 2), [out()], [handed_over("a", 2)], {"on_hand": 2}),
         (product(8, 2), [out(p=1)], [handed_over("a", 2)], {"on_hand": 1}),
-        # Counted twice: folded, but still on the page.
+        # The units count twice: they are folded, but still on the page.
         (product(8, 2, onHand=8), [out(p=2)], [handed_over("a", 2)], {"on_hand": -2}),
     ],
 )
@@ -546,7 +545,7 @@ def test_a_row_whose_units_on_hand_were_changed_by_hand_makes_the_command_fail(s
         "p has 8 on hand (row: 9, outbound pages: -1), but its adjustments and orders say 9: -1 unexplained\n"
         in done.stdout
     )
-    assert "committed" not in done.stdout, "it follows from the first"
+    assert "committed" not in done.stdout, "it follows from the units on hand"
     (shown,) = json.loads(command("--json").stdout)["products"]
     assert [shown[name] for name in ("onHand", "committed", "available")] == [8, 0, 8]
     names = ("unexplained", "unexplainedOnHand", "unexplainedCommitted")
@@ -554,7 +553,7 @@ def test_a_row_whose_units_on_hand_were_changed_by_hand_makes_the_command_fail(s
 
 
 def test_units_of_an_order_that_has_ended_are_not_committed(shop, command):
-    """Its status was set by hand, so its units are neither handed over nor on sale."""
+    """The order's status was set by hand, so its units are neither handed over nor back on sale."""
     shop.write(Table.PRODUCTS, product(5, 2))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     shop.write(Table.ORDERS, placed_at_2("a", 3, "FULFILLED"), placed_at_2("b", 2, "CONFIRMED"))
@@ -573,7 +572,7 @@ def test_units_of_an_order_that_has_ended_are_not_committed(shop, command):
         ({"outPage": "out/0"}, "on no outbound page (no outPage or outVersion)"),
         ({"outPage": "out/0", "outVersion": 8}, "on outbound page out/0, which never had"),
         ({"outPage": "out/3", "outVersion": 1}, "on outbound page out/3, which never had"),
-        # That page is never read.
+        # The audit never reads this page.
         ({"outPage": "out/8", "outVersion": 1}, "on outbound page out/8, which never had"),
     ],
 )
@@ -809,7 +808,7 @@ def test_a_row_that_another_program_broke_is_named_and_left_out(shop):
 
 @pytest.fixture
 def command(shop, monkeypatch):
-    """The command `audit`, for this shop."""
+    """Run the command `audit` for this shop."""
     monkeypatch.setattr(books, "aws_of", lambda *_: shop.stack)
 
     def run(*arguments):
@@ -850,14 +849,14 @@ def test_books_that_never_settle_are_open_and_do_not_balance(shop, command, monk
 
 
 def never_the_same(shop):
-    """Change the units in a lane after each request, and let no transaction read them."""
+    """Change the units in a lane after each request, and cancel every transaction that reads them."""
     numbers = itertools.count(1)
     shop.busy = True
     shop.between = lambda *_: (n := next(numbers)) and shop.write_page(3, 1 + n, p=3 + n % 3)
 
 
 def lend(shop, row, **units):
-    """10 units in all: the row's, and the rest in lanes."""
+    """Write a product with 10 units: some in its row, and the rest in lanes."""
     shop.write(Table.PRODUCTS, product(row, 2, **LENT))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
     for lane, count in units.items():

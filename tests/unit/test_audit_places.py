@@ -39,7 +39,7 @@ def transfer(shop, transfer_id="t-1", source=BERLIN, target=LYON, units=4):
 
 
 def accounts(shop):
-    """The accounts of existing rows, by key."""
+    """Audit the shop, and return the accounts of existing rows by key."""
     found = audit.read_books(shop.stack).accounts
     return {account.product_id: account for account in found if account.version}
 
@@ -52,7 +52,7 @@ def numbers(shop):
 
 
 def problems(shop):
-    """The findings of the audit, by key. Every other product balances."""
+    """Return the audit's findings by key, after checking that all other products balance."""
     found = audit.read_books(shop.stack).accounts
     assert all(account.settled for account in found)
     assert [a.product_id for a in found if a.differences != (0, 0, 0)] == []
@@ -64,7 +64,7 @@ def edit(shop, key, **attributes):
 
 
 def forget(shop, key, *names):
-    """Remove attributes of a row, or without names, the whole row."""
+    """Remove attributes of a row; without names, remove the whole row."""
     rows = shop.items(Table.PRODUCTS)
     row = rows.pop((key,))
     if names:
@@ -226,7 +226,7 @@ def test_a_location_listed_or_delisted_during_the_read_is_not_a_problem(shop, mo
             shop.delist(LYON)
 
     def between(operation, request):
-        """The row of the product is read before or after the location's row."""
+        """Read the product's row before the location's row, or after it."""
         if operation == "Scan" and request["TableName"] == "Products" and not reads:
             shop.calm()
             reads.append(operation)
@@ -334,7 +334,6 @@ def test_a_transfer_during_the_read_of_adjustments_is_not_a_problem(shop):
 
 @pytest.fixture
 def command(shop, monkeypatch):
-    """Run a command for this shop."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(books, "aws_of", lambda *_: shop.stack)
     return lambda *arguments: CliRunner().invoke(main.app, arguments)

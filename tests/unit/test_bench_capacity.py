@@ -1,4 +1,4 @@
-"""Capacity: what requests consume by AWS's rules."""
+"""The capacity that requests consume, according to AWS's rules."""
 
 import json
 
@@ -49,8 +49,7 @@ def cancelled(*codes):
 
 
 def test_sizes_are_counted_as_the_developer_guide_says():
-    """Names and strings count in UTF-8 bytes, a number 1 byte per 2 digits plus 1, a container 3 bytes plus 1 per
-    element."""
+    """Texts count their UTF-8 bytes, numbers 1 byte per 2 digits plus 1, containers 3 bytes plus 1 per element."""
     assert item_size({"id": {"S": "abc"}}) == 2 + 3
     assert item_size({"é": {"S": "é"}}) == 2 + 2
     assert item_size({"n": {"N": "12345"}}) == 1 + 3 + 1
@@ -116,7 +115,8 @@ def test_a_batch_read_pays_for_each_item_except_unprocessed_ones():
         "Responses": {"Products": [PRODUCT], "Orders": []},
         "UnprocessedKeys": {"Products": {"Keys": [{}]}},
     }
-    # Products: one found, one missing, one unprocessed. Orders: two missing, eventually consistent.
+    # Products: one key is found, one is missing, one is unprocessed. Orders: two keys are missing, read with eventual
+    # consistency.
     assert call("BatchGetItem", request, answer).usage.read == 2 + 2 * 0.5
 
 
@@ -128,7 +128,7 @@ def test_a_throttled_or_unanswered_request_costs_nothing():
 
 
 def test_only_attempts_on_products_and_orders_can_conflict():
-    """An existing row of the idempotency table is not a conflict."""
+    """A row that already exists in the idempotency table is not a conflict."""
     elsewhere = {"TableName": "Idempotency", "Item": {"id": {"S": "1"}}}
     failed = {"__type": "#ConditionalCheckFailedException"}
     record = call("PutItem", elsewhere, failed, 400)

@@ -1,4 +1,4 @@
-"""Cells of the benchmarks: which cells exist, and that results are kept."""
+"""The cells of a benchmark study: which ones exist, and how their results are kept."""
 
 import io
 import math
@@ -63,7 +63,7 @@ def test_every_cell_of_a_study_has_the_same_parameters(name, size):
 
 
 class Thing:
-    """A fake study, and its measured cells."""
+    """A fake study that records which cells were measured."""
 
     def __init__(self):
         self.measured = []

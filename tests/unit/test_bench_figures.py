@@ -1,4 +1,4 @@
-"""Figures from observations, and the audit."""
+"""The benchmark's figures follow from observations, and its audit finds wrong stock."""
 
 import json
 import math
@@ -94,7 +94,7 @@ def test_work_after_the_window_does_not_change_the_rate():
     cell = reduce(observed(window=1.0))
     assert cell.seconds == 1.0
     assert cell.orders_per_second == 1.0
-    assert cell.requests == 4 / 2, "but all work counts for the cost of an order"
+    assert cell.requests == 4 / 2, "work after the window still counts per order"
 
 
 def test_an_order_without_an_answer_is_given_up_or_unfinished():
@@ -129,11 +129,11 @@ def rows(a, b, **states):
     [
         (7, 7, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 0, 0, 0)),
         (8, 10, {"o1": "PENDING", "o2": "REJECTED"}, Audit(1, 1, 0, 0, 0)),
-        # No stock was taken for o-2.
+        # No units were taken for o-2.
         (8, 10, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 4, 0, 0)),
-        # The stock for o-1 was taken twice.
+        # The units for o-1 were taken twice.
         (5, 7, {"o1": "PENDING", "o2": "PENDING"}, Audit(2, 0, 0, 2, 0)),
-        # Acknowledged, but without a row.
+        # The order o-2 was acknowledged, but has no row.
         (8, 10, {"o1": "PENDING"}, Audit(1, 0, 0, 0, 1)),
     ],
 )
@@ -175,7 +175,7 @@ def test_stock_below_zero_is_oversold():
 
 
 def test_a_bill_adds_up_dynamodb_lambda_and_sqs():
-    """A million orders with one transaction and one message each, computed by hand from the price list."""
+    """The bill for a million orders, each with one transaction and one message, was computed by hand."""
     bill = Bill(
         write_units=5e6,
         read_units=2e6,
@@ -216,7 +216,9 @@ def test_a_goal_is_met_or_missed_or_not_measured():
     )
     stands = {goal.figure: goal.met for goal in goals.check([theirs, ours], overhead)}
     assert stands["hot product, requests per order, 8 workers"] is True
-    assert stands["hot product, requests per order, no rivals"] is None, "not measured"
+    assert stands["hot product, requests per order, no rivals"] is None, (
+        "this goal was not measured"
+    )
     assert stands["hot product, 8 workers, orders/s"] is False
     assert stands["hot product, 8 workers: write units per order, no index"] is False
     assert stands["hot product, 8 workers: conflict rate"] is True

@@ -1,4 +1,4 @@
-"""The workloads of the contenders."""
+"""The workloads that the benchmark's contenders process."""
 
 import gzip
 import json
@@ -72,7 +72,7 @@ def test_zipf_has_best_sellers_and_a_long_tail():
 
 
 def orders_file(folder, *orders):
-    """A file of orders, each given as the product ids of its lines."""
+    """Write a file of orders, each given as the product ids of its lines."""
     path = folder / "orders.csv.gz"
     rows = (f"o-{n},u-1,{code},2" for n, order in enumerate(orders) for code in order.split())
     path.write_bytes(

@@ -1,4 +1,4 @@
-"""Files of products: the meaning of lines, and the errors for bad ones."""
+"""Files of products: the meaning of their lines, and the errors for bad lines."""
 
 import csv
 import gzip
@@ -71,7 +71,7 @@ def test_both_formats_have_the_same_meaning(read):
 
 
 def test_a_lines_default_ids_do_not_depend_on_its_position(read):
-    """So a file with a corrected line books the other lines under the same ids as before."""
+    """So a corrected file books its other lines under the same ids as before."""
     first = read("action,productId,delta,reason\nadjust,p,4x,RECEIPT\nadjust,q,4,RECEIPT\n")
     mended = read(
         "action,productId,delta,reason\nadjust,a,1,RECEIPT\nadjust,q,4,RECEIPT\nadjust,p,4,RECEIPT\n"
@@ -159,7 +159,7 @@ def test_the_id_of_a_count_follows_from_file_name_product_and_units(read):
 
     first = count("productId,counted,reference\np,7,aisle 3\n")
     assert (first.counted, first.notes) == (7, {"reference": "aisle 3"})
-    # Saved again, in another format and with one more line, it is the same count.
+    # The same count, saved in another format with the columns swapped, keeps its id.
     assert count("counted;productId\n7;p\n") == first
     others = [
         count("productId,counted\np,8\n"),

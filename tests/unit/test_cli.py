@@ -1,4 +1,4 @@
-"""The command line when users make mistakes: one line says what to do, and nothing is changed."""
+"""The command line answers a user's mistake with one line that says what to do, and changes nothing."""
 
 import contextlib
 import errno
@@ -40,7 +40,7 @@ RUNNER = CliRunner()
 
 
 def raising(error):
-    """A command that fails."""
+    """Make a command that raises an error."""
 
     def command(*_, **__):
         raise error
@@ -50,7 +50,7 @@ def raising(error):
 
 @pytest.fixture
 def ended(monkeypatch, capsys):
-    """Run a failing command like the program. Returns its exit status and the line that it prints."""
+    """Run a failing command through `main`, and return its exit status and the line that it prints."""
 
     def run(error):
         monkeypatch.setattr(main, "app", raising(error))
@@ -72,7 +72,7 @@ def orders_file(folder, count=3):
 
 @pytest.fixture
 def unread():
-    """Standard output whose reader has gone, as with `| head -1`."""
+    """Replace standard output with a pipe whose reader has gone, as with `| head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as pipe:
@@ -161,7 +161,7 @@ def test_numbers_have_singular_and_plural_nouns(number, said):
 
 @pytest.fixture
 def account(monkeypatch):
-    """A fake stack on an account for `send`. Returns the messages sent to it."""
+    """Fake a stack on an account for `send`, and return the messages sent to it."""
     sent = []
     aws = SimpleNamespace(outputs={queues.STANDARD: "https://sqs.example/1/OrderQueue"})
     monkeypatch.setattr(queue_commands, "aws_of", lambda *_: aws)
@@ -188,7 +188,7 @@ def test_invalid_orders_are_named_by_line_and_nothing_is_sent(account, tmp_path)
 
 
 class PickySqs:
-    """Accept one entry of a request, and refuse the rest: invalid ones permanently, the others for now."""
+    """Accepts one entry of a request and refuses the rest: invalid ones permanently, the others temporarily."""
 
     def __init__(self):
         self.bodies = []
@@ -213,7 +213,7 @@ def test_refused_messages_are_retried_and_invalid_ones_are_named(monkeypatch):
 
 
 def sending(queue, on_request):
-    """A stack with one queue, which accepts every message."""
+    """Fake a stack with one queue that accepts every message."""
 
     def send_message_batch(QueueUrl, Entries):
         on_request(Entries)
@@ -257,7 +257,7 @@ def test_after_ctrl_c_only_requests_in_flight_are_completed(monkeypatch):
     may_end, sent = Event(), []
 
     class Pool(ThreadPoolExecutor):
-        """Its requests last until it is shut down."""
+        """A pool of threads whose requests last until it is shut down."""
 
         def shutdown(self, wait=True, **how):
             super().shutdown(wait=False, **how)
@@ -275,7 +275,7 @@ def test_after_ctrl_c_only_requests_in_flight_are_completed(monkeypatch):
     monkeypatch.setattr(queues, "ThreadPoolExecutor", Pool)
     with pytest.raises(KeyboardInterrupt):
         queues.send(sending(queues.STANDARD, take), queues.STANDARD, interrupted())
-    assert len(sent) <= 40, "four senders, ten messages each"
+    assert len(sent) <= 40, "each of four senders sends at most ten messages"
 
 
 def test_the_demo_finds_a_file_in_the_home_folder(monkeypatch, tmp_path):
@@ -323,7 +323,7 @@ SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_env_names_the_endpoint_to_every_version_of_the_aws_cli(monkeypatch, tmp_path, shell):
-    """Version 1 ignores the environment variables and calls the real SQS."""
+    """Version 1 of the AWS CLI ignores AWS_ENDPOINT_URL and would call the real SQS."""
     endpoint = "http://127.0.0.1:1234"
     monkeypatch.setattr(emulator, "running", lambda: SimpleNamespace(endpoint=endpoint))
     settings = RUNNER.invoke(main.app, ["env"]).stdout
@@ -494,7 +494,7 @@ main.main()
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_command_can_be_interrupted_even_if_sigint_was_ignored(number):
-    # Under `nohup`, the command would inherit from these tests that SIGHUP is ignored.
+    # Under `nohup`, these tests ignore SIGHUP, and the command would inherit that.
     inherited = signal.signal(number, signal.SIG_DFL)
     try:
         with in_the_background(sys.executable, "-c", A_LONG_COMMAND) as command:

@@ -1,4 +1,4 @@
-"""Codes and metrics: every one in the code is described, and every described one is in the code."""
+"""The documents describe every code and metric in the code, and no others."""
 
 import ast
 import json
@@ -64,7 +64,7 @@ def test_every_code_in_the_source_is_in_a_list():
         and is_code(node.args[0])
     }
     assert said
-    # The only code that occurs in direct commands alone: docs/reference.md.
+    # The only code that occurs in direct commands alone: see docs/reference.md.
     assert said - {"UNSUPPORTED_EVENT"} <= set().union(*ALL_CODES, RejectionReason)
 
 
@@ -84,7 +84,7 @@ def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them()
 
 
 def noted_by_lanes():
-    """The metrics that lanes emit themselves."""
+    """Find the names of metrics that lanes emit themselves."""
     folder = ROOT / "layers/core/python/inventory_orders/lanes"
     text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
     return set(re.findall(r'stats\.note\("(\w+)"', text))
@@ -107,7 +107,7 @@ def test_every_metric_has_its_meaning():
         and getattr(node.func, "id", "") == "add"
         and isinstance(node.args[0], ast.Constant)
     }
-    # A metric that is in no list is silently ignored.
+    # A metric that is missing from this list is silently ignored.
     assert counted
     assert counted <= telemetry.METRICS.keys()
     assert METRICS.keys() == telemetry.METRICS.keys()

@@ -1,6 +1,6 @@
-"""Rows and events of released versions, in `tests/contract/`: today's code reads them, and carries on from them.
+"""Today's code reads and processes the rows and events of released versions, kept in `tests/contract/`.
 
-If rows or events change, never change these files: `python -m tests.support.contract 1.1` keeps the new ones as well.
+Never change these files. If rows or events change, run `python -m tests.support.contract 1.1` to add a new version.
 """
 
 import dataclasses
@@ -66,7 +66,9 @@ def test_files_of_a_released_version_never_change():
         for path in sorted(version.folder.iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
         found[version.name] = digest.hexdigest()
-    assert found == RELEASED, "restore the files; for new ones, see tests/support/contract.py"
+    assert found == RELEASED, (
+        "restore the changed files; tests/support/contract.py says how to add new ones"
+    )
 
 
 def test_the_command_refuses_to_overwrite_a_released_version(tmp_path):
@@ -135,7 +137,7 @@ def test_orders_and_adjustments_that_are_sent_again_are_recognised(version):
 
 
 def adjustment_of(row):
-    """The command that an adjustment was made by; None for those of a count, or of the service itself."""
+    """Return the command that led to an adjustment, or None if a count or the service itself made it."""
     delta, reason = row.get("rejected", row)["delta"], row["reason"]
     ids = {"adjustmentId": row["adjustmentId"], **public_key(row["productId"])}
     if reason == DECREMENT:
@@ -212,7 +214,7 @@ def test_pages_and_leases_are_sold_from_swept_and_folded(version):
         for _ in range(4):
             shop.clock.sleep(120)
             published += shop.invoke("sweep", {"action": "sweep"})["published"]
-        assert published, "the levels that were pending, and those that changed"
+        assert published, "pending stock levels and changed ones are published"
         assert_balances(shop)
         assert not any("lentTo" in row for row in shop.items(Table.PRODUCTS).values())
         for row in shop.items(Table.ALLOTMENTS).values():
@@ -281,7 +283,7 @@ def all_rows(table):
 
 
 def test_every_status_action_reason_and_type_of_event_has_an_entry():
-    """A new one fails here: add it to tests/support/contract_story.py, and keep the next version's files."""
+    """If this fails, add the new name to tests/support/contract_story.py, and keep the files of the next version."""
     orders, adjustments = all_rows(Table.ORDERS), all_rows(Table.STOCK_ADJUSTMENTS)
     steps = [step for order in orders for step in order.get("steps", ())]
     assert {order["status"] for order in orders} == set(OrderStatus)
@@ -327,12 +329,12 @@ def test_every_attribute_of_the_domain_classes_has_an_entry_with_a_value():
         for field in dataclasses.fields(each)
         if field.compare
     }
-    # What is unknown to a line or a step: only the test of writing back has some.
+    # Only the test that writes rows back has lines and steps with unknown attributes.
     assert attributes - found == {(OrderLine, "other"), (Step, "other")}
 
 
 def parts_of(value):
-    """All domain objects in one."""
+    """Yield a domain object and all domain objects inside it."""
     if dataclasses.is_dataclass(value):
         yield value
         value = [getattr(value, field.name) for field in dataclasses.fields(value)]
@@ -344,7 +346,7 @@ def parts_of(value):
 
 
 def documented():
-    """Attributes in the tables of docs/data-model.md: table, path and DynamoDB type."""
+    """Return the attributes in the tables of docs/data-model.md: table, path and DynamoDB type."""
     page = (ROOT / "docs" / "data-model.md").read_text("utf-8")
     for table in Table:
         section = re.search(rf"\n## {table}\n(.*?)\n## ", page, re.DOTALL)[1]
@@ -363,7 +365,7 @@ def documented():
 
 
 def paths_of(attributes, prefix=""):
-    """The paths of all attributes of a row, with their types."""
+    """Return the paths of all attributes of a row, with their types."""
     for name, value in attributes.items():
         ((kind, content),) = value.items()
         yield prefix + name, kind
@@ -405,7 +407,7 @@ def test_every_field_that_an_event_schema_names_is_in_an_event(subject):
 
 
 def is_about(subject, kind):
-    """Whether an event, or a part of its schema, is about products; if not, it is about orders."""
+    """Whether an event, or a part of its schema, is about a product rather than an order."""
     return kind.lower().startswith("product") == (subject == "product")
 
 
@@ -428,7 +430,7 @@ def fields_of(value, prefix=""):
 
 
 def test_todays_code_writes_only_what_the_newest_version_keeps():
-    """If it fails, rows or events have changed: `python -m tests.support.contract` with the next version keeps them."""
+    """If this fails, rows or events have changed: run `python -m tests.support.contract` with the next version."""
     today = contract.documents()
     for table, kept in ((table, NEWEST.rows_of(table)) for table in Table):
         entries = today[contract.file_of(table)]["entries"].values()

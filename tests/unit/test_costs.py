@@ -1,4 +1,4 @@
-"""docs/costs.md: its tables match docs_generator/costs.py, and its units and log sizes match the handlers."""
+"""The tables of docs/costs.md match docs_generator/costs.py, and its units and log sizes match the handlers."""
 
 import json
 import math
@@ -30,21 +30,21 @@ TEAS = [product.product_id for product in catalogue()]
 
 
 def test_the_tables_are_what_the_prices_say():
-    assert costs.updated(PAGE) == PAGE, "stale: run `make docs`"
+    assert costs.updated(PAGE) == PAGE, "out of date: run `make docs`"
     assert all(table in PAGE for table in costs.tables())
 
 
 def orders_of(kind, prefix="cost"):
     sold_out = kind.updates == 0
     for number in range(kind.batch):
-        # All orders share a hot product; otherwise no two orders share a product.
+        # In the other case, each order has a product of its own.
         first = 0 if kind.reads == 1 else number * kind.lines
         wanted = TEAS[first : first + kind.lines]
         yield order_body(f"{prefix}-{number}", dict.fromkeys(wanted, 1_000_000 if sold_out else 1))
 
 
 def give_ids(event):
-    """Ids as long as SQS's own, because the log contains them."""
+    """Give messages ids as long as the ids from SQS, because the log contains them."""
     for number, record in enumerate(event["Records"]):
         record["messageId"] = str(UUID(int=number))
 
@@ -71,7 +71,7 @@ def test_an_idle_sweep_takes_these_units(shop):
     before = consumed(shop)
     assert shop.invoke("sweep", {"action": "sweep"})["result"] == "SWEPT"
     written, read = (now - then for now, then in zip(consumed(shop), before, strict=True))
-    # A shop in which no lane was ever used.
+    # In this shop, no lane was ever used.
     assert (written, read) == (0, costs.READ_UNITS_OF_A_SWEEP)
     assert f"A sweep takes {costs.READ_UNITS_OF_A_SWEEP:.0f} read units" in PAGE
 
@@ -189,7 +189,7 @@ def test_each_life_of_an_order_takes_these_units_and_log_bytes(life, shop, capsy
 
 
 def stored_bytes(orders, row):
-    """Bytes of an order's row, and of its entry in byUser. It must not be in other indexes."""
+    """Return the bytes of an order's row and of its entry in the index byUser. Other indexes must not have the row."""
     entries = {name: orders.entry(index, row) for name, index in orders.indexes.items()}
     (kept,) = [name for name, entry in entries.items() if entry is not None]
     assert kept == "byUser"
@@ -197,7 +197,7 @@ def stored_bytes(orders, row):
 
 
 def published(shop, before, after, capsys):
-    """Publish one change of an order, which must be one small event. Returns the bytes logged."""
+    """Publish one change of an order as one small event, and return the bytes logged."""
     record = change(decode(before) if before else None, decode(after))
     shop.bus.calls.clear()
     shop.invoke("publish_events", {"Records": [record]})
@@ -207,7 +207,7 @@ def published(shop, before, after, capsys):
 
 
 def consumed(shop):
-    """Write and read units of all tables, including indexes."""
+    """Return the write and read units consumed on all tables and their indexes."""
     used = [table.consumed for table in shop.aws.dynamodb.tables.values()]
     return (
         sum(one.writes + sum(one.index_writes.values()) for one in used),
@@ -263,7 +263,7 @@ def test_what_the_logs_of_the_api_cost(shop, capsys):
     assert answer["statusCode"] == 200, answer
     of_function = costs.LOG_BYTES_OF_A_REQUEST - costs.ACCESS_LOG_BYTES - costs.PLATFORM_LOG_BYTES
     assert len(capsys.readouterr().out) == pytest.approx(of_function, rel=0.15)
-    assert consumed(shop)[1] - before[1] <= 1.0, "what a small shop's request reads"
+    assert consumed(shop)[1] - before[1] <= 1.0, "the price list assumes at most one read unit"
 
 
 def test_a_cold_start_is_billed_with_its_init_phase():
@@ -274,7 +274,7 @@ def test_a_cold_start_is_billed_with_its_init_phase():
         assert kind.bill(1_000).seconds == pytest.approx(seconds), kind.title
     *steps, publishing = costs.LIVES[0].bills(1_000)
     assert [bill.seconds for bill in steps] == [pytest.approx(105)] * 3
-    assert publishing.seconds == pytest.approx(3 * 105 / 2), "half of the memory"
+    assert publishing.seconds == pytest.approx(3 * 105 / 2), "the publisher has half of the memory"
 
 
 def test_rare_orders_come_alone_and_start_functions_cold():

@@ -94,9 +94,9 @@ def test_a_graph_has_a_point_for_each_period_with_data_and_none_elsewhere():
     drawn = evaluate(graph(placed(stat="Sum")), samples, Window(100, 5, 2), unknown)
     (series,) = drawn["series"]
     assert series["points"] == [6, 4]
-    assert series["overall"] == 10, "what lies outside of the window does not count"
+    assert series["overall"] == 10, "values outside the window do not count"
     (average,) = evaluate(graph(placed()), samples, Window(95, 5, 2), unknown)["series"]
-    assert average["points"] == [None, 2], "without a statistic CloudWatch takes the average"
+    assert average["points"] == [None, 2], "without a statistic, CloudWatch uses the average"
 
 
 def test_expressions_are_evaluated_point_by_point_and_their_operands_stay_hidden():
@@ -127,7 +127,9 @@ def test_an_unavailable_metric_has_a_reason_instead_of_zero():
     for namespace, name in (("AWS/Lambda", "Throttles"), ("AWS/SQS", "NumberOfMessagesSent")):
         assert unknown(Metric(namespace, name, frozenset()))
     reasons = {unknown(Metric("AWS/ApiGateway", name, frozenset())) for name in ("Count", "5xx")}
-    assert reasons == {"the embedded AWS has no metrics of API Gateway"}, "one reason for a graph"
+    assert reasons == {"the embedded AWS has no metrics of API Gateway"}, (
+        "a graph shows one reason only"
+    )
     for name in ("Invocations", "Errors", "Duration", "ConcurrentExecutions"):
         assert unknown(Metric("AWS/Lambda", name, frozenset())) is None
 
@@ -192,10 +194,12 @@ def test_an_alarm_fires_when_enough_of_its_newest_periods_breach():
     assert judgement.reason == (
         "Average: 1 in the last 1 min, above 0.5 in 3 of 3 periods, on from 3."
     )
-    assert judge(alarm(), samples, 1161, unknown).state is State.OK, "it passes"
+    assert judge(alarm(), samples, 1161, unknown).state is State.OK, "the data has left the window"
     of_three = alarm(DatapointsToAlarm=1)
     fired = [t for t in range(900, 1400) if judge(of_three, samples, t, unknown).state == "ALARM"]
-    assert fired == list(range(960, 1100 + 3 * 60)), "as long as one of the three breaches"
+    assert fired == list(range(960, 1100 + 3 * 60)), (
+        "the alarm is on while one of three periods breaches"
+    )
     assert judge(alarm(Threshold=1), samples, 1100, unknown).state is State.OK
     assert (
         judge(alarm(EvaluationPeriods=1, DatapointsToAlarm=1), samples, 1100, unknown).state
@@ -206,7 +210,9 @@ def test_an_alarm_fires_when_enough_of_its_newest_periods_breach():
 def test_an_alarm_that_ignores_missing_data_keeps_its_state():
     keeps = alarm(EvaluationPeriods=1, DatapointsToAlarm=1, TreatMissingData="ignore")
     samples = Samples()
-    assert judge(keeps, samples, 1000, unknown).state is State.UNKNOWN, "it never had one"
+    assert judge(keeps, samples, 1000, unknown).state is State.UNKNOWN, (
+        "the alarm never had a state"
+    )
     samples.add(PLACED, 1000, [1])
     for now in (1000, 1060, 4600):
         assert judge(keeps, samples, now, unknown).state is State.ALARM
@@ -255,7 +261,7 @@ def test_old_samples_are_forgotten():
 
 
 def traffic_of(*runs):
-    """Samples of periods of traffic: first and last second, and invocations in each second."""
+    """Make samples for periods of traffic, each given as its first second, last second and invocations a second."""
     samples = Samples()
     for first, last, invocations in runs:
         for second in range(first, last + 1):
@@ -269,14 +275,14 @@ def test_the_latest_traffic_ends_at_a_long_pause():
     samples = traffic_of((10, 10, 1), (200, 200, 1), (259, 259, 1), (300, 300, 1), (500, 500, 1))
     assert samples.latest_traffic(400, 60, 1200) == Traffic(200, 300, earlier=True)
     assert samples.latest_traffic(600, 60, 1200) == Traffic(500, 500, earlier=True)
-    assert samples.latest_traffic(259, 60, 1200).last == 259, "nothing later than now"
+    assert samples.latest_traffic(259, 60, 1200).last == 259, "traffic must not end in the future"
 
 
 def test_a_stray_order_does_not_hide_the_demo_in_the_latest_traffic():
     demo = (1000, 1010, 20)
     assert traffic_of(demo, (1100, 1100, 1)).latest_traffic(2000, 60, 1200) == Traffic(1000, 1100)
     strays = traffic_of(demo, (1100, 1100, 1), (1900, 1901, 1)).latest_traffic(2000, 60, 1200)
-    assert strays == Traffic(1000, 1901), "nor do two"
+    assert strays == Traffic(1000, 1901), "nor do two stray orders"
     second = traffic_of(demo, (1100, 1110, 20)).latest_traffic(2000, 60, 1200)
     assert second == Traffic(1100, 1110, earlier=True), "another demo does"
 
@@ -325,7 +331,7 @@ def test_concurrency_counts_overlapping_invocations():
 
 
 class FakeLogs:
-    """Truncate answers as the embedded AWS does."""
+    """Truncates answers like the embedded AWS."""
 
     def __init__(self, most):
         self.events, self.most, self.calls = [], most, 0
@@ -391,7 +397,7 @@ def test_dead_letters_count_even_while_they_are_being_read(output, monkeypatch):
 
 
 def served(widget, samples, **changes):
-    """A service that shows one widget, and has one alarm."""
+    """Make a service that shows one widget and has one alarm."""
     service = Service("InventoryOrders-dev", "http://127.0.0.1:1")
     service._widgets = [widget]
     service._alarms = {"arn": alarm(AlarmArn="arn", AlarmName="s-RateOfOrders", **changes)}
@@ -424,7 +430,7 @@ def test_a_limits_alarm_explains_its_state_in_the_graphs_units(
     (found,) = limit["alarms"]
     assert (found["name"], found["state"]) == ("Rate Of Orders", "OK")
     is_breaching = not changes
-    assert found["isBeyond"] is is_breaching, "the graph is beyond it, the alarm is not on yet"
+    assert found["isBeyond"] is is_breaching, "the curve is above the limit before the alarm is on"
     words = f"Average: {newest} in the last 1 min, {beyond} in {int(is_breaching)} of 3 periods"
     assert found["reason"] == f"{words}, on from 3."
 

@@ -1,4 +1,4 @@
-"""The demonstration's figures: all in its file, and only of one run."""
+"""The demonstration's figures are complete in its file, and count one run only."""
 
 import fcntl
 import io
@@ -53,15 +53,15 @@ def line(product_id, quantity):
 
 
 def heard_of(after, delay=0.0, before=None):
-    """The first event of a change of a row, as it arrives."""
+    """Return the first event of a change of a row, as a consumer receives it."""
     event = order_events(before, after)[0]
     return Heard({"detail-type": str(event.type), "detail": event.detail()}, delay)
 
 
 def result_of(**changes):
-    """The second of two runs for one product: the first sold 5 of 100 units, this one sells 3.
+    """Make the figures of the second of two runs for one product: the first sold 5 of 100 units, the second 3.
 
-    One of its two orders is rejected, and paid anyway. A count finds 98 units.
+    One of the second run's two orders is rejected, and paid anyway. A count finds 98 units.
     """
     orders = {
         "earlier-1": {"status": "PENDING", "items": [line("tea", 5)]},
@@ -183,7 +183,9 @@ def test_a_complete_run_is_a_success_and_its_figures_add_up():
     check_sums(said)
     assert figures(said)["Events"][0] == 3
     (row,) = [row for row in said.splitlines() if row.startswith("tea")]
-    assert row.split() == ["tea", "95", "-2", "3", "90", "8", "98"], "no earlier run counts"
+    assert row.split() == ["tea", "95", "-2", "3", "90", "8", "98"], (
+        "the earlier run does not count"
+    )
     assert figures(said)["not found"] == (
         2,
         "in a count of tea: 98 on the shelf, 8 of them already sold",
@@ -194,7 +196,7 @@ def test_a_complete_run_is_a_success_and_its_figures_add_up():
 
 
 def at_three_locations(product_id=demo.HOT_PRODUCT):
-    """Four orders: the last one is split, and two are not placed at their preferred location."""
+    """Make four orders: the last one is split, and two are not placed at their preferred location."""
     rows = {}
     lines = (("",), ("berlin",), ("store",), ("berlin", "store"))
     for n, places in enumerate(lines):
@@ -307,7 +309,7 @@ def test_a_payment_that_is_never_answered_fails_the_run():
     ("stored", "codes", "lost"),
     [
         (GOOD, {STRANGE: "ORDER_ID_REUSED", INVALID: "INVALID_JSON"}, 0),
-        # The injected order was first, so the other orders with its id are the ones that reuse it.
+        # The injected order came first, so the other orders with its id count as the ones that reuse it.
         (STRANGE, {GOOD: "ORDER_ID_REUSED", INVALID: "INVALID_JSON"}, 0),
         (STRANGE, {GOOD: "TOO_MANY_DELIVERIES", INVALID: "INVALID_JSON"}, 2),
         (None, {GOOD: "SCHEMA_VIOLATION", STRANGE: "X", INVALID: "INVALID_JSON"}, 2),
@@ -397,7 +399,7 @@ def test_a_demo_gives_up_on_messages_that_do_not_move(monkeypatch):
 
 
 def day(shop, tables, numbers=range(40)):
-    """Place orders, 5 of them rejected because stock is short, and let the shop answer events until none is left."""
+    """Place orders, 5 of them rejected because stock is short, and let the shop respond to all events."""
     tables.list("tea", len(numbers) - 5)
     tables.list("mug", 200)
     rows, worker, said = {}, tables.worker(), []
@@ -441,7 +443,7 @@ def test_the_shop_pays_ships_loses_and_returns_units_in_response_to_events():
         "units; 3 came back, 1 more broke during packing: cancelled and not restocked",
     )
     assert (events["ConfirmationRejected"], events["OrderReturned"]) == (1, 1)
-    assert rows["d1-3"]["status"] == "PENDING", "it is never paid"
+    assert rows["d1-3"]["status"] == "PENDING", "the order is never paid"
 
 
 def test_each_run_pays_and_ships_the_same_orders():
@@ -662,7 +664,7 @@ def test_some_products_are_divided_between_locations_and_the_hot_one_is():
     assert {stock_key(hot, location) for location in sample_orders.LOCATIONS} < {*keys}
     assert len({product_of(key) for key in keys if location_of(key)}) == 1 + len(divided) // 4
     details = [(p.name, p.price) for p in stocked if location_of(p.product_id)]
-    assert set(details) == {(None, None)}, "a place has no name and no price"
+    assert set(details) == {(None, None)}, "the row of a location has no name and no price"
 
 
 def test_the_orders_of_the_day_name_all_locations_and_some_may_be_split():
@@ -708,7 +710,7 @@ def test_the_summary_names_the_alarms_that_dead_letters_turn_on():
     assert "alarm" not in printed(result_of(dead_letters=[]))
     on = [alarm for alarm in ALARMS if "dead-lettered" in alarm.text]
     for alarm in on:
-        # As on the dashboard.
+        # The dashboard shows the name in the same way.
         assert re.sub(r"(?<=[a-z])(?=[A-Z])", " ", alarm.name.format(name="OrderQueue")) in said
     assert [alarm.metric.of == "handlers" for alarm in on] == [False, True]
     assert on[1].metric.minutes * on[1].when.periods == 5
@@ -755,7 +757,7 @@ def test_an_order_that_did_not_expire_is_a_difference_and_fails_the_run():
 
 
 def wait_for(monkeypatch, shop, listen, depths):
-    """Let the shop listen; each look at the clock advances it by 10 s. Returns the seconds, and the output."""
+    """Let the shop listen while each look at the clock advances it by 10 s. Returns the seconds and the output."""
     now = [0]
 
     def monotonic():

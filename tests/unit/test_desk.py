@@ -1,4 +1,4 @@
-"""The desk without a browser: who may use it, what it shows, what it changes, and what it says when it cannot."""
+"""The desk without a browser: access, pages, changes and errors."""
 
 import io
 import json
@@ -129,7 +129,9 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
     def interrupt(address, *_, **__):
         addresses.append(address)
         origin, token = address.split("/#token=")
-        assert ask(origin, "GET", "/data/about").status == 403, "the token is another one"
+        assert ask(origin, "GET", "/data/about").status == 403, (
+            "a request without the token is refused"
+        )
         assert ask(origin, "GET", "/data/about", X_Desk_Token=token).status == 200
         raise KeyboardInterrupt
 
@@ -143,11 +145,11 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
         assert done.exit_code == 0
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=10)
-        assert not thread.is_alive(), "a server goes on after Ctrl-C"
+        assert not thread.is_alive(), "the server still runs after Ctrl-C"
     first, second = (address.split("#token=")[1] for address in addresses)
     assert first != second
-    assert len(first) >= 43, "256 bits"
-    # Else the queue and the rule by which it listens would be left behind.
+    assert len(first) >= 43, "the secret has 256 bits"
+    # Otherwise the desk's queue and rule would remain on the account.
     assert handled == dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
 
 
@@ -349,7 +351,7 @@ BERLIN = {"productId": TEA, "locationId": "berlin"}
 
 @pytest.fixture
 def at_berlin(desk):
-    """A desk whose tea is also in Berlin: 20 units, and 9 that are enough there."""
+    """Make a desk whose tea has 20 units in Berlin too, where 9 units are enough."""
     opening = {"action": "create", **BERLIN, "openingStock": 20, "lowStockThreshold": 9}
     assert post(desk, "command", opening)["done"]
     return desk
@@ -368,7 +370,7 @@ def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     assert post(desk, "command", count)["done"]
     listed = get(desk, "products")["products"]
     ids = [one["productId"] for one in listed]
-    assert ids == sorted(set(ids)), "all are in stock"
+    assert ids == sorted(set(ids)), "each product appears once, sorted by id"
     tea = listed[ids.index(TEA)]
     numbers = ("onHand", "committed", "available", "status", "name")
     assert [tea[name] for name in numbers] == [here + 20, 2, here + 18, "ACTIVE", "Earl Grey"]
@@ -506,7 +508,9 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
     post(desk, "dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
     post(desk, "dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
     assert desk.shop.waiting("Stock") == ['{"number": 2}']
-    assert desk.shop.waiting("StockDeadLetter") == ['{"number": 0}'], "visible again at once"
+    assert desk.shop.waiting("StockDeadLetter") == ['{"number": 0}'], (
+        "the message is visible again at once"
+    )
     gone = {"queue": queue, "messageId": third, "action": "redrive"}
     assert ask(desk.origin, "POST", "/data/dead-letter", gone).status == 404
 
@@ -535,7 +539,7 @@ def test_a_corrected_letter_goes_to_its_group_and_is_deleted_once_sqs_has_it(des
         assert (lost.status, "SQS took it" in lost.said) == (504, True), lost.said
     assert desk.shop.waiting("OrderFifoDeadLetter") == ["{"]
     post(desk, "dead-letter", settle(body='{"a": 1}'))
-    # SQS dropped the second copy, but took the corrected message for another one than the unchanged.
+    # SQS dropped the second copy, but not the corrected message, which differs from the unchanged one.
     names = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["MessageGroupId"]}
     found = desk.aws.sqs.receive_message(QueueUrl=source, MaxNumberOfMessages=10, **names)
     assert [one["Body"] for one in found["Messages"]] == ['{"a": 1}', "{"]

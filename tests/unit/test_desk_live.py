@@ -1,4 +1,4 @@
-"""What happens, as the desk's server tells it: events to all pages, and how a product sells."""
+"""The desk's server sends events to all open pages, and shows how a product sells."""
 
 import json
 import socket
@@ -32,7 +32,7 @@ def event(kind="OrderPlaced", order_id="o-1", at=NOON, items=(), **data):
 
 
 class Bus:
-    """What is listened to: events, until there are no more, and whether anybody listens."""
+    """A fake event bus: the events that a subscriber receives, and whether there is a subscriber."""
 
     def __init__(self, monkeypatch):
         self.events = []
@@ -62,7 +62,7 @@ class Bus:
 
 
 class Shop:
-    """A stack, and what is seen in it."""
+    """A fake stack, with the number of dead letters that the desk finds in it."""
 
     def __init__(self):
         self.outputs = {"EventBusName": "bus-1"}
@@ -119,7 +119,7 @@ def test_events_are_sent_as_they_happen_until_the_last_page_has_gone_for_a_while
             assert first(lines) == first(other) == {"event": {"detail": "a\nb"}}
             assert next(lines) == {}
         assert next(lines) == {}
-        assert bus.buses == ["bus-1"], "one queue for all pages"
+        assert bus.buses == ["bus-1"], "all pages share one queue"
         assert not bus.ended.is_set()
     # Nothing is missed while the reader changes the page.
     heard = []
@@ -130,7 +130,7 @@ def test_events_are_sent_as_they_happen_until_the_last_page_has_gone_for_a_while
     assert heard == [{"detail": "between"}]
     assert bus.buses == ["bus-1"]
     monkeypatch.setattr(live, "_LINGER_SECONDS", 0)
-    assert bus.ended.wait(60), "the queue and the rule are removed"
+    assert bus.ended.wait(60), "the queue and the rule must be removed"
     bus.ended.clear()
     with closing(shop.live.news()) as again:
         assert next(again) == {}
@@ -141,8 +141,8 @@ def test_when_the_server_ends_nobody_listens_any_more(bus, shop):
     with stream(shop) as lines:
         assert next(lines) == {}
         shop.live.close(10)
-        assert bus.ended.is_set(), "the queue and the rule are removed"
-        assert all("problem" not in each for each in lines), "the stream ends"
+        assert bus.ended.is_set(), "the queue and the rule must be removed"
+        assert all("problem" not in each for each in lines), "the stream ends without an error"
 
 
 def test_the_end_waits_for_what_a_page_that_has_just_gone_leaves_behind(bus, shop):
@@ -202,7 +202,7 @@ def test_what_comes_without_an_event_is_looked_at(bus, shop):
         shop.dead_letters = 1
         assert first(page) == {"changed": True}
         shop.dead_letters = UserError("throttled")
-        assert first(page) == {"changed": True}, "the pages read it, and say why not"
+        assert first(page) == {"changed": True}, "the pages read again, and show the reason"
 
 
 def test_several_receivers_share_a_busy_second(bus, shop):
@@ -228,7 +228,7 @@ def test_several_receivers_share_a_busy_second(bus, shop):
 
 
 class Sale:
-    """A drop that is watched, at a time of its own."""
+    """A drop that the desk watches, with a clock that the test sets."""
 
     def __init__(self, monkeypatch):
         self.now = NOON
@@ -246,7 +246,7 @@ class Sale:
         return self.left
 
     def tell(self, *events, skew=0.0):
-        """Report events as they arrive, from a clock that is some seconds ahead of this one."""
+        """Report events from a clock that is some seconds ahead."""
         for each in events:
             at = datetime.fromisoformat(each["detail"]["metadata"]["occurredAt"]).timestamp()
             self.live.heard(Heard(each, self.now + skew - at))
@@ -287,7 +287,7 @@ def test_a_drop_counts_its_orders_and_how_fast_they_come(sale):
         event("OrderConfirmed", "p-1", NOON, [(TEA, 2)]),
     )
     line = sale.line()
-    # The order p-0 came twice, and so did p-1.
+    # The events of the orders p-0 and p-1 came twice.
     assert (line["orders"], line["sold"], line["rejected"]) == (10, 28, 2)
     assert (line["left"], line["places"], line["elsewhere"]) == (40, {"": 40}, 2)
     assert (line["ordersPerSecond"], line["unitsPerSecond"]) == (0.9, 1.8)
@@ -300,7 +300,9 @@ def test_a_drop_counts_its_orders_and_how_fast_they_come(sale):
 def test_what_is_left_is_counted_where_the_latest_orders_may_be_served_from(sale):
     sale.left = {"": 4, "berlin": 30, "store": 200}
     line = sale.line()
-    assert (line["left"], line["elsewhere"]) == (234, 0), "before the first order"
+    assert (line["left"], line["elsewhere"]) == (234, 0), (
+        "before the first order, all units are available"
+    )
     sale.tell(placed(1, NOON, locations=["berlin", ""]))
     at_store = event("OrderRejected", "r-1", NOON)
     at_store["detail"]["data"]["items"] = [{"productId": TEA, "quantity": 1, "locationId": "store"}]
@@ -310,13 +312,15 @@ def test_what_is_left_is_counted_where_the_latest_orders_may_be_served_from(sale
     sale.tell(at_store)
     assert sale.line()["elsewhere"] == 0
     sale.tell(placed(2, NOON + drop._DRAWN_SECONDS))
-    assert (sale.line()["left"], sale.line()["elsewhere"]) == (4, 230), "no longer"
+    assert (sale.line()["left"], sale.line()["elsewhere"]) == (4, 230), (
+        "that order is too old to count"
+    )
 
 
 def test_stock_is_read_only_when_something_has_happened(sale):
     for _ in range(3):
         sale.line()
-    assert sale.reads == 3, "until it has settled"
+    assert sale.reads == 3, "it is read until it has settled"
     sale.now += drop._UNSETTLED_SECONDS
     sale.line()
     assert sale.reads == 3
@@ -334,7 +338,7 @@ def test_late_events_are_said_to_be_late_and_counted_when_they_happened(sale):
     sale.tell(*(placed(n, NOON + 24 + n) for n in range(1, 6)), skew=5.0)
     line = sale.line()
     assert line["late"] == 20
-    # The ten seconds before NOON + 29, as far as events have arrived.
+    # The last ten seconds before NOON + 29 for which events have arrived.
     assert line["ordersPerSecond"] == 0.4
 
 

@@ -1,4 +1,4 @@
-"""The parts of the desk for the embedded AWS: requests to the HTTP API, and the shelf."""
+"""The desk's server for the embedded AWS: requests to the HTTP API, and the list of products."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ SAMPLES = [product.product_id for product in catalogue()]
 
 
 class FakeAws:
-    """An embedded AWS with an HTTP API, and a table that holds some products."""
+    """An embedded AWS with an HTTP API and a table of a few products."""
 
     def __init__(self):
         self.requests = []
@@ -43,7 +43,6 @@ class FakeAws:
         return {"Items": [{"productId": {"S": product_id}} for product_id in self.listed]}
 
     def send(self, request):
-        """Answer a request to the HTTP API."""
         self.requests.append(request)
         status, kind, content = self.answer
         headers = {"Content-Type": kind, "ETag": '"1"'}

@@ -1,4 +1,4 @@
-"""What the desk's first page and its search read: of the shop, of its dead letters, and of its monitoring."""
+"""The desk's first page and its search, which read the shop, the dead letters and the monitoring."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -49,7 +49,7 @@ def test_today_counts_what_needs_somebody(desk):
     there = desk.shop.stock(TEA)
     desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=9)
     place(desk, "o-1")
-    # More than is there, so that all of it is promised, and more.
+    # One unit more than is in stock, so that all units are promised.
     place(desk, "o-2", there)
     place(desk, "o-3", 1, paid=False, holdSeconds=600)
     place(desk, "o-4", 1, paid=False, holdSeconds=60)
@@ -75,7 +75,7 @@ def test_today_counts_what_needs_somebody(desk):
     causes = [(cause["code"], cause["count"]) for cause in shown["deadLetters"]["causes"]]
     assert causes == [("INVALID_JSON", 3), ("SCHEMA_VIOLATION", 1)]
     assert "not JSON" in shown["deadLetters"]["causes"][0]["meaning"]
-    assert desk.shop.waiting("OrderDeadLetter") == ["x"] * 3, "they stay there"
+    assert desk.shop.waiting("OrderDeadLetter") == ["x"] * 3, "the dead letters stay in their queue"
 
 
 def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk):
@@ -114,7 +114,7 @@ def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
 
     assert find("o-1/2%") == {"orders": ["o-1/2%"]}
     assert find("auth0|anna") == {"customers": ["auth0|anna"]}
-    assert find(TEA) == {"products": [TEA]}, "and not those whose ids begin so"
+    assert find(TEA) == {"products": [TEA]}, "ids that only begin with the text do not count"
     assert find("eArL gReY") == {"products": [TEA, f"{TEA}-decaf"]}
     assert find("ber") == {}
     opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
@@ -122,7 +122,7 @@ def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
     assert get(desk, "today")["products"]["levels"] == {"ACTIVE": 40}
     assert find("BER") == {"locations": ["berlin"]}
     assert find("x" * 5000) == {}
-    # Also those that have shipped.
+    # The search also finds shipped orders.
     place(desk, "shop-4711")
     desk.command("ChangeOrders", action="fulfil", orderId="shop-4711", reference="DN-17")
     for text in ("4711", "dn-17"):
@@ -148,7 +148,7 @@ TEXT = "Messages were dead-lettered. First: read errorCode. It says why. More: d
 
 
 class FakeCloudWatch:
-    """Answers from alarms and metrics; counts what is paid for."""
+    """Answers from given alarms and metrics, and counts the calls that AWS charges for."""
 
     def __init__(self):
         self.asked = []
@@ -238,7 +238,7 @@ def test_the_embedded_aws_has_the_signals_of_its_dashboard(monkeypatch):
     monkeypatch.setattr(service, "time", SimpleNamespace(time=lambda: now))
     here = service.Service("InventoryOrders-dev", "http://127.0.0.1:1")
     here._aws = SimpleNamespace(service_name="inventory-orders-dev")
-    assert orders_of_last_hour(here)["placed"] == [0.0] * 60, "before anything is read"
+    assert orders_of_last_hour(here)["placed"] == [0.0] * 60, "no metrics have been read yet"
     here._collector = SimpleNamespace(samples=Samples())
     dimensions = frozenset({("service", "inventory-orders-dev")})
     for name, stage in (("OrdersPlaced", "dev"), ("OrdersPlaced", "other"), ("Retries", "dev")):

@@ -1,4 +1,4 @@
-"""The documents match the code: links resolve, and functions that a document names exist."""
+"""The documents match the code: links resolve, and every function that a document names exists."""
 
 import ast
 import re
@@ -38,7 +38,7 @@ MAX_WORDS = {
 
 
 def is_by_hand(document):
-    """Other pages, which have their own limits and do not count towards the total."""
+    """Whether a page is written by hand and counts towards the total number of words."""
     parts = document.relative_to(ROOT).parts
     return parts[1:2] not in (("generated",), ("decisions",)) and document.name != "changelog.md"
 
@@ -52,7 +52,7 @@ def without_code(text):
 
 
 def anchors(text):
-    """Anchors as GitHub makes them from headings: without punctuation, with hyphens for spaces."""
+    """Make anchors from headings as GitHub does: without punctuation, and with hyphens for spaces."""
     headings = re.findall(r"^#+ (.+)$", without_code(text), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -72,7 +72,7 @@ def test_every_link_leads_somewhere(document):
 
 
 def names_in(scope, prefix=""):
-    """The functions and methods of a module, such as `Engine.apply`."""
+    """Yield the names of functions and methods in a module, such as `Engine.apply`."""
     for node in scope.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield prefix + node.name
@@ -150,7 +150,7 @@ def test_all_hand_written_pages_keep_to_their_word_limit_and_belong_to_a_group()
 
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - NEED_THE_CDK))
 def test_a_generated_page_says_what_the_code_says(page):
-    assert (FOLDER / page).read_text("utf-8") == text_of(page), "stale: run `make docs`"
+    assert (FOLDER / page).read_text("utf-8") == text_of(page), "out of date: run `make docs`"
 
 
 def test_no_generated_page_is_left_over():

@@ -1,4 +1,4 @@
-"""The domain: status, rejections, and the comparison of requests."""
+"""The domain's rules: a product's status, rejections, and when two requests are the same."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The engine with every kind of cancelled transaction, unknown outcome and failure."""
+"""The engine under every kind of cancelled transaction, unknown outcome and failure."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,7 +34,7 @@ def order(number=1, quantity=1, product_id="p", **more):
 
 
 def orders_of(request):
-    """The orders that a transaction writes, in sequence."""
+    """Return the ids of the orders that a transaction writes, in sequence."""
     writes = [next(iter(action.values())) for action in request["TransactItems"]]
     rows = [write.get("Item") or write["Key"] for write in writes]
     return [row["orderId"]["S"] for row in rows if "orderId" in row]
@@ -57,7 +57,7 @@ def test_after_a_version_conflict_the_plan_uses_the_returned_item():
     report = bench.apply(order(1), order(2))
     assert statuses(report) == [Outcome.APPLIED, Outcome.REJECTED]
     assert bench.stock() == 0
-    assert len(bench.reads) == 1, "no second read"
+    assert len(bench.reads) == 1, "there is no second read"
     assert report.stats.version_conflicts == [True, False]
     assert report.stats.retries == [1, 1]
     assert report.stats.exhausted == [False, False]
@@ -71,7 +71,7 @@ def test_a_product_without_a_returned_item_is_gone():
 
 
 def test_a_reason_none_does_not_mean_that_the_action_was_applied():
-    """One product's version has moved. The other product's reason None does not mean that its action was applied."""
+    """The version of p has not moved, but the reason `None` for p does not mean that its write was applied."""
     bench = Bench(product("p", 10), product("q", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
@@ -80,8 +80,7 @@ def test_a_reason_none_does_not_mean_that_the_action_was_applied():
 
 
 def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
-    """The second order is rejected only because of the first. If the first order's write loses, the second is decided
-    again."""
+    """Only the first order makes the second one impossible. If the first write fails, both are decided again."""
     bench = Bench(product("p", 1))
 
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", -5)))
@@ -101,7 +100,7 @@ def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_redelivered_order_is_answered_from_its_row_and_another_body_is_invalid(hidden):
-    """From the read, without a write, or if the read misses the row, from the failed condition of the write."""
+    """The answer comes from the read, or, if the read misses the row, from the failed condition of the write."""
     bench = Bench(product("p", 10))
     bench.apply(order(1))
     bench.hides_records = hidden
@@ -149,7 +148,7 @@ def test_after_a_transaction_conflict_the_row_is_read_again():
     assert report.stats.transaction_conflicts == [True, True, True, False]
     assert report.stats.version_conflicts == [False] * 4
     assert report.stats.retries == [3]
-    assert len(bench.reads) == 1 + 3, "no item came back with the conflict"
+    assert len(bench.reads) == 1 + 3, "each conflict came without an item"
 
 
 @pytest.mark.parametrize(
@@ -188,13 +187,15 @@ def test_a_lost_response_is_recognised_by_its_token(error):
     assert statuses(report) == [Outcome.APPLIED]
     assert bench.stock() == 9
     assert len(bench.writes) == 2
-    assert len(bench.tokens) == 1, "the same request again, with the same token"
+    assert len(bench.tokens) == 1, "the same request is sent again with the same token"
 
 
 @pytest.mark.parametrize("is_unknown", [True, False])
 def test_an_unknown_outcome_keeps_its_token_through_conflicts(is_unknown):
-    """The conflict may be with the engine's own first attempt, which only the same token recognises. Others get a new
-    token."""
+    """The conflict may be with the engine's own first attempt, which only the same token recognises.
+
+    After other conflicts, the engine uses a new token.
+    """
     bench = Bench(product("p", 10))
     bench.faults.extend([Fault(error=LOST)] * is_unknown + [Fault(error=CONFLICT)])
     assert statuses(bench.apply(order())) == [Outcome.APPLIED]
@@ -315,7 +316,7 @@ def test_a_chain_that_loses_does_not_delay_other_chains():
 
 
 def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
-    """A third transaction depends on two parallel ones. The first of these loses, so only the second is durable."""
+    """A third transaction depends on two parallel ones. The first of these fails, so only the second is durable."""
     bench = Bench(*(product(f"p{n}", 5) for n in range(8)), limits=Limits(actions=5))
     left = Order("left", "u", dict.fromkeys(("p0", "p1", "p2", "p3"), 1))
     joint = Order("joint", "u", {"p0": 1, "p4": 1})
@@ -389,8 +390,7 @@ def test_a_booked_adjustment_is_never_answered_with_insufficient_stock(knows):
 
 @pytest.mark.parametrize("is_leased", [False, True])
 def test_in_a_group_nothing_takes_effect_before_an_earlier_duplicate(is_leased):
-    """The duplicate has to wait for the first one, which is in another group, and later messages of its group wait
-    too."""
+    """The duplicate waits for the first copy, which is in another group. Later messages of its group wait as well."""
     bench = Bench(product("p", 5), product("q", 5))
     if is_leased:
         bench.lease("p", 600)
@@ -459,14 +459,14 @@ def test_no_plan_is_made_twice_from_the_same_record():
     bench.faults.append(Fault(error=cancelled("None", "ConditionalCheckFailed", item=found)))
     report = bench.apply(OrderCommand("o1", OrderAction.CANCEL))
     assert [o.cause for o in report.outcomes] == ["CORRUPT_RECORD"]
-    assert len(bench.writes) == 2, "the order, and its cancellation once"
+    assert len(bench.writes) == 2, "the order is written once, and its cancellation once"
 
 
 # ---------------------------------------------------------------------- one attempt
 
 
 def hasty(*products):
-    """The shop with an engine that does not wait: changes that it cannot apply immediately are returned."""
+    """Make a shop whose engine does not wait: it returns changes that it cannot apply immediately."""
     return Bench(*products, patient=False)
 
 

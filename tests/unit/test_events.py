@@ -1,4 +1,4 @@
-"""Outcome events: the events of a row's change, and the schemas that consumers rely on."""
+"""Outcome events: the events that a change of a row causes, and the schemas that consumers rely on."""
 
 import itertools
 import json
@@ -93,9 +93,9 @@ ONE_BACK = with_returns(FULFILLED, "rt-1")
         (LESS, with_steps(LESS, "CANCELLED", step("cancel", "c-2")), ["OrderCancelled"]),
         (IN_PART, NO_REST, ["OrderPartlyCancelled", "OrderFulfilled"]),
         (IN_PART, with_steps(IN_PART, "CONFIRMED", step("return", "r", restock=True)), ["OrderReturned"]),
-        # Published again from the row alone.
+        # The events are published again from the row alone.
         (None, ALL_BY_PARTS, ["OrderPartlyFulfilled", "OrderFulfilled"]),
-        # An extended hold has no event. Its step replaces the previous extension.
+        # An extended hold has no event. Its step replaces that of the previous extension.
         (PLACED, with_steps(PLACED, "PENDING", step("extend")), []),
         # A tombstone, and the order that replaces it.
         (None, TOMBSTONE, []),
@@ -106,10 +106,10 @@ ONE_BACK = with_returns(FULFILLED, "rt-1")
             FILLED_IN | {"confirmationRejected": REJECTED_CONFIRMATION},
             ["OrderCancelled", "ConfirmationRejected"],
         ),
-        # Repaired, restored from a backup, or imported.
+        # The row was repaired, restored from a backup or imported.
         (order_row(items="tea", status="ON_HOLD"), PLACED, ["OrderPlaced"]),
         (None, CONFIRMED, ["OrderConfirmed"]),
-        # No events.
+        # These changes have no events.
         (PLACED, PLACED | {"userId": "pseudonym", "_version": 2}, []),
         (ONE_BACK, ONE_BACK | {"_version": 9}, []),
         (LATE, LATE | {"userId": "pseudonym", "_version": 9}, []),
@@ -152,7 +152,7 @@ def test_a_steps_event_has_its_units_and_the_lines_have_the_totals():
     items = [{"productId": "tea", "quantity": 1}]
     told = {"action": "return", "at": LATER, "stepId": "rt-1", "items": items, "restock": False}
     assert event.data["step"] == told
-    assert event.data["steps"][-1] == told, "without the actor"
+    assert event.data["steps"][-1] == told, "the event does not contain the actor"
     assert event.data["items"] == [two[0] | {"fulfilled": 2, "returned": 1}, two[1]]
 
 
@@ -267,7 +267,7 @@ def test_a_product_that_breaks_the_contract_is_named_and_publishes_nothing(befor
 
 
 def test_values_that_json_lacks_are_converted():
-    """Another program may write bytes, which must not delay other orders of a list or a batch."""
+    """Bytes that another program has written must not delay other orders of a list or a batch."""
     (event,) = order_events(
         None, order_row(attributes={"weight": Decimal("0.25"), "photo": [b"\xff"]})
     )
@@ -281,7 +281,7 @@ def test_values_that_json_lacks_are_converted():
 
 @pytest.fixture(scope="module")
 def validator():
-    """Validate `detail` by the schema of its event, and the whole by the envelope's schema."""
+    """Make a function that validates an event's `detail` by its schema, and the whole by the envelope's schema."""
     parts = asyncapi.schemas()
     resources = [
         (f"{name}.schema.json", Resource.from_contents(closed(schema)))
@@ -295,7 +295,7 @@ def validator():
 
     for schema in parts.values():
         jsonschema.Draft7Validator.check_schema(schema)
-        assert is_open(schema), "a validating consumer accepts fields that are added later"
+        assert is_open(schema), "consumers that validate must accept fields that are added later"
     return validate
 
 
@@ -390,7 +390,7 @@ def test_the_schemas_refuse_fields_that_no_event_has(validator, event, path, val
 
 
 def test_the_asyncapi_document_is_made_from_the_schemas_and_valid():
-    assert asyncapi.PAGE.read_text("utf-8") == asyncapi.text(), "run make docs"
+    assert asyncapi.PAGE.read_text("utf-8") == asyncapi.text(), "out of date: run `make docs`"
     document = asyncapi.document()
     specification = (
         ROOT / "node_modules" / "@asyncapi" / "specs" / "schemas" / "3.0.0-without-$id.json"

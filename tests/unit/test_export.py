@@ -1,4 +1,4 @@
-"""Exported tables: AWS accepts the request, and the reports read real rows."""
+"""Exported tables: AWS accepts the requests for exports, and the reports read real rows."""
 
 import re
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ MOMENT = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 
 @pytest.fixture
 def account(monkeypatch):
-    """An account's DynamoDB and S3. Botocore checks each request against AWS's model."""
+    """Make an account with DynamoDB and S3. botocore checks each request against AWS's model."""
     dynamodb, s3 = (boto3.client(name, region_name="eu-west-1") for name in ("dynamodb", "s3"))
     session = SimpleNamespace(client=lambda _: s3)
     outputs = {f"{table.value}TableName": f"{table.value}-1" for table in Table}
@@ -153,7 +153,7 @@ SERDE = "org.apache.hive.hcatalog.data.JsonSerDe"
 
 
 def columns_of(ddl):
-    """The type of `item` in a statement of Hive: structs as dicts, arrays as lists."""
+    """Parse the type of `item` in a statement of Hive: structs become dicts, arrays become lists."""
     tokens = iter(re.findall(r"\w+|[<>:,]", ddl[ddl.index("(") : ddl.index("ROW FORMAT")]))
 
     def read():
@@ -187,14 +187,14 @@ def type_of(columns):
 
 
 def paths_of(columns, at=""):
-    """The plain values at a path."""
+    """Return the paths of all plain values in a type."""
     if isinstance(columns, dict):
         return {path for name, c in columns.items() for path in paths_of(c, f"{at}.{name}")}
     return paths_of(columns[0], at) if isinstance(columns, list) else {at}
 
 
 def read_as(columns, value, at, seen):
-    """A value of an exported line as `SERDE` reads it: in lower case, and without undeclared fields."""
+    """Read an exported value as `SERDE` does: names in lower case, and without undeclared fields."""
     if value is None:
         return None
     if isinstance(columns, dict):
@@ -202,7 +202,7 @@ def read_as(columns, value, at, seen):
             (name.lower(), inner) for name, inner in value.items() if name.lower() in columns
         ]
         found = dict(declared)
-        assert len(found) == len(declared), f"{at} has a name twice"
+        assert len(found) == len(declared), f"{at} has the same name twice"
         return {
             name: read_as(inner, found.get(name), f"{at}.{name}", seen)
             for name, inner in columns.items()
@@ -215,7 +215,7 @@ def read_as(columns, value, at, seen):
 
 
 def step(action, at, restock=None, **items):
-    """A step of an order as stored in its row."""
+    """Make a step as an order's row stores it."""
     parts = [
         {"productId": product_id, "quantity": quantity}
         | ({"returnedVersion": 9} if is_back else {})
@@ -232,7 +232,7 @@ def delist(tables, product_id):
 
 @pytest.fixture(scope="module")
 def shop():
-    """Two days of a shop, and a third on which the rest of an order is shipped."""
+    """Make a shop with two days of orders, and a third day on which the rest of an order is shipped."""
     with open_shop() as tables:
         days = [timestamp(SystemClock().now())]
         for product_id, stock in (
@@ -289,7 +289,7 @@ def shop():
         change("o-3", "PENDING", step("fulfil", days[1], tea=(3, False)), lost)
         back = step("cancel", days[1], vase=(1, True))
         change("o-8", "PENDING", back, step("fulfil", days[1], vase=(2, False)))
-        # Its product is delisted when they are handed over.
+        # Its product has been delisted by the time it is handed over.
         delist(tables, "cup")
         change("o-7", "CONFIRMED", step("fulfil", days[1], cup=(4, False)))
         change("o-4", "CANCELLED", step("cancel", days[1], tea=(1, True)))
@@ -306,8 +306,8 @@ def shop():
 
 @pytest.fixture(scope="module")
 def athena(shop):
-    """An engine with the tables and views, and the paths of columns that no row has."""
-    import duckdb  # each process would load it
+    """Return a database with the tables and views, and the paths of columns that no row has."""
+    import duckdb  # importing it here saves time in other processes
 
     engine, missing = duckdb.connect(), set()
     for statement in STATEMENTS:
@@ -348,7 +348,7 @@ def test_there_are_six_reports():
 
 
 def test_tables_of_other_stages_and_programs_are_kept(athena):
-    """Every name includes the database: the engine would not find others."""
+    """Every name includes the database, because statements without it would fail here."""
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"
     assert athena[0].execute(schemas).fetchall() == [("inventory_orders_my_shop",)]
     dropped = re.findall(r"DROP TABLE IF EXISTS (\w+)\.", SQL)
@@ -374,7 +374,7 @@ def test_best_sellers(shop, athena):
 
 
 def test_stock_at_a_date(shop, athena):
-    """On hand, committed, available."""
+    """The answer has the units on hand, committed and available."""
     dates = {"2026-12-01": shop.days[1]}
     assert answer(athena, "stock at a date", dates) == [
         *[("'=mug", "", 50, 5, 45), ("cup", "", 9, 4, 5), ("pot", "", 1, 0, 1)],

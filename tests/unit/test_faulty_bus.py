@@ -1,4 +1,4 @@
-"""The faulty bus produces each kind of brown-out, as seen by the publisher's own client."""
+"""The faulty bus produces each kind of brown-out, as the publisher's own client sees it."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from tests.support.faults import BrownOut, FaultyBus
 
 
 class Healthy(BaseHTTPRequestHandler):
-    """An EventBridge that accepts everything."""
+    """An EventBridge that accepts every entry."""
 
     def do_POST(self):
         entries = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["Entries"]
@@ -44,7 +44,7 @@ def test_each_kind_of_brown_out_is_followed_by_a_healthy_time(proxy):
     taken = []
 
     def put():
-        """Codes of one call with three entries."""
+        """Send a call with three entries, and return their error codes."""
         sent = [f"o-{next(ids)}#1#OrderPlaced" for _ in range(3)]
         entries = [BusEntry("t", json.dumps({"metadata": {"eventId": id_}})) for id_ in sent]
         answers = bus.put(entries)
@@ -56,9 +56,11 @@ def test_each_kind_of_brown_out_is_followed_by_a_healthy_time(proxy):
         before = len(proxy.taken) - len(taken)
         seen[kind] = {put() for _ in range(30)}
         lost = len(proxy.taken) - len(taken) - before
-        assert (lost > 0) == (kind is BrownOut.CONNECTION), "taken, though nothing was answered"
+        assert (lost > 0) == (kind is BrownOut.CONNECTION), "calls without an answer were accepted"
         assert {put() for _ in range(30)} == {(None,) * 3}
-    assert {len(set(codes)) for codes in seen[BrownOut.ENTRY]} == {1, 2}, "some of a call"
+    assert {len(set(codes)) for codes in seen[BrownOut.ENTRY]} == {1, 2}, (
+        "some entries of a call fail"
+    )
     assert set().union(*seen[BrownOut.ENTRY]) == {None, "InternalFailure"}
     all_of = [None, "InternalFailure", "ThrottlingException"]
     assert seen[BrownOut.CALL] == {(code,) * 3 for code in all_of}

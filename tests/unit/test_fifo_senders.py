@@ -1,4 +1,4 @@
-"""Deduplication on the FIFO queue: SQS drops the same body within five minutes, and nothing else."""
+"""Deduplication on the FIFO queue: SQS drops a repeated body within five minutes, and nothing else."""
 
 import json
 
@@ -14,14 +14,14 @@ PRODUCT = "tea-earl-grey"
 
 
 class Counter:
-    """The FIFO queue of a tea shop, and the function that it feeds."""
+    """The FIFO queue of a tea shop, and the function that processes it."""
 
     def __init__(self, shop):
         self.shop, self.aws = shop, shop.stack
         self.stock = shop.stock
 
     def send(self, *messages):
-        """Send messages, and deliver the ones that SQS did not drop. Returns how many."""
+        """Send messages, deliver the ones that SQS did not drop, and return their number."""
         queues.send(self.aws, queues.FIFO, messages)
         return self.deliver()
 
@@ -53,7 +53,7 @@ def test_a_corrected_order_is_placed_and_a_repeated_one_takes_nothing(counter):
     assert counter.send(order(2)) == 1
     assert counter.send(order(2)) == 0, "SQS drops the same body"
     again = OrderMessage(f"{order(2).body}\n", group=PRODUCT)
-    assert counter.send(again) == 1, "and the service recognises the same order in another one"
+    assert counter.send(again) == 1, "the service recognises the order in a different body"
     assert counter.stock(PRODUCT) == before - 2
     assert counter.dead_letters == ["SCHEMA_VIOLATION"]
 

@@ -1,4 +1,4 @@
-"""The command that forgets a person, on tables in memory: with replays, cancellations, crashes and a late index."""
+"""The command that forgets a person, with replays, cancellations, crashes and an index that is behind."""
 
 import hashlib
 import hmac
@@ -72,7 +72,7 @@ def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
     }
     assert after == before | changed
     assert after["lastUpdatedAt"] > before["lastUpdatedAt"]
-    assert order_events(before, after) == (), "it is not published"
+    assert order_events(before, after) == (), "a change of the user id is not published"
     assert row(shop, "o-2")["userId"] == PSEUDONYM
     assert "outPage" in handed_over["steps"][-1]
     assert row(shop, "o-2")["steps"] == handed_over["steps"]
@@ -152,7 +152,7 @@ def test_notes_of_a_later_command_are_removed_by_the_next_run(shop):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["beforehand", "in its place"])
 def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
-    """Either the cancellation or the pseudonym is written between the other one's read and write."""
+    """Write either the cancellation or the pseudonym between the other's read and write."""
     place(shop, ORDER)
     if lost:
         shop.once("TransactWriteItems", lambda _: forget("u-7", "--yes") and None)
@@ -237,7 +237,7 @@ def test_a_row_that_the_index_still_shows_is_left_alone(shop):
 
     shop.before = late
     assert "1 order " in forget("u-7", "--yes").stdout
-    assert len(looks) > 6, "it waits for the index"
+    assert len(looks) > 6, "the command waits for the index"
     assert row(shop)["_version"] == 2
 
 

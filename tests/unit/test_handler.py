@@ -57,7 +57,7 @@ def test_a_handler_can_be_imported_without_its_environment(name, monkeypatch):
         handler.lambda_handler(event, FakeContext(name))
 
 
-# Prints the project's modules that each function imports, independently of the others.
+# Prints which of the project's modules each function imports on its own.
 IMPORTS = """
 import json, runpy, sys
 found = {}
@@ -190,7 +190,7 @@ def test_a_loan_cancelled_by_a_concurrent_writer_is_counted_as_lost(sell, tea_sh
     monkeypatch.setattr(store, "write", overtaken)
     counted = sell(1)
     assert (counted["Loans"], counted["LoansLost"]) == ((1,), (1, 0))
-    assert len(counted["DepotWait"]) == 2, "it had to be redelivered"
+    assert len(counted["DepotWait"]) == 2, "the order had to be redelivered"
 
 
 def test_messages_delayed_by_a_corrupt_page_are_counted(sell, tea_shop):
@@ -199,7 +199,7 @@ def test_messages_delayed_by_a_corrupt_page_are_counted(sell, tea_shop):
 
 
 def test_pages_of_delisted_products_can_be_deleted_although_a_worker_caches_them(sell, tea_shop):
-    """The repair in the runbook, CorruptPage. A new page has another epoch."""
+    """This is the runbook's repair for `CorruptPage`. A new page has another epoch."""
     assert "UnitsLent" in sell(1)
     del tea_shop.items(Table.PRODUCTS)[TEA,]
     for lane in (0, 1, 2):
@@ -242,7 +242,9 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, tea_shop, 
     batches = [e for e in events if "Records" in e and "body" in e["Records"][0]]
     if name == "manage_products":
         batches.append(sqs_event(*news))
-    assert batches or name in ("api", "count_stock", "sweep", "publish_events"), "take no messages"
+    assert batches or name in ("api", "count_stock", "sweep", "publish_events"), (
+        "only these functions take no messages"
+    )
     for event in batches:
         tea_shop.invoke(name, event)
         output = capsys.readouterr().out
@@ -253,7 +255,7 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, tea_shop, 
         if event["Records"][0]["body"] == json.dumps(news[0]):
             assert "stale event ignored" in {line["message"] for line in lines}
         for line in lines:
-            # A line that is not about a single message must name the invocation, whose batch is known.
+            # A line that is not about a single message must name the invocation, whose messages are known.
             assert line["function_request_id"] == batch["function_request_id"]
             assert line.get("correlation_id", next(iter(sent))) in sent
             if line["message"] in ("rejected", "dead-lettered", "returned", "stale event ignored"):
@@ -281,7 +283,7 @@ def test_a_redelivered_message_has_an_age(handle, monkeypatch):
         handle(event)
     handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
     assert ages == [pytest.approx(60, abs=5), 0.0, 0.0], (
-        "clocks may differ, and SQS may not send the time"
+        "clocks may differ, and SQS may omit the time"
     )
 
 
@@ -320,7 +322,7 @@ def test_an_invalid_number_of_lanes_is_named(tea_shop, lanes):
 
 @pytest.mark.parametrize("name", function_names())
 def test_a_handler_is_short(name):
-    """A handler parses, calls the shared code, and answers."""
+    """A handler only parses the event, calls the shared code, and answers."""
     tree = ast.parse((ROOT / "functions" / name / "handler.py").read_text())
     statements = sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
     assert statements < 90

@@ -1,4 +1,4 @@
-"""Holds that are about to end: each is sent in time for processing after its end, and failures are made up for."""
+"""Each hold's end is sent in time to be processed when the hold has ended, and a failed sweep is made up for."""
 
 import json
 from datetime import UTC, datetime
@@ -19,13 +19,13 @@ from testing.simulated_aws import ServiceError
 
 SWEEP_SECONDS = 50.0
 GRACE_SECONDS = 60
-# For a function whose dependencies are large.
+# The cold start of a function with large dependencies.
 COLD_START_SECONDS = 10.0
 
 
 @pytest.fixture
 def shards():
-    """Use fewer shards than deployed, because querying them would take most of the time."""
+    """Use fewer shards than the deployed stack, because querying its number would take most of the time."""
     return 4
 
 
@@ -41,7 +41,7 @@ def sweep(shop, seconds=SWEEP_SECONDS):
 
 
 def hold(shop, order_id, seconds):
-    """Store an order whose hold ends in a number of seconds. Returns the end."""
+    """Store an order whose hold ends in a number of seconds, and return the end."""
     end = timestamp(datetime.fromtimestamp(shop.clock.now() + seconds, UTC))
     order = OrderRecord(order_id, "u-1", (), OrderStatus.PENDING, 1, end, end, expires_at=end)
     shop.put_record(order)
@@ -49,7 +49,7 @@ def hold(shop, order_id, seconds):
 
 
 def sent(shop):
-    """The orders whose holds were sent, in sequence."""
+    """Return the orders whose holds were sent, in sequence."""
     return [json.loads(message.body)["orderId"] for message in shop.queues["Expiry"].messages]
 
 
@@ -58,7 +58,7 @@ DENIED = ServiceError("AccessDeniedException", "not authorized")
 
 
 def lines_of(capsys, message):
-    """The log lines with this message."""
+    """Return the log lines with this message."""
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return [line for line in lines if line["message"] == message]
 
@@ -127,7 +127,7 @@ def test_with_many_expiries_queued_no_more_are_sent_and_none_twice(shop, monkeyp
 
 
 def test_holds_are_sent_even_if_the_depth_of_the_queue_is_unknown(shop, capsys):
-    """If this permission were missing, the sweep must not pass silently while no hold ever ends."""
+    """If the permission is missing, the sweep must report it: otherwise, holds would silently never end."""
     hold(shop, "o-1", 30)
     shop.refuse("GetQueueAttributes", DENIED)
     assert sweep(shop)["holds"] == 1
@@ -214,7 +214,7 @@ def test_required_repairs_are_reported_after_the_lanes_were_swept(shop, operatio
     shop.refuse(operation, error)
     with pytest.raises(RepairNeededError, match=says):
         sweep(shop)
-    assert shop.calls[-2:] == ["BatchGetItem"] * 2, "the lanes"
+    assert shop.calls[-2:] == ["BatchGetItem"] * 2, "the lanes were read last"
     shop.calm()
     assert sweep(shop)["holds"] == 2
 
@@ -271,7 +271,7 @@ def statuses(shop):
 
 
 def deliver(shop, queue):
-    """Deliver until no message is visible in a queue."""
+    """Deliver messages until none is visible in a queue."""
     while shop.waiting(queue):
         shop.deliver(queue)
 
@@ -295,7 +295,7 @@ def test_two_concurrent_sweepers_expire_each_hold_once(shop):
     assert sweep(shop)["holds"] == 25
     assert len(sent(shop)) == 50
     deliver(shop, "Expiry")
-    assert set(statuses(shop).values()) == {"PENDING"}, "none has ended"
+    assert set(statuses(shop).values()) == {"PENDING"}, "no hold has ended"
     shop.clock.sleep(65 + GRACE_SECONDS)
     deliver(shop, "Expiry")
     assert set(statuses(shop).values()) == {"EXPIRED"}
@@ -322,7 +322,7 @@ def test_a_payment_before_expiry_keeps_the_units_although_the_hold_was_sent(shop
 
 
 def test_no_hold_expires_before_its_payment_although_the_depth_is_a_minute_old(shop):
-    """A burst of payments in the last second of their holds. Their worker has a cold start, and is throttled.
+    """In a burst, many payments arrive in the last second of their holds. Their worker is throttled after a cold start.
 
     SQS may take a minute to report the number of messages:
     docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html

@@ -1,4 +1,4 @@
-"""Hostile neighbours: huge rows, a throttled product, wrong clocks, a frozen worker.
+"""Difficult neighbours: huge rows, a throttled product, wrong clocks, and a frozen worker.
 
 The real client and engine run on the simulated AWS, in virtual time.
 """
@@ -43,7 +43,7 @@ def order(number, *product_ids):
 
 
 def contested_worker(shop, lanes):
-    """A worker; with lanes, it has met contention."""
+    """Make a worker. A worker with lanes has already met concurrent writers."""
     worker = shop.worker(lanes=lanes)
     for (product_id,) in shop.items(Table.PRODUCTS) if lanes else ():
         worker.client.rivals.observe(product_id)
@@ -51,7 +51,7 @@ def contested_worker(shop, lanes):
 
 
 def throttle(shop, product_id, seconds=math.inf):
-    """Let DynamoDB throttle every write of a product for a while."""
+    """Make DynamoDB throttle every write of a product for some seconds."""
     is_it, end = of_product(product_id), shop.clock.now() + seconds
     cancel = cancels("ThrottlingError", is_it)
 
@@ -70,7 +70,7 @@ def throttle(shop, product_id, seconds=math.inf):
 
 
 def test_orders_are_placed_although_rows_have_300_kb(shop):
-    """More than one BatchGetItem returns (16 MB), and many times the size of a transaction (4 MB)."""
+    """The rows exceed the 16 MB that one BatchGetItem returns, and many times the 4 MB of a transaction."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
     shop.list_all(*large, size=300_000)
     shop.list_all(*small)
@@ -78,9 +78,9 @@ def test_orders_are_placed_although_rows_have_300_kb(shop):
     report = shop.commit(worker, *(order(i, i) for i in large + small))
     assert statuses(report) == [APPLIED] * 99
     assert shop.calls.count("BatchGetItem") == 3, (
-        "200 keys at most, and once more for the rest of 17 MB"
+        "two reads of at most 100 keys, and one for the rest of 17 MB"
     )
-    assert shop.calls.count("TransactWriteItems") == 5, "as few as can hold 17 MB"
+    assert shop.calls.count("TransactWriteItems") == 5, "no fewer transactions can hold 17 MB"
     assert set(shop.unexplained().values()) == {0}
 
 
@@ -115,8 +115,7 @@ def test_an_order_too_large_for_one_transaction_is_answered_by_name(shop):
 
 @pytest.mark.parametrize("action", [OrderAction.CANCEL, OrderAction.CONFIRM])
 def test_orders_that_another_program_made_huge_continue_their_life(shop, action):
-    """Attributes of other programs are not read, so the planner does not know the sizes, and halves the batch until it
-    fits."""
+    """The engine does not read other programs' attributes, so it halves the batch until the unknown sizes fit."""
     shop.list("p", stock=20)
     worker = shop.worker()
     assert statuses(shop.commit(worker, *(order(n, "p") for n in range(20)))) == [APPLIED] * 20
@@ -133,7 +132,7 @@ def test_orders_that_another_program_made_huge_continue_their_life(shop, action)
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
-    """An order would add `lastUpdatedAt` to the row, and a loan `lentTo`; neither fits."""
+    """An order would add `lastUpdatedAt` to the row, and a loan would add `lentTo`; neither fits."""
     shop.list_all("other", "full")
     del shop.items(Table.PRODUCTS)["full",]["lastUpdatedAt"]
     shop.edit(Table.PRODUCTS, "full", others={"S": ""})
@@ -149,7 +148,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     assert {outcome.cause for outcome in report.outcomes[:51]} == {"CORRUPT_PRODUCT"}
     assert "row of product full" in report.outcomes[0].detail
     assert "maximum allowed size" in report.outcomes[0].detail
-    assert shop.calls.count("TransactWriteItems") <= 3, "recognised, not found by halving"
+    assert shop.calls.count("TransactWriteItems") <= 3, "it is recognised, not found by halving"
     assert report.failure is None
 
 
@@ -175,7 +174,7 @@ def test_a_row_without_room_refuses_other_changes_and_is_unchanged(shop, change)
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("seconds", [5, math.inf])
 def test_a_throttled_product_does_not_delay_the_rest_of_its_batch(shop, lanes, seconds):
-    """Its own orders are placed by the same batch if it is throttled only briefly, otherwise later."""
+    """The throttled product's own orders are placed in the same batch if the throttle is short, and otherwise later."""
     shop.list_all("hot", "p", "q")
     worker, began = contested_worker(shop, lanes), shop.clock.now()
     throttle(shop, "hot", seconds)
@@ -241,7 +240,7 @@ def test_a_group_keeps_its_sequence_behind_a_throttled_product(shop):
 
 @pytest.mark.parametrize("off", [300.0, -300.0])
 def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
-    """A lease by a slow clock protects nothing, and must not be treated as if it had."""
+    """A lease by a slow clock protects nothing, and the count must not rely on it."""
     shop.list("p", stock=10)
     owner, seller = shop.worker(off), shop.worker()
     clock = owner.client.clock
@@ -277,7 +276,7 @@ def test_no_order_is_lost_by_a_clock_that_aws_refuses(shop):
 
 
 def freeze(shop, meanwhile):
-    """Freeze the worker of the next transaction before it arrives, for an hour in which other workers continue."""
+    """Freeze the next transaction's worker for an hour before the request arrives, while other workers continue."""
 
     def frozen(_request):
         shop.clock.sleep(HOUR)
@@ -287,7 +286,7 @@ def freeze(shop, meanwhile):
 
 
 def lose_and_freeze(shop, meanwhile):
-    """Apply the next transaction, lose the response, and freeze its worker before the repetition arrives.
+    """Apply the next transaction, lose its response, and freeze its worker before it repeats the request.
 
     By then DynamoDB has forgotten the token, so it treats the repetition as a new request.
     """
@@ -324,7 +323,7 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
 @pytest.mark.parametrize("first", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
 @pytest.mark.parametrize("second", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
 def test_commands_frozen_for_an_hour_end_an_order_once(shop, stop, first, second):
-    """Whichever command is first, the other one finds the order in the resulting status."""
+    """Whichever command comes first, the other one finds the order in the resulting status."""
     shop.list("p", stock=10)
     frozen, other = shop.worker(), shop.worker()
     held = Order("o", "u", {"p": 3}, hold_seconds=60)
@@ -333,7 +332,7 @@ def test_commands_frozen_for_an_hour_end_an_order_once(shop, stop, first, second
     one, two = (OrderCommand("o", action, over) for action in (first, second))
     stop(shop, lambda: shop.commit(other, two, held))
     shop.commit(frozen, one, held)
-    # It had no time left to write its result, so its message is redelivered.
+    # The worker had no time left to write its result, so its message is redelivered.
     shop.commit(other, one)
     row = shop.order_row("o")
     came = [first, second] if stop is lose_and_freeze else [second, first]
@@ -362,7 +361,7 @@ CAME_BACK = OrderCommand("o1", OrderAction.RETURN, "", Part("rt-1", {"p": 1}, re
     [
         (CAME_BACK, 10),
         (Adjustment("p", "r", 5, "RECEIPT"), 14),
-        # Its condition has no version; its adjustment's row fences it.
+        # Its condition has no version; the row of its adjustment prevents a second booking.
         (Decrement.of("p", "d", 2), 7),
     ],
 )
@@ -383,7 +382,7 @@ def test_a_change_of_stock_frozen_for_an_hour_is_booked_once(shop, stop, change,
 
 
 def see_half(shop, *adjustment):
-    """Hide the record of a transaction until a request reads it together with all changed rows."""
+    """Hide a transaction's record until a request reads it together with all changed rows."""
     rows = shop.items(Table.STOCK_ADJUSTMENTS)
     unseen = rows.pop(adjustment)
     conflict = {"Code": "TransactionConflict"}
@@ -408,7 +407,7 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(s
 
 
 def test_refusals_for_a_busy_row_take_one_read_each_after_other_changes(shop):
-    """There are more refusals than one read covers, and each read of the row finds it changed again."""
+    """One read does not cover all refusals, and each read finds the product's row changed again."""
     shop.list("p", stock=5)
     shop.list("q")
 
@@ -425,7 +424,7 @@ def test_refusals_for_a_busy_row_take_one_read_each_after_other_changes(shop):
 
 
 def test_a_refusal_stands_even_if_its_reason_has_passed(shop):
-    """Its reason is out of date by then. The missing record shows that its own write did not cause the shortage."""
+    """The reason is out of date when the answer is given, but the missing record shows that it was true."""
     shop.list("p", stock=5)
     receipt = Adjustment("p", "r", 100, "RECEIPT")
     shop.once("TransactGetItems", lambda _: shop.commit(shop.worker(), receipt) and None)
@@ -443,7 +442,7 @@ def test_a_refusal_that_cannot_be_checked_does_not_delay_others(shop):
 
 
 def test_an_order_after_its_tombstone_is_not_corrupt_despite_a_conflict(shop):
-    """All products come from the cache, so the tombstone is found by a write, and then read again with a row."""
+    """All products come from the cache, so only the write finds the tombstone, which is then read again with a row."""
     products = [f"p{number}" for number in range(10)]
     shop.list_all(*products)
     worker, is_busy = shop.worker(), of_product("p5")

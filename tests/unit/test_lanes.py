@@ -1,4 +1,4 @@
-"""Orders that are sold from lanes and at the depot: exactly once and to the last unit, under all kinds of faults.
+"""Orders that are sold from lanes and at the depot, exactly once and to the last unit, under all kinds of faults.
 
 The real client and engine run on the simulated AWS, in virtual time. After each test the books of every product must
 balance, and each row must name the lanes that hold its units.
@@ -37,7 +37,7 @@ REPLAYED, RETURNED = Outcome.REPLAYED, Outcome.RETURNED
 
 READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 VISIT = [UPDATE, READ, WRITE]
-"""The calls of a visit: lease the depot, read pages and a few rows, write all moves together with the orders."""
+"""The calls of a visit: lease the depot, read pages and a few rows, and write all moves together with the orders."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_product_is_sold_from_its_row_until_contention_then_from_lanes(shop):
     sell()
     assert costs[0] == costs[1] == [READ, WRITE]
     assert costs[2] == [WRITE], "from the cache"
-    # The concurrent writer's two calls follow the lost write; then the lane is leased, and the depot visited.
+    # The concurrent writer's two calls follow the failed write. Then the worker leases a lane and visits the depot.
     assert costs[3] == [WRITE, READ, WRITE, READ, UPDATE, *VISIT]
     assert costs[4] == [WRITE]
     lane = shop.source(orders[4].order_id)
@@ -104,7 +104,9 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     assert shop.outcomes(worker, shop.new_order(*names[:10])) == [APPLIED]
     assert shop.calls == [READ, WRITE]
     assert shop.outcomes(worker, shop.new_order(*names)) == [APPLIED]
-    assert shop.calls == [UPDATE, READ, READ, WRITE], "this many rows only if they are needed"
+    assert shop.calls == [UPDATE, READ, READ, WRITE], (
+        "more than ten rows are read only if they are needed"
+    )
     assert {shop.source(f"o{shop.orders}", line) for line in range(11)} == {
         worker.source.lane.keys[0].lane
     }
@@ -114,7 +116,7 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     ("is_crowded", "units", "source"), [(True, 6, None), (True, 1000, None), (False, 6, "lane")]
 )
 def test_if_others_wait_the_row_sells_what_the_lane_is_short_of(shop, is_crowded, units, source):
-    """Unless it cannot spare that many. If no other worker waits, the lane is filled."""
+    """The row cannot always spare that many units. If no other worker waits, the lane is filled instead."""
     shop.list("p")
     worker = shop.owner()
     shop.lend("p", {worker.source.lane.number: 5}, reach=2)
@@ -176,8 +178,7 @@ def test_if_others_wait_the_depot_is_released_before_the_own_lane_sells(shop):
 
 
 def test_units_of_every_source_add_up_in_one_order(shop):
-    """One line is sold from the lane, one at the depot because it is scarce, and one from its row, which lends
-    nothing."""
+    """One line is sold from the lane, one at the depot because it is scarce, and one from a row that lends nothing."""
     for product_id, stock in (("deep", 1000), ("scarce", 30), ("last", 2)):
         shop.list(product_id, stock)
     worker, _ = shop.owner(), shop.owner()
@@ -207,11 +208,11 @@ def test_a_lane_is_taken_over_with_its_units(shop):
     assert shop.held("p")[1] >= held - 2
     woken = shop.new_order("p")
     assert shop.outcomes(one, woken) == [APPLIED]
-    assert shop.source(woken.order_id) != 1, "it no longer has a lane"
+    assert shop.source(woken.order_id) != 1, "its lane belongs to another worker"
 
 
 def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
-    """It believes that it still owns the lane. The page's version shows otherwise."""
+    """The owner believes that the lane is still its own, but the page's version shows otherwise."""
     shop.list("p", 100)
     one = shop.owner(lanes=1, off=-3600.0)
     for _ in range(3):
@@ -227,7 +228,7 @@ def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
 
 
 def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
-    """The table was restored in between, and its page has reached the same version with different units."""
+    """A restore in between has set its page to the same version with different units."""
     shop.list("p", 100)
     one = shop.owner(lanes=1)
     for _ in range(3):
@@ -260,7 +261,7 @@ def test_a_dead_owner_of_the_depots_lease_blocks_visits_for_two_seconds(shop):
     report = shop.sell(worker, shop.new_order("p"))
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.of_source["DepotWait"][0] / 1000 < 3.0
-    assert len(shop.calls) < 50, "each refusal costs a write unit of one item"
+    assert len(shop.calls) < 50, "each attempt to take the lease costs a write unit"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_an_unreadable_lease_of_the_depot_counts_as_expired(shop, lock):
 
 
 def test_orders_succeed_even_if_every_visit_of_the_depot_takes_too_long(shop):
-    """DynamoDB is so slow that each visitor's lease expires and is taken by the next before it writes."""
+    """DynamoDB is so slow that each visitor loses its lease to the next one before it writes."""
     shop.list("p")
     worker = shop.owner()
 
@@ -325,14 +326,13 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
     shop.do(OrderCommand(cancelled.order_id, OrderAction.CANCEL))
     report = shop.sell(worker, cancelled, shop.new_order("p"))
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED, APPLIED]
-    assert report.stats.of_source["OrdersFromLanes"] == [True], "it was not sold at all"
+    assert report.stats.of_source["OrdersFromLanes"] == [True], "nothing was sold to it"
     assert shop.status(cancelled.order_id) == "CANCELLED"
 
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_orders_that_cannot_be_placed_are_rejected_for_the_right_reason(shop, batches):
-    """Without contention the orders are decided from rows; with it, the first is decided at the depot, the second in
-    the lane."""
+    """Rows decide the orders without contention; with it, the depot decides one batch, and the lane the next."""
     shop.list_all("p", "ended")
     shop.list("empty", 0)
     shop.edit(Table.PRODUCTS, "ended", status={"S": "DISCONTINUED"})
@@ -407,7 +407,7 @@ def test_a_corrupt_row_does_not_delay_other_orders(shop, batches):
 
 @pytest.mark.parametrize("is_corrupt", [True, False])
 def test_another_row_of_a_recall_does_not_delay_orders(shop, is_corrupt):
-    """It became corrupt while it was lent, or it is throttled."""
+    """The other row became corrupt while it was lent, or it is throttled."""
     shop.list("p", 40)
     other = neighbour_of("p")
     shop.list(other, 40)
@@ -442,7 +442,7 @@ def test_a_corrupt_page_returns_orders_by_its_name_and_loses_nothing(shop, lane)
 
 @pytest.mark.parametrize("lane", [0, 1, 2])
 def test_no_order_is_dead_lettered_because_dynamodb_refuses_a_page(shop, lane):
-    """It would exceed the item size limit. No order is dead-lettered because of that."""
+    """The page would exceed the item size limit, so its orders are returned."""
     shop.list("p", 40)
     shop.lend("p", {1: 10, 2: 15}, depot=2)
     worker, page = shop.owner(lanes=1), of_page(lane, "p")
@@ -488,7 +488,7 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop,
 
 
 def neighbour_of(product_id):
-    """Another product that shares the page."""
+    """Return the id of another product that shares the page."""
     number = PageKey.of(0, product_id).number
     return next(f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == number)
 
@@ -523,7 +523,7 @@ def test_a_throttled_page_of_the_depot_is_waited_for(shop):
 
 
 def visit_and_more(shop, *, crowded=False):
-    """A worker with units in its lane, and a batch that needs a visit, the row, the depot and the lane.
+    """Make a worker with units in its lane, and a batch that needs a visit, the row, the depot and the lane.
 
     If other workers wait, the lane's part is a separate transaction.
     """
@@ -550,7 +550,7 @@ def test_a_lost_response_at_any_write_applies_each_order_once(shop, lost):
 @pytest.mark.parametrize("is_applied", [True, False])
 @pytest.mark.parametrize("after", range(3))
 def test_pages_with_an_unknown_outcome_are_forgotten_and_read_again(shop, after, is_applied):
-    """From one write on, every response is lost, and the engine gives up."""
+    """From some write on, every response is lost, and the engine gives up."""
     worker, orders = visit_and_more(shop, crowded=True)
     shop.lose_responses(after + 1, 1000, [WRITE], is_applied=is_applied)
     assert (RETURNED in shop.outcomes(worker, *orders)) == (after < 2)
@@ -571,7 +571,9 @@ def test_a_batch_without_time_is_returned_and_loses_nothing(shop, seconds):
     if seconds < 0.02:
         assert statuses == [RETURNED] * 4
     late = [request for at, (_, request) in asked if at - 0.01 > seconds]
-    assert all("REMOVE #lockedBy" in json.dumps(request) for request in late), "but the release"
+    assert all("REMOVE #lockedBy" in json.dumps(request) for request in late), (
+        "only the release of the depot may follow"
+    )
     shop.calm()
     assert set(shop.outcomes(worker, *orders)) <= {APPLIED, REPLAYED}
 
@@ -592,7 +594,7 @@ def test_a_long_lease_returns_only_orders_that_the_lane_cannot_serve(shop, batch
     one, other = shop.sell(worker, shop.new_order("p"), shop.new_order("q")).outcomes
     assert other.kind is APPLIED
     if batches == 2:
-        assert one.kind is APPLIED, "its lane has it"
+        assert one.kind is APPLIED, "its lane has units"
     else:
         assert (one.kind, one.cause) == (RETURNED, "LEASED")
         assert one.retry_after == pytest.approx(600, abs=1)
@@ -603,14 +605,14 @@ def test_waiting_for_a_lease_only_reads_the_row(shop):
     worker = shop.owner()
     shop.count("p", seconds=3)
     assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
-    assert shop.calls.count(UPDATE) == 2, "visits: one before the wait and one after it"
+    assert shop.calls.count(UPDATE) == 2, "one visit before the wait, and one after it"
 
 
 # ---------------------------------------------------------------------- large batches and pages
 
 
 def fill_the_depots_page(shop, product_id, products, emptied=0):
-    """Add many other products to a depot page: some with units that no order wants, some that it has run out of."""
+    """Add many other products to a depot page: some with unwanted units, and some that it has run out of."""
     key = PageKey.of(DEPOT, product_id)
     created = "2026-01-01T00:00:00.000000+00:00"
     entries = {f"x{n}": PageEntry(created, 1) for n in range(products)}
@@ -637,8 +639,7 @@ def test_a_product_that_does_not_fit_on_the_depots_page_is_sold_from_its_row(
 
 
 def test_units_without_demand_are_returned_to_the_depot(shop):
-    """Otherwise a lane would collect a few units of each product, and each of its orders would pay for the large
-    page."""
+    """Otherwise a lane would collect a few units of each product, and a large page makes each order more expensive."""
     shop.list("p", 100)
     shop.list("q")
     worker = shop.owner()
@@ -667,7 +668,7 @@ def test_many_loans_are_written_before_the_visit_ends(shop):
     first = shop.sell(worker, *batch[0])
     assert [outcome.kind for outcome in first.outcomes] == [APPLIED] * 3
     assert 0 not in first.stats.changes_per_transaction, "these transactions only move units"
-    assert shop.calls[:2] == [UPDATE, READ], "more than ten products: at the depot"
+    assert shop.calls[:2] == [UPDATE, READ], "more than ten products are sold at the depot"
     assert shop.calls.count(WRITE) >= PAGES + 1
     assert shop.outcomes(worker, *batch[1]) == [APPLIED] * 3
     assert all(shop.product(product_id).lent_to for product_id in names)
@@ -758,7 +759,7 @@ def test_a_group_finds_all_units_in_lanes_and_keeps_its_sequence(shop):
 
 
 def test_a_receipt_a_correction_and_an_order_use_the_same_source(shop):
-    """All are applied to the row, although the product is contested and the lane has units."""
+    """The row takes all of them, although the product is contested and the lane has units."""
     shop.list("p", 100_000)
     worker = shop.owner()
     shop.sell(worker, shop.new_order("p"))
@@ -775,7 +776,7 @@ def test_a_receipt_a_correction_and_an_order_use_the_same_source(shop):
 
 
 def test_a_loan_from_a_row_with_a_receipt_creates_no_unit(shop):
-    """The depot runs low on a fast seller, whose row another change of the batch needs."""
+    """The depot runs low on a fast seller, while another change of the batch needs that product's row."""
     for product_id in ("p", "fast"):
         shop.list(product_id, 400)
     worker = shop.owner()
@@ -785,14 +786,14 @@ def test_a_loan_from_a_row_with_a_receipt_creates_no_unit(shop):
     shop.quiet -= {"p", "fast"}
     changes = [shop.new_order("p"), shop.new_order("fast"), Adjustment("fast", "r", 5, "RECEIPT")]
     assert shop.outcomes(worker, *changes) == [APPLIED] * 3
-    assert shop.held("fast"), "its row has lent"
+    assert shop.held("fast"), "its row has lent units"
 
 
 @pytest.mark.parametrize(("lanes", "depot", "writes"), [({}, 90, 1), ({1: 20, 2: 30}, 40, 2)])
 def test_a_correction_that_needs_lent_units_is_written_with_their_recall(
     shop, lanes, depot, writes
 ):
-    """In addition to the reads of a visit it costs one transaction, after a recall of the units in other lanes."""
+    """The correction needs a visit's reads and one transaction, after the recall of units in other lanes."""
     shop.list("p", 100)
     shop.lend("p", lanes, depot, reach=max(lanes, default=0))
     worker, sent = shop.worker(), []
@@ -800,7 +801,7 @@ def test_a_correction_that_needs_lent_units_is_written_with_their_recall(
     assert shop.outcomes(worker, Adjustment("p", "a", -95, "CORRECTION")) == [APPLIED]
     assert len(sent) == writes
     stock, request = sent[-1]
-    assert stock == 10, "no unit is reclaimed before"
+    assert stock == 10, "no units are reclaimed by an earlier write"
     assert of_product("p")(request)
     assert "StockAdjustments" in json.dumps(request)
     assert (shop.product("p").stock_count, shop.product("p").lent_to, shop.held("p")) == (

@@ -1,4 +1,4 @@
-"""The command that shows and empties lanes, on tables in memory."""
+"""The command `lanes`, which shows and empties lanes, on tables in memory."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_it_shows_the_owners_and_contents_of_lanes(shop):
 
 def test_with_a_product_it_shows_where_its_units_are(shop):
     lend_two(shop)
-    # Regardless of the screen's width.
+    # The test must not depend on the screen's width.
     shown = " ".join(lanes("tea").stdout.split())
     page = PageKey.of(DEPOT, "tea").number
     assert "its row 890 ACTIVE, lanes that may hold more: the depot, lane 1, lane 2," in shown
@@ -118,7 +118,7 @@ def test_more_products_than_one_visit_takes_are_reclaimed(shop, monkeypatch):
 def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
     lend_two(shop)
     page = str(PageKey.of(1, "tea"))
-    assert page != str(PageKey.of(1, "mug")), "or both would be lost"
+    assert page != str(PageKey.of(1, "mug")), "if they shared a page, both products would be lost"
     shop.aws.dynamodb.tables["Allotments"].items[page,]["units"] = {"B": "eA=="}
     shown = lanes()
     assert f"page {page} breaks the contract" in shown.stdout

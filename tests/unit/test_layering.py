@@ -1,4 +1,4 @@
-"""Layering: imports between packages, first lines of modules, lengths of functions, and names of tests."""
+"""Which module may import which, first lines of modules, lengths of functions, and names of tests."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ BASICS = tuple(
     for name in ("clock", "retry", "errors", "sequences", "version", "domain")
 )
 
-# Module -> modules of the project that it may import, besides itself. The rule with the longest prefix counts.
+# For each module, the modules of the project that it may import. The rule with the longest prefix applies.
 MAY_IMPORT = {
     # Code that runs on AWS. In the package, from the pure core outwards: each module may import the ones above it.
     "inventory_orders": (),
@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "inventory_orders.domain.planner": ("inventory_orders.domain",),
     "inventory_orders.store": (*BASICS,),
     "inventory_orders.engine": (*BASICS, "inventory_orders.store"),
-    # Lanes are a source of units for the engine, which is complete without them and sells from rows.
+    # Lanes provide the engine with units. Without them, it sells from rows.
     "inventory_orders.lanes": (*BASICS, "inventory_orders.store", "inventory_orders.engine"),
     "inventory_orders.holds": (
         *(*BASICS, "inventory_orders.store"),
@@ -54,7 +54,7 @@ MAY_IMPORT = {
         *("inventory_orders.store", "inventory_orders.engine", "inventory_orders.products"),
         *("inventory_orders.publishing", "inventory_orders.holds"),
     ),
-    # Joins the engine and its sources.
+    # Connects the engine with its sources of units.
     "inventory_orders.invocation.runtime": (
         *(
             *BASICS,
@@ -69,7 +69,7 @@ MAY_IMPORT = {
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
         *("inventory_orders.clock", "inventory_orders.sequences"),
     ),
-    # Other functions load the few modules that answer operators' requests, and none that only the API's function needs.
+    # Other functions load only the few modules that answer operators' requests.
     "inventory_orders.api": (
         *(*BASICS, "inventory_orders.store", "inventory_orders.engine"),
         *("inventory_orders.messages", "inventory_orders.invocation"),
@@ -110,10 +110,10 @@ MAY_IMPORT = {
     ),
 }
 
-# Library -> the modules that may import it. All others may be imported anywhere.
+# For each library, the modules that may import it. Any module may import all other libraries.
 CONFINED = {
     "aws_cdk": ("infra", "app", "tests"),
-    # In the package, one module each calls DynamoDB, SQS, EventBridge and Lambda.
+    # In the package, DynamoDB, SQS, EventBridge and Lambda are each called by one module.
     "botocore": (
         *("inventory_orders.store.dynamodb", "inventory_orders.invocation.sqs"),
         "inventory_orders.publishing.publisher",
@@ -162,13 +162,13 @@ def modules():
 MODULES = modules()
 
 
-# Imports as `ruff format` writes them, anywhere in a module. Parsing whole modules would take twenty times as long.
+# Finds imports in the format of `ruff format`, which is twenty times as fast as parsing the modules.
 IMPORT = re.compile(r"^ *(from [.\w]+ import (?:\([^)]*\)|.+)|import .+)", re.MULTILINE)
 
 
 @cache
 def imports(name):
-    """List all modules that a module imports, at any place in it."""
+    """Find all modules that a module imports, at its beginning or later."""
     found = set()
     statements = IMPORT.findall(MODULES[name].read_text("utf-8"))
     for node in ast.parse("\n".join(statements)).body:
@@ -193,7 +193,7 @@ def is_within(name, prefixes):
 
 
 def rule_for(name):
-    """Find the longest prefix that has a rule."""
+    """Find the longest prefix of a name that has a rule."""
     return max((prefix for prefix in MAY_IMPORT if is_within(name, [prefix])), key=len)
 
 

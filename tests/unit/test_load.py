@@ -1,4 +1,4 @@
-"""Loading a catalogue: each line takes effect once, whatever exists already and whatever fails."""
+"""Loading a catalogue: each line takes effect once, whatever already exists and whatever fails."""
 
 import itertools
 import os
@@ -48,7 +48,7 @@ MIXED = HEADER + (
 
 @pytest.fixture(autouse=True)
 def one_worker(monkeypatch):
-    """The results are known even if a load stops."""
+    """Load with one worker, so that the results are known even if a load stops."""
     monkeypatch.setattr(loading, "_WORKERS", 1)
 
 
@@ -477,7 +477,7 @@ def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(shelf, mon
 
 
 class Refusing(Store):
-    """Refuse the first writes."""
+    """A store that refuses the first writes."""
 
     errors: list
 
@@ -519,7 +519,7 @@ def test_a_rate_is_kept_and_existing_products_cost_no_time(shelf, monkeypatch):
 
 
 def test_the_adjustments_of_a_product_are_in_one_batch_in_sequence(shelf):
-    """In parallel, a correction might be decided before the receipt that it needs."""
+    """If they ran in parallel, a correction might be decided before the receipt that it needs."""
     rows = "".join(f"adjust,p-{n % 9},,,,a-{n:02},{n + 1},A\n" for n in range(40))
     batches = list(loading._by_product(shelf.file(HEADER + rows).adjustments, 10))
     assert sum(map(len, batches)) == 40
@@ -607,7 +607,7 @@ class TestTheCommand:
         assert [line[:2] for line in report.read_text().splitlines()[1:]] == ["3,", "6,"]
         assert "1 products created" in said
         run(shelf.path, content=MIXED)
-        assert not report.exists(), "it would be mistaken for this load's report"
+        assert not report.exists(), "an old report could be mistaken for this load's"
 
     def test_it_lists_changes_and_the_first_reasons(self, shelf, run):
         run(shelf.path, content=MIXED)
@@ -635,7 +635,7 @@ class TestTheCommand:
         assert shelf.rows()[Table.PRODUCTS] == []
 
     def test_a_file_that_is_not_a_catalogue_is_an_error_in_one_line(self, shelf, run):
-        """It is printed without a box, so the suggested command can be copied."""
+        """The error is printed without a box, so that the suggested command can be copied."""
         run(shelf.path.with_name("missing.csv"), status=2)
         run(shelf.path.parent, status=2)
         shelf.path.write_text('[{"productId": "p"}]')
@@ -653,7 +653,7 @@ class TestTheCommand:
 
 
 def test_a_read_that_stays_incomplete_is_an_error():
-    """It would otherwise mean that a product does not exist."""
+    """An incomplete read must not be taken to mean that a product does not exist."""
     clock = FakeClock()
     store = SimpleNamespace(read=lambda keys, **_: Snapshot(unprocessed=tuple(keys)))
     reader = loading._Reader(store, clock)

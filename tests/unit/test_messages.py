@@ -1,4 +1,4 @@
-"""Parsing: valid orders, and invalid messages with errors that say what to fix."""
+"""Parsing messages: valid orders, and errors for invalid messages that say what to fix."""
 
 import json
 import re
@@ -164,7 +164,7 @@ def is_good(text):
     [lambda id_: body(orderId=id_), lambda id_: body(userId=id_), lambda id_: line(productId=id_)],
 )
 def test_every_id_may_be_a_key_a_group_and_a_deduplication_id(with_id):
-    """SQS accepts 1 to 128 letters, digits or punctuation marks; DynamoDB refuses empty keys."""
+    """SQS accepts 1 to 128 letters, digits or punctuation marks, and DynamoDB refuses empty keys."""
     characters = {chr(code) for code in range(0x180) if is_good(with_id(chr(code)))}
     allowed = set(string.ascii_letters + string.digits + string.punctuation)
     assert characters == allowed - {"#", ","}
@@ -180,7 +180,7 @@ def test_a_reason_only_has_characters_that_sqs_accepts():
 
 
 def test_the_schema_file_describes_every_field():
-    """The descriptions are the error messages."""
+    """The schemas' descriptions are also the error messages."""
 
     def check(schema, path):
         assert schema.get("description"), path
@@ -193,7 +193,7 @@ def test_the_schema_file_describes_every_field():
 
 
 def test_every_id_and_every_time_uses_a_shared_type():
-    """So that one file defines ids."""
+    """Otherwise the definition of an id would be repeated."""
     patterns = [each["pattern"] for each in json_schema("types").values()]
 
     def check(schema, path):

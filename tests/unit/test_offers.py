@@ -1,7 +1,4 @@
-"""Orders with several locations: where they are placed, when they wait, and what they cost.
-
-Also transfers between locations.
-"""
+"""Orders with several locations and transfers between locations: where orders are placed, and what they cost."""
 
 import json
 from dataclasses import replace
@@ -28,10 +25,8 @@ READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
 
 
 class PlaceShop(LaneShop):
-    """A shop with stock at several locations."""
-
     def stock_at(self, product_id="p", home=0, **places):
-        """List a product, with a number of units at each location."""
+        """List a product with a number of units at each location."""
         self.list(product_id, home)
         for location, units in places.items():
             self.list(f"{product_id}#{location}", units)
@@ -42,7 +37,7 @@ class PlaceShop(LaneShop):
         assert self.do(Adjustment(key, f"r{self.orders}", units, "RECEIPT")) == [Outcome.APPLIED]
 
     def place(self, worker, *orders, seconds=23.0):
-        """Let a worker place orders. Returns the outcome of each."""
+        """Let a worker place orders, and return the result of each."""
         began = self.clock.seconds
         report = self.sell(worker, *orders, seconds=seconds)
         self.seconds, self.measured = self.clock.seconds - began, report.stats.of_source
@@ -52,24 +47,24 @@ class PlaceShop(LaneShop):
         ]
 
     def locations_of(self, order):
-        """The locations of an order's lines, with `-` for the default location; or the reason of its rejection."""
+        """Return the locations of an order's lines, with `-` for the default one, or the reason why it was rejected."""
         row = self.order_row(order.order_id)
         places = " ".join(line.get("locationId", "-") for line in row["items"])
         return places if row["status"] == "PENDING" else row["reason"]
 
     def shortages(self, order):
-        """The shortages in an order's row: product, location, units wanted and available."""
+        """Return the shortages in an order's row: product, location, units wanted and units available."""
         return [
             (each["productId"], each.get("locationId", "-"), each["wanted"], each["available"])
             for each in self.order_row(order.order_id).get("shortages", ())
         ]
 
     def order(self, *locations, units=1, product_id="p", **more):
-        """An order with one line."""
+        """Make an order with one line."""
         return self.wants({product_id: units}, *locations, **more)
 
     def wants(self, quantities, *locations, **more):
-        """An order, with these locations if any."""
+        """Make an order for some units of each product, at these locations if there are any."""
         self.orders += 1
         return Order(f"o{self.orders}", "u", quantities, locations=locations or None, **more)
 
@@ -84,13 +79,13 @@ def shop():
 
 @pytest.fixture
 def worker(shop):
-    """A worker without a lane, which meets no contention."""
+    """Make a worker without a lane, which meets no contention."""
     return shop.worker()
 
 
 @pytest.fixture
 def busy(shop):
-    """A worker that has met contention on every row, so that it sells at the depot and from its lane."""
+    """Make a worker that has met contention on every row, so that it sells at the depot and from its lane."""
     return shop.seller(lanes=2)
 
 
@@ -112,7 +107,7 @@ STOCK = {"tea": {"a": 2, "b": 5, "c": 9}, "cup": {"a": 9, "b": 1, "c": 9}}
         ({"tea": 3, "cup": 1}, "abc", {}, "b b"),
         ({"tea": 3, "cup": 2}, "abc", {}, "c c"),
         ({"tea": 3, "cup": 2}, "ab", {}, "INSUFFICIENT_STOCK"),
-        # A location that has everything is preferred to a split, even if it is last.
+        # A location that has everything comes before a split, even if it is the last one.
         ({"tea": 3, "cup": 2}, "abc", {"split": True}, "c c"),
         ({"tea": 3, "cup": 2}, "ab", {"split": True}, "b a"),
         ({"tea": 3, "cup": 2}, "ba", {"split": True}, "b a"),
@@ -120,17 +115,17 @@ STOCK = {"tea": {"a": 2, "b": 5, "c": 9}, "cup": {"a": 9, "b": 1, "c": 9}}
         # A line is never divided.
         ({"tea": 6}, "ab", {"split": True}, "INSUFFICIENT_STOCK"),
         ({"tea": 2, "cup": 10}, "abc", {"split": True}, "INSUFFICIENT_STOCK"),
-        # A line that names its location is taken from there; the other lines have to come from one location.
+        # A line that names its location is taken from there; all other lines must come from one location.
         ({"tea": 3, "cup": 2}, "ab", {"asked_locations": {"cup": "c"}}, "b c"),
         ({"tea": 2, "cup": 2}, "ab", {"asked_locations": {"tea": "b"}}, "b a"),
         ({"tea": 9, "cup": 2}, "ab", {"asked_locations": {"cup": "c"}}, "INSUFFICIENT_STOCK"),
         ({"tea": 6}, "abc", {"asked_locations": {"tea": "b"}}, "INSUFFICIENT_STOCK"),
         ({"tea": 1}, "ab", {"asked_locations": {"tea": ""}}, "INSUFFICIENT_STOCK"),
-        # No product is listed there.
+        # No product is listed at location x or y.
         ({"tea": 1}, "xyb", {}, "b"),
         ({"tea": 1}, "xy", {}, "UNKNOWN_PRODUCT"),
         ({"tea": 3, "cup": 2}, "xab", {"split": True}, "b a"),
-        # Without locations in the order, the setting applies.
+        # If the order names no locations, the setting applies.
         ({"tea": 3}, "", {"default_locations": ("a", "b")}, "b"),
         ({"tea": 3}, "", {}, "INSUFFICIENT_STOCK"),
         ({"tea": 3}, "c", {"default_locations": ("a", "b")}, "c"),
@@ -203,7 +198,7 @@ def test_each_location_with_too_few_units_costs_one_request(shop, worker):
             "INSUFFICIENT_STOCK",
             [("tea", "a", 10, 2), ("tea", "b", 10, 5), ("tea", "c", 10, 9)],
         ),
-        # The first short line of each location.
+        # The first short line of each location is reported.
         (
             {"tea": 3, "cup": 10},
             "bac",
@@ -211,7 +206,7 @@ def test_each_location_with_too_few_units_costs_one_request(shop, worker):
             "INSUFFICIENT_STOCK",
             [("cup", "b", 10, 1), ("tea", "a", 3, 2), ("cup", "c", 10, 9)],
         ),
-        # True at each location, and reported once.
+        # The shortage is the same for each location, and is reported once.
         (
             {"tea": 6, "cup": 1},
             "ab",
@@ -219,10 +214,10 @@ def test_each_location_with_too_few_units_costs_one_request(shop, worker):
             "INSUFFICIENT_STOCK",
             [("tea", "b", 6, 5)],
         ),
-        # A location where a product is not listed, or discontinued, has no units of it.
+        # A location where a product is not listed, or is discontinued, has no units of it.
         ({"tea": 6}, "xb", {}, "INSUFFICIENT_STOCK", [("tea", "x", 6, 0), ("tea", "b", 6, 5)]),
         ({"end": 1}, "ac", {}, "INSUFFICIENT_STOCK", [("end", "a", 1, 0), ("end", "c", 1, 0)]),
-        # Each row of one product is delisted or discontinued.
+        # Every row of a product is delisted or discontinued.
         ({"end": 1}, "ab", {}, "DISCONTINUED_PRODUCT", []),
         ({"tea": 1, "end": 1}, "xab", {}, "DISCONTINUED_PRODUCT", []),
         ({"tea": 1, "none": 1}, "ab", {}, "UNKNOWN_PRODUCT", []),
@@ -293,7 +288,9 @@ def test_a_rejection_follows_what_it_depends_on_and_other_locations_run_side_by_
 def test_a_location_is_skipped_only_after_a_fresh_read(shop, worker):
     shop.stock_at(a=3, b=9)
     assert [shop.place(worker, shop.order("a", "b")) for _ in range(4)] == [["a"]] * 3 + [["b"]]
-    assert shop.calls == [READ, READ, WRITE], "the first location again, then the second one"
+    assert shop.calls == [READ, READ, WRITE], (
+        "the first location is read again, then the second one"
+    )
     shop.receive("p#a")
     assert shop.place(worker, shop.order("a", "b")) == ["a"]
 
@@ -306,14 +303,13 @@ def test_a_cached_row_is_not_read_again_because_another_one_is_short(shop, worke
 
 
 def test_no_change_of_a_batch_is_overtaken_while_it_looks_at_another_location(shop, worker):
-    """Without the second read, the second order would take the last tea at b before the first one knows of cups
-    there."""
+    """Without the second read, the second order would take the last tea at b before the first order gets it."""
     shop.stock_at("tea", a=1, b=2)
     shop.stock_at("cup", a=5, b=5)
     first = shop.wants({"tea": 2, "cup": 1}, "a", "b")
     second = shop.wants({"tea": 1}, "b", "a")
     assert shop.place(worker, first, second) == ["b b", "a"]
-    assert shop.calls == [READ, READ, WRITE], "one transaction for all of them"
+    assert shop.calls == [READ, READ, WRITE], "all changes are in one transaction"
 
 
 def test_a_product_that_no_order_wanted_from_lanes_is_not_short(shop, busy):
@@ -334,7 +330,7 @@ def test_a_visit_of_the_depot_looks_at_rows_that_were_short_before(shop, busy):
     assert shop.place(busy, shop.order("a", "b")) == ["b"]
     shop.receive("p#a", 800)
     assert shop.place(busy, shop.order("a", "b", units=800)) == ["a"]
-    assert shop.calls == [UPDATE, READ, WRITE], "with the pages"
+    assert shop.calls == [UPDATE, READ, WRITE], "the row is read together with the pages"
 
 
 def test_a_split_order_does_not_wait_for_rows_that_are_not_read(shop, busy):
@@ -348,8 +344,7 @@ def test_a_split_order_does_not_wait_for_rows_that_are_not_read(shop, busy):
 
 
 def test_a_certain_shortage_rejects_an_order_whatever_lanes_hold_of_the_rest(shop, busy):
-    """Cups at b may be in lanes, but the order does not need them: there is no tea at the location that its line
-    names."""
+    """Cups at b may be in lanes, but there is no tea at the only location that its line allows."""
     shop.stock_at("tea", c=0)
     shop.stock_at("cup", a=200, b=20)
     shop.lend("cup#b", {7: 9}, 10)
@@ -362,7 +357,7 @@ def test_a_certain_shortage_rejects_an_order_whatever_lanes_hold_of_the_rest(sho
 
 
 def test_only_a_rejection_recalls_units_from_lanes(shop, busy):
-    """Most tea at a is in another worker's lane."""
+    """Most tea at location a is in another worker's lane."""
     shop.stock_at(a=30, b=9, c=1)
     shop.lend("p#a", {7: 25}, 2, reach=8)
     assert shop.place(busy, shop.order("a", "b", units=8)) == ["b"]
@@ -377,7 +372,7 @@ def test_only_a_rejection_recalls_units_from_lanes(shop, busy):
 
 @pytest.mark.parametrize("kind", ["with a lane", "without"])
 def test_if_all_locations_are_short_one_visit_recalls_all_units(shop, kind):
-    """A rejection needs all units back in every row."""
+    """Before an order is rejected, every row must have all its units back."""
     worker = shop.seller(lanes=2) if kind == "with a lane" else shop.worker()
     shop.stock_at(a=30, b=30)
     for place in "ab":
@@ -404,7 +399,7 @@ def test_an_order_at_several_locations_is_sold_from_the_lane_like_any_other(shop
 
 
 def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
-    """Even while the other location waits for a count."""
+    """This applies even if the other location is locked by a count."""
     shop.stock_at(a=9, b=9)
     shop.stock_at("q", home=9)
     shop.lend("p#a", {}, 2, reach=2)
@@ -515,7 +510,7 @@ def test_an_order_waits_for_a_location_if_no_other_one_sells(shop, worker, obsta
 
 
 def test_an_unreadable_location_does_not_affect_other_orders(shop, worker):
-    """Its row is read separately, and DynamoDB refuses that read."""
+    """The location's row is read separately, and DynamoDB refuses that read."""
     shop.stock_at(a=9, b=1, c=9)
     OBSTACLES["not read"](shop)
     orders = [shop.order("b", "a", units=2), shop.order("c")]
@@ -548,7 +543,7 @@ def release(shop, key):
 
 
 def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(shop, worker):
-    """The pace only applies to writes."""
+    """The process slows down only writes after throttles, so reads of other locations need not wait."""
     shop.stock_at(a=0, b=0, c=9)
     for _ in range(7):
         worker.client.pace.observe_throttle()
@@ -561,7 +556,7 @@ def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(sh
 
 
 def sells_out(shop, key="p#a"):
-    """A concurrent writer takes all units."""
+    """Let a concurrent writer take all units."""
     return lambda _: shop.do(Adjustment(key, "theft", -shop.stock(key), "CORRECTION")) and None
 
 
@@ -594,7 +589,7 @@ def test_after_a_lost_response_an_order_is_placed_once(shop, worker, is_applied)
 
 
 class TestOneAttempt:
-    """The API's engine, which does not wait."""
+    """Orders at the API's engine, which does not wait."""
 
     @pytest.fixture
     def worker(self, shop):
@@ -717,7 +712,7 @@ def test_units_are_returned_to_and_shipped_from_their_own_location(shop, worker)
     assert levels() == [(5, 5), (1, 5), (5, 5), (5, 5), (0, 0), (1, 5)]
     assert shop.do(cancel(order, "s1", tea=1)) == [APPLIED]
     assert levels()[1] == (2, 5)
-    # The lost unit is on an outbound page like shipped units, and is folded into the row later.
+    # The lost unit is on an outbound page, like shipped units, and is folded into the row later.
     assert shop.do(command(order, OrderAction.CANCEL, "s2", restock=False, tea=1)) == [APPLIED]
     assert shop.do(command(order, OrderAction.CONFIRM)) == [APPLIED]
     assert shop.do(command(order, OrderAction.FULFIL, "s3", cup=3)) == [APPLIED]
@@ -844,7 +839,7 @@ def transfer(source="a", target="b", units=2, transfer_id="t"):
 
 
 def units(shop):
-    """Units in rows and pages, and units on hand, by location."""
+    """Return the units in rows and pages, and the units on hand, by location."""
     return {
         key.partition("#")[2] or "-": (
             shop.stock(key) + sum(shop.held(key).values()),
@@ -855,7 +850,7 @@ def units(shop):
 
 
 def book(shop):
-    """The adjustments with the transfer's id."""
+    """Return the adjustments with the transfer's id."""
     rows = [decode(item) for item in shop.items(Table.STOCK_ADJUSTMENTS).values()]
     return sorted(
         (row["productId"], row["delta"], row["reason"], row.get("transferWith"))
@@ -897,7 +892,7 @@ def test_lost_responses_to_a_transfer_move_nothing_twice(shop, is_applied, last)
     assert shop.do(transfer()) == [APPLIED]
     assert (units(shop), book(shop)) == ({"-": (0, 0), "a": (0, 0), "b": (2, 2)}, BOTH)
     shop.calm()
-    assert shop.do(transfer()) == [REPLAYED], "although too little is left for another one"
+    assert shop.do(transfer()) == [REPLAYED], "although too few units are left for another transfer"
 
 
 @pytest.mark.parametrize("key", ["p#a", "p#b"])

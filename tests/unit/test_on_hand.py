@@ -1,4 +1,4 @@
-"""On hand, committed, available: the three numbers through hand-overs, folds, counts and losses, under contention.
+"""The units on hand, committed and available: after hand-overs, folds, counts and losses, and under contention.
 
 The real handlers and engine run on the simulated AWS, in virtual time.
 """
@@ -56,20 +56,20 @@ def sell(shop: Shop, order_id: str, **units: int) -> None:
 
 
 def level(shop: Shop, product_id: str = "tea") -> tuple[int, int, int]:
-    """On hand, committed, available."""
+    """Return the units on hand, committed and available."""
     found = read_level(RetryingClient(shop.store), product_id, shop.soon(), CommitStats())
     assert found.on_hand == found.committed + found.available
     return found.on_hand, found.committed, found.available
 
 
 def pages(shop: Shop) -> dict[int, OutboundPage]:
-    """The existing outbound pages, by number."""
+    """Return the existing outbound pages by number."""
     found = shop.store.read(OUTBOUND_KEYS).outbound.values()
     return {page.key.number: page for page in found if page.version}
 
 
 def outbound(shop: Shop) -> dict[str, int]:
-    """Units on all pages, by product id."""
+    """Return the units on all outbound pages by product id."""
     units: dict[str, int] = {}
     for page in pages(shop).values():
         for lot, n in page.units.items():
@@ -147,7 +147,7 @@ def test_a_process_keeps_its_page_and_reads_it_once(shop):
     for number in range(4):
         report = shop.commit(worker, command(f"o-{number}", "fulfil"))
         assert report.outcomes[0].kind is APPLIED
-    # The order each time, and all pages the first time.
+    # It reads the order each time, and all pages only the first time.
     assert (shop.calls.count("BatchGetItem"), shop.calls.count("TransactWriteItems")) == (5, 4)
     assert [page.version for page in pages(shop).values()] == [4]
 
@@ -288,7 +288,7 @@ FEW_ENTRIES = 100
 
 
 def fill_pages(shop, monkeypatch, room=0):
-    """Write full outbound pages of delisted products; the first page has some room."""
+    """Fill every outbound page with delisted products, but leave some room on the first one."""
     monkeypatch.setattr(outbound_pages, "MAX_OUTBOUND_ENTRIES", FEW_ENTRIES)
     lots = [Generation(f"p{n}", "then") for n in range(FEW_ENTRIES)]
     for key in OUTBOUND_KEYS:
@@ -331,7 +331,7 @@ def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_many_hand_overs_and_two_sweeps_at_once_lose_and_repeat_none(shop, seed):
-    """Each writes during another one's attempts, and responses are lost."""
+    """Each of them writes between another one's attempts, and responses are lost."""
     chance = random.Random(seed)
     shop.list("cup", 40)
     for number in range(20):
@@ -378,7 +378,7 @@ def test_a_fold_takes_units_off_pages_and_rows_once(shop):
     assert (on_hand_of_row(shop), level(shop)) == (10, (8, 0, 8))
     assert fold(shop).folded == 2
     assert (on_hand_of_row(shop), level(shop), outbound(shop)) == (8, (8, 0, 8), {})
-    assert shop.product("tea").version == version, "orders lose nothing against a fold"
+    assert shop.product("tea").version == version, "a fold makes no order's write fail"
     assert fold(shop).folded == 0
 
 
@@ -393,7 +393,7 @@ def test_a_fold_and_a_receipt_at_once_both_count(shop):
     sell(shop, "o-1", tea=2)
     shop.do(command("o-1", "fulfil"))
     receipt = {"productId": "tea", "adjustmentId": "a", "delta": 5, "reason": "RECEIPT"}
-    # The receipt has read the row, and writes it after the fold.
+    # The receipt reads the row before the fold, and writes it after the fold.
     shop.once("TransactWriteItems", lambda _: fold(shop) and None)
     assert shop.invoke("adjust_stock", receipt)["result"] == "APPLIED"
     assert (on_hand_of_row(shop), level(shop)) == (13, (13, 0, 13))
@@ -572,7 +572,7 @@ def test_units_handed_over_during_a_count_count_as_on_hand(shop):
     begun = lease(shop)
     assert begun.product.lock_on_hand == 9
     shop.do(command("o-1", "fulfil", "f-2", tea=1))
-    assert fold(shop).folded == 0, "not while it is counted"
+    assert fold(shop).folded == 0, "nothing is folded during a count"
     count = begun.commit(8, "count", shop.soon())
     assert (count.delta, begun.handed_over) == (-1, 1)
     assert level(shop) == (7, 1, 6)

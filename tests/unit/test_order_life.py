@@ -44,7 +44,7 @@ CAME_BACK = Part("rt-1", {"q": 2}, restock=True)
 
 
 def row(status, **more):
-    """An order of 2 of p and 3 of q."""
+    """Make the row of an order for 2 of p and 3 of q."""
     values = {"lines": LINES, "version": 4, "created_at": BEFORE, "last_updated_at": BEFORE} | more
     return OrderRecord("o", values.pop("user_id", "u"), status=status, **values)
 
@@ -83,8 +83,8 @@ ROWS = {
     "foreign": row("PACKED", hold_seconds=900, expires_at=END),
 }
 
-# A status: the order changes to it. `same`: it was done before. A reason: the command is refused; with `!` the row
-# records it.
+# Each cell is the order's new status, `same` if the command was applied before, or the reason why it is refused. With
+# `!`, the row records the reason.
 TABLE = """
             confirm               extend                fulfil                cancel                expire                return
 absent      UNKNOWN_ORDER         UNKNOWN_ORDER         UNKNOWN_ORDER         CANCELLED             NOT_HELD              UNKNOWN_ORDER
@@ -113,10 +113,10 @@ CELLS = [
 
 
 def bench_with(*records):
-    """A shop with 8 of p and 7 of q."""
+    """Make a shop with 8 of p and 7 of q."""
     bench = Bench(product("p", 8), product("q", 7))
     bench.put_record(*records)
-    # Reads without strong consistency return nothing, because commands must not depend on them.
+    # Reads without strong consistency find nothing, because commands must not depend on them.
     bench.hides_records = True
     return bench
 
@@ -130,7 +130,7 @@ def stocks(bench):
 
 
 def changed(before, action, status):
-    """The row after a step."""
+    """Return the row after a step."""
     if before is None:
         cancelled = (Step("cancel", WRITTEN),)
         return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN, steps=cancelled)
@@ -176,7 +176,7 @@ def test_what_a_command_does_in_each_status(state, action, meaning):
     came_back = {"cancel": all_left, "expire": all_left, "return": (8, 9)} if gives_back else {}
     stock = came_back.get(action, (8, 7))
     assert stocks(bench) == stock
-    # Redelivered, it finds its own work done.
+    # The redelivered message finds that its work is done.
     (again,) = bench.apply(command(action, ended_by)).outcomes
     assert again.kind is (REPLAYED if outcome.kind is APPLIED else outcome.kind)
     assert not again.is_written_rejection
@@ -265,7 +265,7 @@ def test_no_fulfilment_is_refused_because_its_payment_is_repeated():
 
 
 def test_no_cancellation_overtakes_a_parcel_that_was_returned():
-    """DynamoDB leaves the order out of the first turn's answers, but not out of the second turn's."""
+    """DynamoDB's first answers leave the order out, so the parcel is returned. The cancellation must wait for it."""
     bench = bench_with(ROWS["confirmed"], replace(ROWS["held"], order_id="other"))
     left_out = [8]
 
@@ -333,7 +333,7 @@ def test_a_concurrent_write_between_read_and_write_is_detected(action, rival):
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_cancellation_just_before_its_order_arrives_ends_with_it_cancelled(hidden):
-    """The order is placed between the cancellation's read and write."""
+    """The order is placed between the cancellation's read and its write."""
     bench = bench_with()
     bench.hides_records = hidden
     bench.faults.append(Fault(rival=lambda bench: bench.put_record(ROWS["pending"])))
@@ -459,7 +459,7 @@ def test_lines_are_cancelled_fulfilled_and_returned_one_by_one_each_once():
     for number, one in enumerate(asked):
         assert statuses(bench.apply(one)) == [APPLIED]
         assert (stocks(bench), stored(bench).status) == (stock[number], status[number])
-    # Late and out of sequence, they change nothing.
+    # Repeated late and out of sequence, the commands change nothing.
     assert statuses(bench.apply(*reversed(asked))) == [REPLAYED] * len(asked)
     assert stocks(bench) == stock[-1]
 
@@ -473,9 +473,9 @@ def test_no_more_units_are_moved_than_are_left(action):
     assert statuses(report) == [REJECTED, REJECTED, APPLIED]
     reasons = [o.rejection and (o.rejection.reason, o.rejection.subject) for o in report.outcomes]
     assert reasons[:2] == [(RejectionReason.NOT_OPEN, "p"), (RejectionReason.NOT_OPEN, "z")]
-    assert stored(bench).status == "FULFILLED", "something was handed over before"
+    assert stored(bench).status == "FULFILLED", "some units were handed over before"
     assert stocks(bench) == ((9, 8) if action == "cancel" else (8, 7))
-    # The refused command is refused again, although nothing is left now.
+    # The refused command is refused again, although no units are left now.
     assert statuses(bench.apply(part(action, "a", p=2))) == [REJECTED]
 
 
@@ -518,7 +518,7 @@ def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
     came = give_back("r", p=units, q=3)
     (outcome,) = bench.apply(came).outcomes
     assert outcome.rejection.reason == RejectionReason.NOT_FULFILLED
-    # Once the rest is cancelled, it can never succeed.
+    # Once the rest is cancelled, the return can never succeed.
     bench.apply(command("cancel"))
     (outcome,) = bench.apply(came).outcomes
     assert outcome.rejection.reason == RejectionReason.NOT_DELIVERED
@@ -526,7 +526,7 @@ def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
 
 @pytest.mark.parametrize("action", ["cancel", "fulfil"])
 def test_the_row_keeps_room_for_commands_that_name_no_items(action):
-    """A row holds 400 KB, so commands that name items are refused before it is full."""
+    """A row can have 400 KB, so commands that name items are refused before it is full."""
     ids = [f"{number:02}".rjust(64, "p") for number in range(99)]
     lines = tuple(OrderLine(product_id, 1_000, CREATED, 7) for product_id in ids)
     notes = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
@@ -562,7 +562,7 @@ def test_an_order_has_at_most_a_hundred_steps_that_name_items():
     bench = bench_with(row("CONFIRMED", lines=lines, steps=steps))
     (outcome,) = bench.apply(part("cancel", "one more", p=1)).outcomes
     assert outcome.rejection.reason == RejectionReason.TOO_MANY_STEPS
-    assert "returned units as an adjustment" in outcome.detail, "a return names items"
+    assert "returned units as an adjustment" in outcome.detail, "a return always names items"
     assert statuses(bench.apply(part("cancel", "s-7", p=1), command("fulfil"))) == [
         REPLAYED,
         APPLIED,
@@ -636,7 +636,7 @@ def test_the_same_order_has_the_same_hold_and_attributes(other, same, hidden):
     bench.hides_records = hidden
     assert statuses(bench.apply(first, second)) == [APPLIED, expected], "in one batch"
     assert statuses(bench.apply(second)) == [expected], "compared with the row"
-    # The same is true of an order that was cancelled beforehand.
+    # The same applies to an order that was cancelled before it arrived.
     bench = bench_with(ROWS["tombstone"])
     assert statuses(bench.apply(first)) == [APPLIED]
     assert statuses(bench.apply(second)) == [expected]
@@ -729,7 +729,7 @@ def test_other_programs_attributes_of_an_order_are_kept(shop):
 
 @pytest.mark.parametrize("calls", [0, 1, 2])
 def test_units_are_returned_to_a_product_that_was_created_again(shop, calls):
-    """The batch has an older row of the product, from another order, when it finds that the order has been placed."""
+    """When the batch finds that the order has been placed, it has an older row of the product from another order."""
     worker = shop.worker()
 
     def make_again(stock):
@@ -773,7 +773,7 @@ def test_a_command_whose_order_cannot_be_read_is_returned(shop):
     report = shop.commit(shop.worker(), command("cancel"), command("cancel", order_id="other"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
-    assert shop.status("o") == "PENDING", "and no tombstone is tried on a guess"
+    assert shop.status("o") == "PENDING", "it leaves no tombstone on a guess"
 
 
 # ---------------------------------------------------------------- through queues, and directly
@@ -787,7 +787,7 @@ def place(shop, order_id="o", **more):
 
 
 def expire(shop, order_id="o"):
-    """Process the end of a hold. Returns whether it has to be processed again."""
+    """Process the end of a hold, and return whether it must be processed again."""
     shop.send("Expiry", {"orderId": order_id})
     return shop.deliver("Expiry")
 
@@ -829,7 +829,7 @@ def test_each_copy_of_a_confirmation_of_an_expired_order_is_answered_as_the_firs
     assert (row["status"], row["confirmationRejected"]["reason"]) == ("EXPIRED", "ORDER_EXPIRED")
     assert shop.deliver("OrderCommand") == 0
     assert shop.order_row("o") == row
-    assert codes(shop, "OrderCommand") == [], "it is an answer"
+    assert codes(shop, "OrderCommand") == [], "the refusal is an answer, not a dead letter"
 
 
 @pytest.mark.parametrize("grace", [0, 60, 600])
@@ -914,7 +914,7 @@ def test_a_message_that_stays_early_is_finally_dead_lettered(shop, early, code):
 
 @pytest.mark.parametrize(("is_early", "received"), [(False, 30), (True, 30 - EARLY_DELIVERIES)])
 def test_a_message_that_cannot_be_dead_lettered_is_not_resent(shop, is_early, received):
-    """The delivery count of a copy would start from 1 again, and never reach the queue's limit."""
+    """A copy's delivery count would start from 1 again, and never reach the queue's limit."""
     place(shop)
     if not is_early:
         shop.edit(Table.ORDERS, "o", status={"S": "PACKED"})
@@ -942,7 +942,7 @@ def test_copies_of_early_commands_are_applied_in_sending_order(shop):
 
 
 def test_expiries_come_from_their_own_queue_and_invalid_ones_go_to_its_dead_letters(shop):
-    """An expiry has no action; its queue implies it."""
+    """An expiry message has no action; its queue implies it."""
     place(shop, "held", holdSeconds=60)
     place(shop, "kept")
     shop.clock.sleep(60 + GRACE)
@@ -982,7 +982,7 @@ def test_commands_that_can_never_succeed_are_dead_lettered_by_name(shop):
 @pytest.mark.parametrize("deliveries", [None, 0, 1])
 @pytest.mark.parametrize("commands", [500, 501])
 def test_a_hold_does_not_expire_while_a_confirmation_may_wait(shop, commands, deliveries):
-    """The confirmation is visible, or delayed like the copy of an early message, or in flight."""
+    """The confirmation is visible, delayed like the copy of an early message, or in flight."""
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
     shop.send("OrderCommand", *[asked("cancel", "gone")] * commands)
@@ -1003,7 +1003,7 @@ def test_a_hold_does_not_expire_while_a_confirmation_may_wait(shop, commands, de
 
 @pytest.mark.parametrize(("are_hidden", "status"), [(True, "EXPIRED"), (False, "PENDING")])
 def test_commands_without_effect_do_not_prolong_a_hold_forever(shop, are_hidden, status):
-    """Such a command is returned for hours, so a few a minute would add up to more than 500 at any time."""
+    """A command without effect is returned for hours, so a few a minute add up to more than 500 at any time."""
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
     shop.send("OrderCommand", *[asked("confirm", "never")] * 501)
@@ -1106,7 +1106,7 @@ def test_a_direct_order_is_answered_immediately(shop):
     requests = []
     shop.before = lambda operation, _: requests.append(operation)
     placed = place(shop, action="place", attributes={"channel": "phone"})
-    assert requests == ["BatchGetItem", "TransactWriteItems"], "its row is not read again"
+    assert requests == ["BatchGetItem", "TransactWriteItems"], "the order's row is not read again"
     shop.calm()
     assert placed == {
         "result": "APPLIED",
@@ -1115,7 +1115,7 @@ def test_a_direct_order_is_answered_immediately(shop):
         "version": 1,
         "expiresAt": shop.order_row("o")["expiresAt"],
     }
-    assert "holdSeconds" not in shop.order_row("o"), "the setting's hold is not the sender's"
+    assert "holdSeconds" not in shop.order_row("o"), "the sender did not ask for this hold"
     replayed = place(shop, attributes={"channel": "phone"})
     assert replayed == placed | {"result": "REPLAYED"}
     reused = place(shop, attributes={"channel": "web"})
@@ -1154,6 +1154,6 @@ def test_outcomes_of_orders_are_counted_once(shop, capsys):
     }
     assert counted == dict.fromkeys(counted, 1)
     rejected = emf.values_of(samples, "ConfirmationsRejected")
-    assert rejected == [1, 1], "of `late` when it was cancelled, and of `held` when it was expired"
+    assert rejected == [1, 1], "`late` after its cancellation, and `held` after it expired"
     (delay,) = emf.values_of(samples, "ExpiryDelay")
     assert 9 < delay - GRACE < 12

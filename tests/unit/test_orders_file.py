@@ -1,4 +1,4 @@
-"""Files of orders: their meaning, and errors that name line and column."""
+"""Files of orders: their meaning, and errors that name the line and the column."""
 
 import gzip
 import json

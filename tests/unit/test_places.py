@@ -1,4 +1,4 @@
-"""A product's stock at further locations: listed, changed, discontinued, counted and delisted."""
+"""A product's stock at further locations is listed, changed, discontinued, counted and delisted."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def create(shop, location="berlin", stock=5, **fields):
 
 
 def delist(shop, location="", product_id=TEA):
-    """Delist the current generation."""
+    """Delist the current generation of a product at a location."""
     fields = {"locationId": location} if location else {}
     created_at = shop.row(stock_key(product_id, location))["createdAt"]["S"]
     return command(shop, "delist", createdAt=created_at, productId=product_id, **fields)
@@ -47,7 +47,7 @@ def places(shop):
 
 
 def adjustments(shop, key):
-    """The deltas of all adjustments under a key."""
+    """Return the deltas of all adjustments under a key."""
     rows = [decode(item) for item in shop.items(Table.STOCK_ADJUSTMENTS).values()]
     return [row["delta"] for row in rows if row["productId"] == key]
 
@@ -174,7 +174,9 @@ def test_a_location_that_is_delisted_twice_concurrently_is_closed_once(shop):
     assert delist(shop, "berlin")["result"] == "STALE"
     create(shop)
     shop.once("TransactWriteItems", lambda _: delist(shop, "berlin") and delist(shop) and None)
-    assert delist(shop, "berlin")["result"] == "STALE", "and so is the product"
+    assert delist(shop, "berlin")["result"] == "STALE", (
+        "the location's row is gone with its product"
+    )
     assert shop.items(Table.PRODUCTS) == {}
 
 
@@ -210,7 +212,7 @@ def test_a_place_is_delisted_with_the_units_in_lanes_and_its_product_s_units_sta
     assert (places(shop), adjustments(shop, AT_BERLIN)) == (None, [100, -99])
     assert shop.held(AT_BERLIN) == {}
     assert (shop.held(TEA), shop.product(TEA).lent_to) == ({0: 1, 1: 2}, {*range(9)})
-    assert shop.product(TEA).version == 2, "the loan's"
+    assert shop.product(TEA).version == 2, "only the loan has written the product's row"
 
 
 def test_a_products_own_row_that_dynamodb_refuses_needs_an_operator(shop):

@@ -1,4 +1,4 @@
-"""The planner: properties that hold for every input."""
+"""The planner's properties, which hold for every input."""
 
 import itertools
 from dataclasses import replace
@@ -82,7 +82,7 @@ shelves = st.fixed_dictionaries(
 
 
 def from_rows(batch, shelf, *more, **options):
-    """A plan that sells everything from rows."""
+    """Make a plan that sells everything from rows."""
     return plan(batch, Supply(Allocation(shelf)), *more, **options)
 
 
@@ -122,7 +122,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
             assert update.after == replace(
                 update.before.with_stock(update.after.stock_count, update.after.version),
                 on_hand=update.before.on_hand + goods,
-            ), "the status follows from the stock, and orders take nothing off the shelf"
+            ), "the status follows from the stock, and orders leave the units on hand unchanged"
             state[product_id] = update.after
 
 
@@ -137,11 +137,11 @@ def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
         assert size <= limit.size or single
         assert len(transaction.decisions) <= limit.changes
         keys = [u.before.product_id for u in transaction.updates]
-        assert len(set(keys)) == len(keys), "an item appears once in a transaction"
+        assert len(set(keys)) == len(keys), "no item appears twice in a transaction"
 
 
 def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
-    """All orders of one product share its update."""
+    """All orders of one product share the update of its row."""
     orders = [Order(f"o-{n}", "u", {"p": 1}) for n in range(250)]
     planned = from_rows(orders, {"p": product("p", 250)}).transactions
     assert [(len(t.updates), len(t.decisions)) for t in planned] == [(1, 99), (1, 99), (1, 52)]
@@ -154,7 +154,7 @@ def test_decisions_are_the_same_as_serving_in_order_of_arrival(batch, shelf, lim
 
 
 def check_decisions(batch, shelf, planned, blocked=frozenset()):
-    """Decide changes one after the other. A waiting change stops its group."""
+    """Check a plan against changes that are decided one after the other. A waiting change stops its group."""
     decided = {d.change.record_key: d for t in planned.transactions for d in t.decisions}
     state, stopped = dict(shelf), set()
     for change in batch:
@@ -165,13 +165,15 @@ def check_decisions(batch, shelf, planned, blocked=frozenset()):
             stopped |= {change.group} - {None}
         elif isinstance(answer, Rejection):
             assert (decision.rejection, decision.deltas) == (answer, {})
-            assert set(decision.products) == set(change.product_ids), "it depends on all of them"
+            assert set(decision.products) == set(change.product_ids), (
+                "a rejection depends on all products"
+            )
         else:
             assert (decision.rejection, set(decision.products)) == (None, set(answer))
 
 
 def serve(change, state, blocked):
-    """Serve one change. Returns the products that it takes, the rejection, or None if it has to wait."""
+    """Apply one change. Returns the products that it takes, or its rejection, or None if it must wait."""
 
     def answer(offer):
         if not blocked.isdisjoint(offer):
@@ -191,14 +193,14 @@ def serve(change, state, blocked):
 
 
 def best_of(answers):
-    """The location of a line: the first that has it, else the first that may have it, else the first."""
+    """Return a line's location: the first that has the units, else the first that may have them, else the first."""
     having = [p for p, answer in answers.items() if isinstance(answer, tuple)]
     waiting = [p for p, answer in answers.items() if answer is None]
     return [*having, *waiting, *answers][0]
 
 
 def shared(earlier, later):
-    """The keys that two decisions share."""
+    """Return the keys that two decisions share."""
     products = set(earlier.products) & set(later.products)
     group = earlier.change.group
     same_group = group is not None and group == later.change.group
@@ -217,8 +219,10 @@ def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
     ]
     for (one, first), (other, second) in itertools.combinations(places, 2):
         if shared(one, other):
-            assert first[0] == second[0], "changes that share something are in one chain"
-            assert first == second or first[1] != second[1], "but not in one step, if apart"
+            assert first[0] == second[0], "changes that share something must be in one chain"
+            assert first == second or first[1] != second[1], (
+                "changes that share something must not be in parallel transactions"
+            )
     assert all(step for chain in planned.chains for step in chain)
 
 
@@ -228,7 +232,7 @@ def test_order_is_kept_within_a_group_and_for_rejections(batch, shelf, limit):
 
 
 def reasons_of(decision):
-    """The products that a rejection is about."""
+    """Return the products that a rejection is about."""
     if decision.rejection is None:
         return []
     shortages = decision.rejection.shortages
@@ -236,7 +240,7 @@ def reasons_of(decision):
 
 
 def check_order(batch, planned):
-    """Nothing is written before an earlier change that it depends on."""
+    """Check that no change is written before an earlier change that it depends on."""
     position, decided = {}, {}
     for number, transaction in enumerate(planned.transactions):
         for d in transaction.decisions:
@@ -279,7 +283,7 @@ def test_disjoint_orders_are_packed_into_as_few_transactions_as_possible():
     shelf = {f"p{n}": product(f"p{n}", 5) for n in range(100)}
     planned = from_rows([Order(f"o{n}", "u", {f"p{n}": 1}) for n in range(100)], shelf)
     assert [len(t.decisions) for t in planned.transactions] == [50, 50]
-    assert len(planned.chains) == 2, "they share nothing, so they may run side by side"
+    assert len(planned.chains) == 2, "the transactions share nothing, so they may run in parallel"
 
 
 def test_an_order_joins_the_transaction_that_contains_its_products():
@@ -305,7 +309,7 @@ def test_a_rejection_is_in_the_chain_that_it_depends_on():
 
 
 def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
-    """Two orders that are only connected by a third one are written at the same time, and the third one after them."""
+    """Two orders that only a third one connects are written at the same time, and the third one after them."""
     shelf = {f"p{n}": product(f"p{n}", 50) for n in range(8)}
     orders = [
         Order("left", "u", {"p0": 1, "p1": 1, "p2": 1, "p3": 1}),
@@ -318,7 +322,7 @@ def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
 
 
 def test_orders_are_served_first_come_first_served_when_stock_runs_out():
-    """Packing alone would write the large order first, but the small ones arrived before it."""
+    """The small orders arrived first, so they are written first, although packing prefers the large one."""
     orders = [Order("a", "u", {"p": 1}), Order("b", "u", {"p": 1, "q": 1})]
     orders.append(Order("c", "u", {"p": 1, "q": 1, "r": 1}))
     shelf = {"p": product("p", 2), "q": product("q", 9), "r": product("r", 9)}
@@ -335,10 +339,10 @@ OWN = 1
 
 
 class Stock:
-    """Rows and pages during a visit of the depot: as stored, the moves, and the source of each product.
+    """Rows and pages during a visit to the depot, with moved units and the source of each product.
 
     Args:
-        spec: By product, its source, its units there, and whether some of it is moved.
+        spec: By product, its source, its units there, and whether some of them are moved.
         sizes: Bytes of a row and of a page.
     """
 
@@ -379,7 +383,7 @@ class Stock:
         return LaneSupply(self.allocation, self.sources, release, is_awaited)
 
     def of(self, product_id):
-        """Units at a product's source."""
+        """Return the units of a product at its source."""
         sold = self.supply().stock_of(product_id)
         return 0 if sold is None else sold.stock_count
 
@@ -427,7 +431,7 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
     for transaction in transactions:
         written = [update.after.product_id for update in transaction.updates]
         written += [update.after.key for update in transaction.pages]
-        assert len(set(written)) == len(written), "an item appears once in a transaction"
+        assert len(set(written)) == len(written), "no item appears twice in a transaction"
         for place, update in zip(written, [*transaction.updates, *transaction.pages], strict=True):
             assert update.before == stored[place], "each write builds on the one before"
             stored[place] = update.after
@@ -521,7 +525,7 @@ def test_no_group_is_reordered_whatever_its_products_sources(batch, spec, limit,
 
 
 def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
-    """Its first order is for the lane, its second one for the depot, where other workers wait."""
+    """The group's first order is for the lane, and its second one for the depot, where other workers wait."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     batch = [
         Order("other", "u", {"q": 1}, group="h"),
@@ -565,7 +569,7 @@ depth = st.sampled_from(["row", "lane", "depot", "mixed"])
 @settings(max_examples=40)
 @given(wide_orders, depth, st.integers(0, 40), releases, st.booleans())
 def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, moved, release, alone):
-    """Rows of 20 KB and full pages, including moves, the release and the largest orders."""
+    """The transactions include rows of 20 KB, full pages, moves, the release and the largest orders."""
     kinds = {"mixed": ["row", "lane", "depot"]}.get(place, [place])
     spec = {
         product_id: (kinds[number % len(kinds)], 40, number < moved)
@@ -592,7 +596,7 @@ def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
 
 @pytest.mark.parametrize(("alone", "transactions"), [(True, 1), (False, 2)])
 def test_a_lone_visitor_of_the_depot_writes_all_orders_with_the_release(alone, transactions):
-    """If other workers wait, orders for the own lane are sold after the release."""
+    """If other workers wait, orders for the worker's own lane are sold after the release."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     orders = [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})]
     planned = plan(orders, stock.supply(release=RELEASE, is_awaited=not alone))

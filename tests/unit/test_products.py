@@ -1,4 +1,4 @@
-"""Product changes and leases on the simulated AWS and Dynoxide, with an injected clock."""
+"""Product changes and leases on the simulated AWS and on Dynoxide, with a clock that the tests set."""
 
 import itertools
 import json
@@ -72,14 +72,14 @@ class Bench:
 
     @cached_property
     def atomic(self):
-        """Atomic decrements of one process."""
+        """Make the atomic decrements of a new process."""
         return AtomicDecrement(self.engine())
 
     def engine(self):
         return engine_with_lanes(self.store, self.policy, self.clock)
 
     def take(self, adjustment_id, units, seconds=60.0):
-        """Take units with an atomic decrement. Returns the outcome."""
+        """Take units with an atomic decrement, and return its outcome."""
         decrement = Decrement.of("p", adjustment_id, units)
         return self.atomic.apply(decrement, self.soon(seconds)).outcomes[0]
 
@@ -95,8 +95,10 @@ class Bench:
 
 
 def hold_back(bench, operation, times=1):
-    """Hold back the next requests of a kind; their sender gets timeouts. Returns a function that lets the first one
-    arrive."""
+    """Hold back some requests of an operation while their sender gets timeouts.
+
+    Returns a function that lets the first one arrive.
+    """
     endpoint, held = bench.store._client._endpoint, []
     send = endpoint._do_get_response
 
@@ -357,17 +359,21 @@ def test_a_discontinued_product_takes_no_orders(bench):
     bench.products.discontinue("p", bench.soon())
     assert state(bench).status == "DISCONTINUED"
     assert bench.order().rejection.reason == "DISCONTINUED_PRODUCT"
-    assert bench.products.discontinue("p", bench.soon())[0].after.version == 2, "twice is once"
+    assert bench.products.discontinue("p", bench.soon())[0].after.version == 2, (
+        "a repetition has no effect"
+    )
 
 
 def test_delisting_closes_the_books_and_a_stale_delete_is_a_success(bench):
     old = bench.create(stock=7)
     assert bench.products.delist("p", old.created_at, bench.soon())
     assert sorted(bench.adjustments().values()) == [-7, 7]
-    assert not bench.products.delist("p", old.created_at, bench.soon()), "gone"
+    assert not bench.products.delist("p", old.created_at, bench.soon()), "the generation is gone"
     bench.at(2000)
     bench.create(stock=3)
-    assert not bench.products.delist("p", old.created_at, bench.soon()), "replaced"
+    assert not bench.products.delist("p", old.created_at, bench.soon()), (
+        "the generation was replaced"
+    )
     assert state(bench).stock_count == 3
 
 
@@ -456,7 +462,7 @@ def test_an_expired_owner_cannot_write_after_an_order_was_placed(bench):
     lease = bench.acquire(30)
     bench.at(1031)
     assert bench.order(1).kind is Outcome.APPLIED
-    # The version fences it, even if its clock is slow.
+    # The version prevents the write, even if the owner's clock is slow.
     bench.at(1020)
     with pytest.raises(LeaseLostError):
         lease.commit(3, "count", bench.soon())
@@ -489,14 +495,14 @@ def test_an_own_write_with_a_lost_response_is_recognised(bench, times):
     bench.create()
     bench.lose_next_response(times)
     lease = bench.acquire(30)
-    # It locks the product, then records the units on hand.
+    # The lease locks the product, then records the units on hand.
     assert state(bench).version == lease.product.version
     assert state(bench).lock_on_hand == 10
     bench.lose_next_response(times)
     lease.renew(50, bench.soon())
     assert state(bench).version == lease.product.version
     bench.lose_next_response(times)
-    assert not lease.release(bench.soon()), "it was over: by that attempt, or by a commit"
+    assert not lease.release(bench.soon()), "the first attempt has ended the lease"
     assert state(bench).locked_by is None
 
 
@@ -509,7 +515,7 @@ def test_a_read_with_a_lost_response_is_repeated(bench, times):
     bench.lose_next_response(times)
     resumed = bench.resume(lease.token)
     resumed.commit(4, "count", bench.soon())
-    # The condition fails, so it reads whether the write was its own.
+    # The condition of the write fails, so a read shows whether the first attempt succeeded.
     bench.lose_next_response(times, "GetItem")
     assert lease.commit(4, "count", bench.soon()).counted == 4
     bench.lose_next_response(times)
@@ -578,7 +584,7 @@ def test_an_earlier_count_under_the_same_id_is_not_taken_for_this_one(bench):
     with pytest.raises(RejectedError) as rejected:
         lease.commit(8, "count", bench.soon())
     assert rejected.value.code == "ADJUSTMENT_ID_REUSED"
-    assert lease.release(bench.soon()), "it is still held, and can be released"
+    assert lease.release(bench.soon()), "the lease is still held, and can be released"
     assert state(bench).stock_count == 5
 
 
@@ -732,8 +738,10 @@ def test_an_acquisition_is_decided_again_after_each_write_of_others(bench, rival
 
 
 def commit_without_an_answer(bench):
-    """Send a commit just before its lease ends. Returns the lease's token, and a function that lets the commit
-    arrive."""
+    """Send a commit just before its lease ends, and hold it back.
+
+    Returns the lease's token, and a function that lets the commit arrive.
+    """
     bench.create(stock=10)
     token = bench.acquire(30).token
     bench.at(1029.999)

@@ -1,4 +1,4 @@
-"""Publishing: no event is lost or out of sequence for its order, even if the bus refuses or a publisher is killed."""
+"""Publishing loses no event and keeps each order's sequence, even if the bus refuses or a publisher is killed."""
 
 import json
 import random
@@ -58,7 +58,7 @@ STATUSES = ("PENDING", "CONFIRMED", "FULFILLED")
 
 
 class World:
-    """A bus, a queue for undeliverable events, and the publisher."""
+    """A bus, a queue for undeliverable events, and a publisher."""
 
     def __init__(self, judge=lambda *_: None):
         self.clock = FakeClock()
@@ -78,13 +78,13 @@ class World:
         return self.publisher.publish(news, Deadline.after(seconds, self.clock))
 
     def handle(self, records):
-        """Run the publisher on a batch, like the handler."""
+        """Run the publisher on a batch of records, like the handler."""
         if self.publish(*read_changes({"Records": list(records)})).left:
             raise RuntimeError("not all are published")
 
     @property
     def sent(self):
-        """Ids by call, without probes."""
+        """The ids of events sent, by call, without probes."""
         details = [
             [json.loads(entry["Detail"]) for entry in call if entry["DetailType"] != PROBE]
             for call in self.bridge.calls
@@ -93,7 +93,7 @@ class World:
 
 
 def life(order_id, at="2026-01-01T00:00:00.000000+00:00"):
-    """The rows of an order that is placed, confirmed and fulfilled."""
+    """Return the rows of an order that is placed, confirmed and fulfilled."""
     return [
         order_row(order_id, status=status, _version=version, lastUpdatedAt=at)
         for version, status in enumerate(STATUSES, start=1)
@@ -101,7 +101,7 @@ def life(order_id, at="2026-01-01T00:00:00.000000+00:00"):
 
 
 def stories(order_id, at):
-    """The events of an order that happened at one time."""
+    """Return the events of an order whose changes all happened at one time."""
     rows = life(order_id, at)
     return [
         e
@@ -243,7 +243,7 @@ def test_while_the_bus_refuses_everything_no_event_is_parked_at_any_age(refusal)
     began = world.clock.seconds
     report = world.publish(*stories("o-1", "1970-01-01T00:00:00+00:00"), *events_of("o-2"))
     assert (report.left, world.parked) == (6, [])
-    assert world.clock.seconds - began < SECONDS / 2, "Lambda waits; the function need not"
+    assert world.clock.seconds - began < SECONDS / 2, "it leaves the wait to Lambda"
 
 
 def test_a_probe_shows_whether_the_bus_or_the_only_event_is_at_fault():
@@ -272,7 +272,7 @@ def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
 
 
 def undoing(bridge):
-    """An EventBridge that accepts no entry of a call that it refuses as a whole."""
+    """Make an EventBridge that accepts no entry of a call that it refuses as a whole."""
     put = bridge.put_events
 
     def put_events(*, Entries):
@@ -297,7 +297,7 @@ def test_an_event_that_is_too_large_is_parked_and_never_sent():
 
 
 def test_the_events_of_the_largest_orders_are_published():
-    """99 products and 100 steps that name all of them make rows of up to 400 KB."""
+    """Rows of up to 400 KB have 99 products and 100 steps that name all of them."""
     for length in (2, 14):
         ids = [f"{number:02}".rjust(length, "p") for number in range(99)]
         units = [{"productId": product_id, "quantity": 1} for product_id in ids]
@@ -343,7 +343,7 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_a_megabyte():
             assert sum(each.entry.size for each in call) < MAX_BYTES
             assert len(call) == 1 or not any(each.is_alone for each in call)
     half = sized(MAX_BYTES // 2 - len(SOURCE) - 1)
-    assert [len(call) for call in calls_of([half] * 2)] == [1, 1], "less than 1 MB"
+    assert [len(call) for call in calls_of([half] * 2)] == [1, 1], "a call must have less than 1 MB"
     assert BusEntry("ä", '"€"').size == len(SOURCE) + 2 + 5
 
 
@@ -380,7 +380,7 @@ def test_a_change_that_cannot_be_parked_is_not_acknowledged():
     error = UnpublishableError("no")
     report = world.publish(Undeliverable.of_record("o-1", "r", {}, error), *events_of("o-1", "o-2"))
     assert report.left == 4
-    assert world.bridge.outcomes == ids_of("o-2"), "its order waits"
+    assert world.bridge.outcomes == ids_of("o-2"), "the order's later events wait"
     assert report.undeliverable == []
 
 
@@ -408,7 +408,7 @@ def test_delays_are_measured_from_the_change_until_it_is_accepted():
 
 @cache
 def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
-    """A stream with the lives of many orders, interleaved, each in sequence."""
+    """Make a stream of the lives of many orders: interleaved, but each in sequence."""
     chance, left = random.Random(5), {order_id: life(order_id, at) for order_id in order_ids}
     before, records = {}, []
     while left:
@@ -422,7 +422,7 @@ def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
 
 
 class Killed(BaseException):
-    """The process was killed."""
+    """Stands for a process that was killed."""
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -463,13 +463,15 @@ def test_hours_without_the_bus_and_a_bad_event_lose_nothing_and_block_no_shard()
     ids = first_of_each(world.bridge.outcomes)
     assert sorted([*ids, bad]) == sorted(all_ids(orders))
     assert overtaken(ids) == []
-    assert shard.invocations > 100, "it was repeated, and halved"
+    assert shard.invocations > 100, "the batch was repeated, and halved"
     assert world.clock.seconds < up_at + 120, "the shard is done soon after the bus is back"
 
 
 def brown_out(world, kind, share):
-    """Make a share of entries, calls or connections fail; half of the connections fail after the bus has accepted the
-    call."""
+    """Make a share of entries, calls or connections fail.
+
+    Half of the connections fail after the bus has accepted the call.
+    """
     chance = random.Random(11)
     calls = (refused_call("InternalFailure", 500), refused_call("ThrottlingException"))
     connections = (ReadTimeoutError(endpoint_url="x"), EndpointConnectionError(endpoint_url="x"))
@@ -477,7 +479,7 @@ def brown_out(world, kind, share):
     def crash(_, moment):
         if kind == "call" and moment == "before" and chance.random() < share:
             raise chance.choice(calls)
-        # Two chances to fail in one call.
+        # A call has two chances to fail.
         if kind == "connection" and chance.random() < 1 - (1 - share) ** 0.5:
             raise chance.choice(connections)
 
@@ -503,7 +505,7 @@ def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
 
 
 def test_the_poller_gives_up_old_records_so_that_the_shard_continues():
-    """The test above is only valid with a poller that can give up."""
+    """The test above proves something only if the poller can give up."""
     world = World(lambda *_: FAILURE)
     shard = Shard(world.clock, world.handle, most_age=600)
     shard.poll(records_of("o-1"))
@@ -534,7 +536,7 @@ def test_the_handler_raises_if_time_runs_out_so_that_lambda_repeats_the_batch(sh
 
 
 class SmallQueue:
-    """An SQS with a limit on the size of messages."""
+    """A queue with a limit on the size of messages."""
 
     def __init__(self, most):
         self.most = most

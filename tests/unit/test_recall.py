@@ -39,7 +39,7 @@ from testing.simulated_aws import ServiceError
 LARGEST_ROW = 400 * 1024
 APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED
 WHERE = {DEPOT: 10, **LENT}
-"""Units of a lent product in pages."""
+"""The units of a lent product in pages, by lane."""
 
 
 @pytest.fixture
@@ -60,12 +60,12 @@ def reclaim_units(shop, *rows, seconds=20.0):
 
 
 def in_lanes(recalled):
-    """The products that lanes other than the depot may still hold."""
+    """Return the products that lanes other than the depot may still hold."""
     return {p for p, row in recalled.rows.items() if row is not None and row.lent_to - {DEPOT}}
 
 
 def sizes_of_transactions(shop):
-    """Record the number of actions of each transaction from now on."""
+    """Record the number of actions in each transaction from now on."""
     sizes = []
     shop.on("TransactWriteItems", lambda request: sizes.append(len(request["TransactItems"])))
     return sizes
@@ -98,7 +98,7 @@ def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(shop, r
     shop.list_lent()
     shop.once("TransactWriteItems", lambda _: shop.sell_from(1))
     recalled = recall_units(shop, "p", reclaims=reclaims)
-    # The second attempt leaves the busy lane out, the third includes it again. Neither reads.
+    # The second attempt leaves the busy lane out, and the third includes it again. Neither of them reads.
     assert shop.calls.count("BatchGetItem") == 2
     assert in_lanes(recalled) == set()
     assert (shop.total(), shop.sold) == (100, 1)
@@ -152,7 +152,7 @@ def test_more_products_than_a_transaction_holds_are_reclaimed_in_several(shop, m
 def test_pages_too_large_for_one_transaction_are_recalled_in_several(shop, monkeypatch):
     shop.list_lent(lanes=dict.fromkeys(range(1, 7), 5))
     of_page = shop.store.read([PageKey.of(1, "p")]).pages[PageKey.of(1, "p")].size
-    # The pages of two lanes and the depot's page.
+    # This leaves room for the pages of two lanes and the depot's page.
     monkeypatch.setattr(recall_module, "Limits", lambda: Limits(size=5 * of_page))
     sizes = sizes_of_transactions(shop)
     recall_units(shop, "p")
@@ -213,7 +213,7 @@ def test_a_row_that_is_only_older_than_the_pages_is_read_again(shop):
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
 def test_an_invalid_lent_row_delays_no_other_and_can_reclaim(shop, broken):
-    """Another program wrote it directly."""
+    """Another program wrote the row directly."""
     shop.list_lent()
     shop.list_lent("r")
     shop.edit(Table.PRODUCTS, "p", **broken)
@@ -372,7 +372,7 @@ def test_a_visitor_whose_lease_was_taken_over_still_reclaims(shop):
 def test_the_row_sells_its_spare_units_first_and_then_all_units(
     shop, is_order, units, ending, left
 ):
-    """There are 100 units, 60 of them in lanes; the row must keep one of its 40."""
+    """There are 100 units, 60 of them in lanes. The row must keep at least one of its 40."""
     shop.list_lent()
     order, loss = Order("o", "u", {"p": units}), Adjustment("p", "a", -units, "CORRECTION")
     (outcome,) = shop.sell(shop.worker(), order if is_order else loss).outcomes
@@ -405,7 +405,7 @@ def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(shop):
     shop.calls.clear()
     report = shop.sell(shop.worker(), Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}))
     assert outcomes(report) == [(APPLIED, "")] * 2
-    # The other product's write; then the wait for the depot, which starts with an update.
+    # The other product is written before the wait for the depot, which starts with an update.
     assert shop.calls.index("TransactWriteItems") < shop.calls.index("UpdateItem")
 
 
@@ -485,7 +485,7 @@ def test_a_refused_loss_of_a_busy_lent_product_is_decided_by_one_visit(shop):
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
 def test_an_invalid_lent_row_reclaims_before_it_changes(shop, broken, delta):
-    """Another program wrote it directly. This must not block its own changes or others forever."""
+    """Another program wrote the row directly. This must not block changes of this product or of others forever."""
     shop.list_lent()
     shop.list_lent("r")
     shop.edit(Table.PRODUCTS, "p", **broken)
@@ -523,7 +523,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_that_needs_all_units_is_written_with_their_recall(shop, change):
-    """A fast-selling lane makes attempts lose, and cannot be filled between the recall and the change."""
+    """A fast-selling lane makes attempts fail, and cannot be filled between the recall and the change."""
     shop.list_lent()
     sales = iter([1, 2])
 
@@ -599,7 +599,7 @@ def test_no_invalid_lent_row_is_written(shop):
 
 
 def bookings(shop):
-    """The adjustments of a product's opening and closing."""
+    """Return the adjustments of a product's opening and closing."""
     return sorted(int(item["delta"]["N"]) for item in shop.items(Table.STOCK_ADJUSTMENTS).values())
 
 
@@ -634,7 +634,9 @@ def test_operators_changes_do_not_touch_a_product_relisted_in_between(shop, oper
     shop.once(operation, list_again)
     assert not shop.products.delist("p", former, shop.soon())
     shop.calm()
-    assert not shop.products.delist("p", former, shop.soon()), "nor when it comes late"
+    assert not shop.products.delist("p", former, shop.soon()), (
+        "a late request does not delist it either"
+    )
     if is_lent:
         shop.once(operation, list_again)
         with pytest.raises(ProductNotFoundError):
@@ -676,7 +678,7 @@ def test_a_count_begins_when_all_units_are_in_the_row(shop):
     assert (begun.product.stock_count, begun.product.lent_to) == (99, frozenset())
     assert shop.held() == {}
     count = begun.commit(98, "c1", shop.soon())
-    # One of the counted units is sold.
+    # One of the counted units is sold but not handed over.
     assert (count.delta, shop.stock("p"), shop.product().locked_by) == (-2, 97, None)
 
 
@@ -779,7 +781,7 @@ def test_a_count_survives_the_loss_of_any_response(shop, number):
         ({"backorder_limit": 5}, 40, False),
         ({"low_stock_threshold": 10}, 29, True),
         ({"low_stock_threshold": 10}, 30, False),
-        # With a negative threshold a product on backorder is `ACTIVE`, so it may be sold atomically.
+        # With a negative threshold, a product on backorder is `ACTIVE`, so it may be sold atomically.
         ({"low_stock_threshold": -5, "backorder_limit": 10}, 42, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Redrive: which dead letters are redriven, and with which attributes."""
+"""Redrive: which dead letters are sent back, and with which attributes."""
 
 import json
 import threading
@@ -18,8 +18,7 @@ from tests.support.terminal import on_a_terminal
 
 
 class EmptyQueues:
-    """A stack with empty tables and queues, which answers requests for dead letters only when all queues have been
-    asked."""
+    """A stack with empty tables and queues. It answers no request for dead letters before every queue has had one."""
 
     def __init__(self, queues=QUEUES):
         self.waited = []
@@ -86,7 +85,7 @@ def test_the_status_counts_delayed_messages_separately(monkeypatch):
 
 
 class Dead:
-    """Every queue holds one dead letter with the longest possible values."""
+    """A stack whose queues each hold one dead letter with the longest possible values."""
 
     def __init__(self):
         self.shown = set()

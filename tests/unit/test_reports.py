@@ -1,4 +1,4 @@
-"""Reports of stock, in rows and lanes together, and of orders."""
+"""Reports of stock, which include rows and lanes, and reports of orders."""
 
 import json
 import re
@@ -108,7 +108,7 @@ def test_a_product_whose_pages_grow_between_the_reads_is_estimated(shop):
 
 
 def fill_pages(shop, lanes):
-    """Lend the product to lanes, with pages close to the item size limit."""
+    """Lend the product to lanes whose pages are close to the item size limit."""
     pages = shop.aws.dynamodb.tables["Allotments"].items
     lend(shop.store, "tea", 0, dict.fromkeys(lanes, 1) | {DEPOT: 0})
     for lane in lanes:
@@ -266,7 +266,7 @@ def test_the_orders_to_show_have_to_be_selected_in_one_way(shop, arguments):
 
 
 def leave_out(table):
-    """DynamoDB only answers part of each read of a table, and contention prevents snapshots."""
+    """Let DynamoDB leave rows of a table out of each answer, and let contention prevent snapshots."""
 
     def before(operation, request):
         if operation == "TransactGetItems":
@@ -322,7 +322,7 @@ def test_a_temporary_failure_does_not_end_a_report(shop, placed, operation, repo
 
 
 def long(letter):
-    """An id that is wider than any terminal."""
+    """Make an id that is wider than any terminal."""
     return f"[{letter * 197}]"
 
 
@@ -332,7 +332,7 @@ NAME = " ".join(["name"] * 40)
 
 @pytest.fixture
 def wide(shop, monkeypatch):
-    """A product, orders, a lane and a dead letter with ids of 200 characters, and a long name."""
+    """Make a product with a long name, orders, a lane and a dead letter, with ids of 200 characters."""
     shop.list(PRODUCT, 10**9, low_stock_threshold=10**8, name=NAME)
     lend(shop.store, PRODUCT, 10**8, dict.fromkeys(range(1, 91), 10**6))
     now = shop.clock.now()
@@ -371,7 +371,7 @@ LISTS = {
 
 
 def listed(command):
-    """A command's output, which must have the ids in full."""
+    """Run a command, check that it prints the ids in full, and return its output."""
     ids = LISTS[command]
     for name, value in (("PRODUCT", PRODUCT), ("USER", USER), ("ORDER", ORDER)):
         command = command.replace(name, value)

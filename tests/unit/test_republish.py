@@ -1,4 +1,4 @@
-"""Republishing from rows: which orders, which events, and the report when the bus refuses them."""
+"""Republishing from rows: which orders, which events, and the report if the bus refuses events."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_orders_since_a_time_are_published_as_they_stand(aws, taken):
     for send in (False, True):
         rows = rows_since(aws, moment("2026-01-01T12:00"))
         done = republish(aws, rows, send=send, on_progress=progress.append)
-        assert done.events == 1, "the tombstone says nothing"
+        assert done.events == 1, "the tombstone has no event"
         assert len(done.problems) == 1
         assert "o-4" in done.problems[0]
         assert "ON_HOLD" in done.problems[0]

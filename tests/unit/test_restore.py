@@ -1,4 +1,4 @@
-"""Restores in place, on tables in memory: rows as they were, with higher versions than all published events."""
+"""Restores in place, on tables in memory: rows get their former content, with versions above all published ones."""
 
 import copy
 from datetime import UTC, datetime, timedelta
@@ -35,14 +35,14 @@ APPLIED = Outcome.APPLIED
 
 
 class RememberedShop:
-    """Products that were sold from rows and lanes, and a snapshot of the tables."""
+    """Products that are sold from rows and lanes, and a copy of the tables at one moment."""
 
     def __init__(self, tables):
         self.tables = tables
         self.tables.before = self.tag
         self.tags = []
         self.worker = tables.worker(lanes=2)
-        # It has met contention on every row, so it sells from lanes.
+        # The worker behaves as if it had met contention on every row, so it sells from lanes.
         self.worker.client.rivals.are_met_on = lambda product_id: True
         self.restore = Restore(tables.stack, "Stack", THEN)
         tables.list("tea", 1000)
@@ -68,7 +68,7 @@ class RememberedShop:
         assert self.do(OrderCommand(order_id, action, at)) == [APPLIED]
 
     def remember(self):
-        """The moment to restore."""
+        """Keep a copy of the tables as the state to restore."""
         self.then = copy.deepcopy(self.items())
         for table, name in self.restore.beside.tables.items():
             known = self.tables.aws.dynamodb.tables
@@ -124,7 +124,7 @@ def test_rows_are_restored_with_versions_above_all_later_writes(shop):
     shop.tables.list("cup", 10)
     shop.place("cups", cup=3)
     live = shop.items()
-    assert "lanePage" in shop.order("since-3")["items"][1], "lanes are part of it"
+    assert "lanePage" in shop.order("since-3")["items"][1], "the product was sold from lanes"
 
     found = shop.put_back()
 
@@ -158,7 +158,7 @@ def test_rows_that_were_already_restored_are_not_written_again(shop):
 
 @pytest.fixture
 def run_command(shop, monkeypatch):
-    """Run the command `restore` without stopping the service and without the audit."""
+    """Run the command `restore`, except for stopping the service and the audit."""
     monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.stack)
     monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):
@@ -410,7 +410,7 @@ def test_a_page_that_did_not_exist_is_emptied_and_never_deleted():
 
 
 def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
-    """Botocore checks the request against AWS's model."""
+    """botocore checks the request against AWS's model."""
     client = boto3.client("dynamodb")
     tables = Shop()
     aws = tables.stack
@@ -435,7 +435,7 @@ def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
 
 
 class Lambda:
-    """Functions and mappings whose changes take time, as on AWS."""
+    """Functions and event source mappings whose changes take time, as on AWS."""
 
     class exceptions:  # noqa: N801 - as in boto3
         class ResourceInUseException(Exception):  # noqa: N818 - AWS's name

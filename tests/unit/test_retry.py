@@ -1,4 +1,4 @@
-"""Backoff, the pace of a process, and redelivery delays."""
+"""Backoff, the pace of a process, and the delays of redeliveries."""
 
 from types import SimpleNamespace
 
@@ -51,7 +51,7 @@ _ACTIONS = [
 
 
 class Tables:
-    """A client without jitter that writes a product's row and another row, and its waits."""
+    """A client without jitter that writes a product's row and another row, and records its waits."""
 
     def __init__(self, random=0.0):
         self.clock = FakeClock()
@@ -64,7 +64,7 @@ class Tables:
             raise self._errors.pop(0)
 
     def waits(self, *errors, seconds=1_000.0):
-        """Waits between the attempts at a transaction that fails with these errors first."""
+        """Return the waits of a transaction whose first attempts fail with these errors."""
         self._errors, self.clock.slept = [*errors], []
         deadline = Deadline.after(seconds, self.clock)
         self.client.write(_ACTIONS, deadline, CommitStats())
@@ -75,7 +75,7 @@ class Tables:
 def test_a_throttled_transaction_is_retried_with_growing_waits(error):
     assert Tables().waits(*[error] * 4) == pytest.approx([0.05, 0.1, 0.2, 0.4], rel=0.03)
     assert Tables(0.999).waits(*[error] * 4) == pytest.approx([0.1, 0.2, 0.4, 0.8], rel=0.03)
-    assert Tables().waits(*[error] * 12)[-1] == 10.0, "half of the longest pace"
+    assert Tables().waits(*[error] * 12)[-1] == 10.0, "half of the slowest pace"
 
 
 @pytest.mark.parametrize("error", [RIVAL, PRODUCT])
@@ -108,7 +108,7 @@ def test_a_wait_that_would_reach_the_deadline_gives_the_transaction_up():
 
 
 def lasting(deliveries, random=0.0):
-    """Minimum seconds from the first delivery to the last of a number of deliveries."""
+    """Return the minimum seconds from the first delivery to the last."""
     return sum(redelivery_delay(n, lambda: random) for n in range(1, deliveries))
 
 

@@ -1,4 +1,4 @@
-"""The layout of rows, which keeps the attributes of other programs, and of pages."""
+"""The layout of rows, which keep attributes of other programs, and of pages."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Every sample event with its handler on moto: it is answered, and only ids and reasons are logged."""
+"""Every sample event is answered by its handler on moto, and only ids and reasons are logged."""
 
 import base64
 import hashlib
@@ -22,14 +22,14 @@ from testing.handlers import FakeContext, function_names, load_handler
 from testing.tables import make_stack, queue_settings, settings
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
-# A log line may have these, so that the message can be found.
+# A log line may include these, so that the message can be found.
 NAMED = {
     *("orderId", "adjustmentId", "productId", "locationId", "eventId", "messageId", "createdAt"),
 }
 
 
 def leaves(value, name=""):
-    """List every name and every string of a document, with the name of its field."""
+    """Yield every name and string in a document, each string with the name of its field."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield "", key
@@ -42,7 +42,7 @@ def leaves(value, name=""):
 
 
 def texts_of(event):
-    """List the sender's data: strings except ids, whole bodies, and anything that is not JSON; also strings of rows."""
+    """Yield the sender's data: whole bodies, strings that are not ids, and strings of rows."""
     if event.get("Records") and "dynamodb" in event["Records"][0]:
         yield from (text for name, text in leaves(event) if name == "S")
         return
@@ -57,8 +57,8 @@ def texts_of(event):
 
 @pytest.fixture(scope="module")
 def moto():
-    """One shop for all samples, in any sequence."""
-    # moto is slow to import, and each process would do so. Clients created inside have its hooks.
+    """Open one shop for all samples, in any sequence."""
+    # moto is slow to import in every process. Clients created inside are intercepted.
     from moto import mock_aws
 
     with pytest.MonkeyPatch.context() as patch, mock_aws():
@@ -75,7 +75,7 @@ def moto():
 
 def test_the_index_lists_every_sample_with_the_answer_that_its_function_gives():
     assert sorted(samples.SHOWS) == SAMPLES
-    assert samples.PAGE.read_text("utf-8") == samples.text(), "run: make docs"
+    assert samples.PAGE.read_text("utf-8") == samples.text(), "out of date: run `make docs`"
 
 
 def test_a_split_order_takes_a_line_from_each_location():
@@ -178,7 +178,7 @@ def test_a_sample_is_answered_and_only_ids_of_what_its_sender_sent_are_logged(
     answer = handler.lambda_handler(event, FakeContext(name))
     assert answer.keys() & {"batchItemFailures", "result", "statusCode"}
     if sample == "sweep":
-        return  # the schedule's own event, without a sender's data
+        return  # the schedule's event has no sender's data
 
     output = capsys.readouterr().out
     assert not re.search('"(userId|items|quantity|body|details)":', output)

@@ -1,4 +1,4 @@
-"""The simulated AWS in cases where it cannot be compared with the embedded AWS: capacity, time, faults."""
+"""The simulated AWS where it cannot be compared with the embedded AWS: capacity, time and faults."""
 
 import hashlib
 import sys
@@ -40,13 +40,13 @@ KEY = {"TableName": "T", "Key": {"p": {"S": "k"}}}
 
 
 def setting(name, value):
-    """An update of one attribute of the item `k`."""
+    """Make an update that sets one attribute of the item `k`."""
     values = {"ExpressionAttributeNames": {"#a": name}, "ExpressionAttributeValues": {":v": value}}
     return KEY | values | {"UpdateExpression": "SET #a = :v"}
 
 
 def adding(key="k"):
-    """An update that adds 1 to the number of an item."""
+    """Make an update that adds 1 to an item's number."""
     one = {"ExpressionAttributeValues": {":one": {"N": "1"}}}
     return {"TableName": "T", "Key": {"p": {"S": key}}, "UpdateExpression": "ADD n :one"} | one
 
@@ -73,7 +73,7 @@ def test_a_read_of_nothing_consumes_a_unit(aws):
 
 
 def test_a_batch_is_read_up_to_16_mb_and_the_rest_is_left_out(aws):
-    """AWS's own example: of 100 items of 300 KB each, about 52 are returned."""
+    """In AWS's own example, about 52 of 100 items of 300 KB each are returned."""
     for number in range(60):
         put(aws, str(number), 300_000)
     keys = [{"p": {"S": str(number)}} for number in range(60)]
@@ -293,7 +293,7 @@ def test_clients_call_the_simulation_below_their_own_retries(aws, clock):
 
 @pytest.fixture
 def client(each_store):
-    """A client of each implementation in turn, with empty tables."""
+    """Return a client of each implementation in turn, with empty tables."""
     return each_store._client
 
 

@@ -1,4 +1,4 @@
-"""Expressions of the simulated AWS: their meaning, and which ones are invalid."""
+"""Expressions on the simulated AWS: what they mean, and which ones are invalid."""
 
 import re
 
@@ -36,7 +36,7 @@ class Engine:
     """An implementation of DynamoDB with one item.
 
     Args:
-        client: Its client.
+        client: A client of the implementation.
     """
 
     def __init__(self, client):
@@ -85,7 +85,7 @@ def on_dynoxide(dynoxide_client):
     dynoxide_client.delete_table(TableName="Items")
 
 
-# The simulated AWS follows AWS's documentation: docs/contributing.md.
+# Here the simulated AWS follows AWS's documentation: see docs/contributing.md.
 OTHERWISE_ON_DYNOXIDE = {
     "_version = :3",
     "attribute_type(n, :te)",
@@ -97,7 +97,7 @@ OTHERWISE_ON_DYNOXIDE = {
 
 @pytest.fixture(params=["simulated", "Dynoxide"])
 def engine(request):
-    """Both have to agree, except for known differences, which must exist."""
+    """Return each implementation in turn. They must agree, except for known differences, which must exist."""
     if request.param == "simulated":
         return request.getfixturevalue("simulated")
     if request.node.callspec.params.get("text") in OTHERWISE_ON_DYNOXIDE:
@@ -199,7 +199,9 @@ def test_an_update_changes_the_item(engine, text, changed):
 
 def test_an_update_removes_attributes(engine):
     assert engine.updated("REMOVE t, #s, yes") == {"n": {"N": "3"}}
-    assert engine.updated("REMOVE #s, yes DELETE t :ab") == {"n": {"N": "3"}}, "no set is empty"
+    assert engine.updated("REMOVE #s, yes DELETE t :ab") == {"n": {"N": "3"}}, (
+        "an empty set is removed"
+    )
 
 
 @pytest.mark.parametrize(

@@ -261,12 +261,12 @@ def test_the_workload_has_the_promised_messages_and_the_same_for_a_seed():
     assert received == {None, sample_orders.WAREHOUSE, sample_orders.STORE}
     fifo = [message.body for message in made.messages[queues.FIFO]]
     assert len(set(fifo)) == len(fifo), (
-        "SQS would drop the duplicates, and the service never see them"
+        "SQS would drop the duplicates, so that the service never receives them"
     )
 
 
 def order_id_of(body):
-    """The id of an order; None if it is invalid."""
+    """Return the id of an order, or None if it is invalid."""
     try:
         return parse_order(body).order_id
     except InvalidMessageError:
@@ -372,8 +372,8 @@ def test_customers_answer_each_event_once_and_remember_what_they_asked():
     wishes = [json.loads(message.body) for message in asked]
     actions = Counter(wish["action"] for wish in wishes)
     assert actions["confirm"] > actions["cancel"] > 0
-    assert any(wish.get("restock") is False for wish in wishes), "units are lost"
-    # Some are sent twice.
+    assert any(wish.get("restock") is False for wish in wishes), "some units are lost"
+    # Some messages are sent twice.
     assert len({message.body for message in asked}) < len(asked)
 
 
@@ -422,7 +422,7 @@ def test_an_event_of_a_product_at_a_location_that_is_overtaken_is_found():
 
 
 def written(second, before, after):
-    """A stream record of a change at a second."""
+    """Make a stream record of a change at a second."""
     record = change(before, after)
     record["dynamodb"]["ApproximateCreationDateTime"] = NOW + timedelta(seconds=second)
     return record
@@ -435,7 +435,7 @@ def rejection(second, reason="INSUFFICIENT_STOCK", **wanted):
 
 
 def stream_of(*stock, product_id="tea", **more):
-    """The changes of a product with these stocks from each second on."""
+    """Make the stream records of a product whose stock changes at these seconds."""
     rows = [product_row(productId=product_id, stockCount=units, **more) for _, units in stock]
     seconds = [second for second, _ in stock]
     return list(map(written, seconds, [None, *rows], rows))
@@ -450,7 +450,7 @@ def delisted(second):
     [
         stream_of((0, 9), (40, 2)),
         stream_of((0, 2)),
-        # Sold by the same transaction, whose changes may have different times.
+        # The order was sold by the same transaction, whose changes may have different times.
         stream_of((0, 9), (101, 2)),
         # A receipt came while the rejection was being written.
         stream_of((0, 9), (40, 2), (70, 9)),
@@ -492,7 +492,7 @@ def test_a_rejection_without_a_row_that_is_short_is_found(order, changes):
 
 
 def choosing(*locations, split=False, reason="INSUFFICIENT_STOCK", **wanted):
-    """The rejection of an order with several locations, with its shortages there."""
+    """Make the record of a rejected order with several locations, with its shortages there."""
     change = rejection(100, reason, **wanted)
     row = decode(change["dynamodb"]["NewImage"])
     row |= {"locations": list(locations)} | ({"split": True} if split else {})
@@ -613,7 +613,7 @@ def test_all_rejections_of_the_engine_are_justified_and_an_injected_one_is_found
 
 
 def ledger_of(shop):
-    """The equations that do not hold, and the rows of the adjustments."""
+    """Return the equations that do not hold, and the rows of the adjustments."""
     tables = (Table.PRODUCTS, Table.ALLOTMENTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS)
     products, pages, adjustments, orders = (list(read_rows(shop.stack, name)) for name in tables)
     return imbalances(products, pages, adjustments, orders), adjustments
@@ -627,8 +627,7 @@ def step(shop, action, order_id, step_id="", units=0, **more):
 
 
 def busy_shop(shop):
-    """Units in lanes and on outbound pages, and units handed over, lost, cancelled, returned and moved, at two
-    locations."""
+    """Make units in lanes and on outbound pages, and lose, cancel, return and transfer units at two locations."""
     shop.list("tea", 300)
     shop.list("tea#berlin", 40)
     shop.list("mug", 0)
@@ -737,7 +736,7 @@ def test_a_count_that_was_not_requested_is_found():
 
 
 class Turns:
-    """Stop the staff after a few turns."""
+    """Stops the staff after a few turns."""
 
     def __init__(self, turns):
         self.left = turns

@@ -1,4 +1,4 @@
-"""The SQS batch: every message has exactly one outcome."""
+"""An SQS batch: every message has exactly one outcome."""
 
 import json
 import time
@@ -181,7 +181,7 @@ def test_a_returned_fifo_message_returns_all_later_ones_of_its_group():
     event["Records"] += sqs_event("-", "-", order_body("b", {"p": 1}), group="h")["Records"][2:]
     batch = bench.process(event)
     assert ends(batch) == [Outcome.RETURNED, Outcome.RETURNED, Outcome.APPLIED]
-    assert bench.stock("p") == 4, "what stands behind it was not committed"
+    assert bench.stock("p") == 4, "the message behind it was not applied"
 
 
 def test_a_message_that_may_yet_succeed_is_returned_with_a_short_delay():

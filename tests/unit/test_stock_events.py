@@ -1,4 +1,4 @@
-"""Published stock: each changed level, none lost under any interference, and nothing without the setting."""
+"""Stock events: each changed level is published, none is lost under any interference, and the setting is required."""
 
 import contextlib
 import random
@@ -35,11 +35,11 @@ REFUSED = ("ThrottlingException", "no")
 
 
 class CrashError(Exception):
-    """The process was killed."""
+    """Stands for a process that was killed."""
 
 
 class Watched:
-    """A shop, and sweeps that publish its stock."""
+    """A shop, and the sweeps that publish its stock."""
 
     def __init__(self, shop):
         self.shop, self.bus = shop, shop.bus
@@ -59,7 +59,7 @@ class Watched:
         return [event["detail"] for event in self.bus.taken]
 
     def heard(self):
-        """The events that a sweep publishes, by product."""
+        """Sweep, and return the published stock by product."""
         before = len(self.taken)
         published = self.sweep()
         heard = [event["data"] for event in self.taken[before:]]
@@ -92,7 +92,7 @@ class Watched:
 
 @pytest.fixture
 def watched(shop, monkeypatch):
-    # Products in few parts, so that each part has several.
+    # Few parts, so that each part has several products.
     monkeypatch.setattr(stock_parts, "STOCK_PARTS", 2)
     for product_id in ("tea", "mug", "pot"):
         shop.list(product_id, 10, low_stock_threshold=2)
@@ -207,7 +207,7 @@ def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
 
 @pytest.mark.parametrize("refusal", ["ThrottlingException", None])
 def test_a_refused_event_is_sent_again_under_the_same_id(watched, refusal):
-    """With None, the response is lost and the process is killed."""
+    """Without a refusal, the response is lost and the process is killed."""
     watched.heard()
     watched.sell(tea=1)
     if refusal:
@@ -237,7 +237,7 @@ def test_an_event_that_a_busy_bus_refuses_is_sent_again_alone(watched):
     chance = random.Random(1)
     watched.bus.judge = lambda *_: REFUSED if chance.random() < 0.3 else None
     assert watched.heard().keys() >= names
-    assert len(set(watched.ids())) == len(watched.ids()), "none was sent twice"
+    assert len(set(watched.ids())) == len(watched.ids()), "no event was sent twice"
 
 
 def test_each_sweep_begins_with_another_part(watched):
@@ -323,7 +323,7 @@ def test_many_products_take_several_sweeps(watched, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_under_any_interference_the_newest_event_has_the_level(watched, seed):
-    """Sales, recreated products, crashes, refusals, lost responses, and overlapping sweeps."""
+    """This covers sales, recreated products, crashes, refusals, lost responses, and overlapping sweeps."""
     chance, watches, depth = random.Random(seed), [watched.watch, watched.new_watch()], [0]
 
     def trouble():
@@ -416,7 +416,7 @@ def test_a_part_has_room_for_50_000_products_with_long_ids():
 
 @pytest.fixture
 def sweep(shop):
-    """A sweep of a shop with one product. Returns its answer and its operations."""
+    """Return a function that sweeps a shop with one product, and returns the answer and the operations."""
     shop.list("tea", 10)
 
     def sweep():

@@ -1,4 +1,4 @@
-"""The handlers other than place_orders, with the sample events."""
+"""The handlers other than place_orders process the sample events."""
 
 import json
 
@@ -13,7 +13,7 @@ from testing.faults import lose_responses
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60
-# The samples count a different tea than they sell, so that they work in any sequence.
+# The samples sell a tea and count another one, so that they succeed in any sequence.
 COUNTED = "tea-lady-grey"
 
 
@@ -27,7 +27,7 @@ def sample(name):
 
 
 def causes(shop, queue):
-    """The error codes of the dead letters of a queue."""
+    """Return the error codes and messages of the dead letters of a queue."""
     return {letter.code: letter.message for letter in shop.dead_letters(queue)}
 
 
@@ -42,7 +42,7 @@ class TestAdjustStock:
         assert call("adjust_stock", sample("adjust_stock")) == {"batchItemFailures": []}
         assert tea_shop.stock(TEA) == before + 41
         assert int(tea_shop.row(TEA)["_version"]["N"]) == 2, (
-            "one write for all adjustments of a batch"
+            "all adjustments of a batch share one write"
         )
 
     def test_an_early_adjustment_is_sent_again_and_in_the_end_dead_lettered(self, call, tea_shop):
@@ -190,9 +190,13 @@ class TestCountStock:
         committed = call("count_stock", commit)
         assert (committed["result"], committed["delta"]) == ("COMMITTED", -5)
         again = call("count_stock", commit)
-        assert again == {k: v for k, v in committed.items() if k != "handedOverSince"}, "its own"
+        assert again == {k: v for k, v in committed.items() if k != "handedOverSince"}, (
+            "the repeated commit has the same answer"
+        )
         release = {"action": "release", "lease": commit["lease"]}
-        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", "it was counted"
+        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", (
+            "the commit has ended the lease"
+        )
         assert tea_shop.stock(COUNTED) == acquired["stockCount"] - 5
         assert "lockedBy" not in tea_shop.row(COUNTED)
 
@@ -231,4 +235,4 @@ def test_every_queue_handler_says_how_long_ago_a_message_was_first_received(
     for records in ([first, second], [first], []):
         call(name, {"Records": records})
     ages = emf.values_of(metrics_of(capsys), "TimeSinceFirstReceive")
-    assert ages == [1800.5, 800.5, 0], "one value a batch, that of its oldest message"
+    assert ages == [1800.5, 800.5, 0], "each batch has one value, that of its oldest message"

@@ -1,4 +1,4 @@
-"""The store: every expression on the simulated AWS and Dynoxide, and the meaning of each error."""
+"""The store: every expression on the simulated AWS and on Dynoxide, and the meaning of each error."""
 
 import zlib
 from dataclasses import replace
@@ -98,7 +98,7 @@ def test_an_order_and_its_decrement_are_written_together(each_store):
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
 def test_the_client_leaves_every_retry_to_the_engine(code):
-    """The client would sleep for up to a second after a throttle, while other workers wait for the depot."""
+    """The client itself would sleep for up to a second after a throttle, while other workers wait for the depot."""
     asked = []
 
     def answer(*call):
@@ -114,7 +114,7 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
 
 @pytest.mark.parametrize("moved", ["version", "createdAt", "order id"])
 def test_a_moved_version_cancels_and_returns_the_item(each_store, moved):
-    """So do another generation with the same version, and an order id that is already used."""
+    """The same applies to another generation with the same version, and to an order id that is already used."""
     stale = product("p", 10)
     put_product(stale)
     if moved == "createdAt":
@@ -252,7 +252,7 @@ def test_an_error_shows_whether_the_write_may_have_happened(error, meaning):
 
 def test_items_of_a_batch_read_are_told_apart_by_their_keys():
     def answer(_, request):
-        """The last key is first, `g` is missing, and `l` is left out."""
+        """Return the last key first, leave `l` unprocessed, and find no row for `g`."""
         keys = {key["productId"]["S"]: key for key in request["RequestItems"]["Products"]["Keys"]}
         there = [stored(product(id_, ord(id_))) for id_ in sorted(keys.keys() - {*"gl"})[::-1]]
         left_out = {"Products": {"Keys": [keys["l"]], "ConsistentRead": True}}

@@ -1,4 +1,4 @@
-"""Unread streams: the sweep reports them, and reports nothing while AWS does not answer."""
+"""Unread streams: the sweep reports them, but reports nothing while AWS does not answer."""
 
 import boto3
 import pytest
@@ -16,7 +16,7 @@ UUIDS = [f"{number:036}" for number in range(2)]
 
 @pytest.fixture
 def looks():
-    """Check mappings that read `arns`, in a state, while the tables have streams."""
+    """Return a function that checks mappings for given streams, in a given state."""
     tables, functions = boto3.client("dynamodb"), boto3.client("lambda")
     store = Store(tables, {table: table.value for table in Table})
 

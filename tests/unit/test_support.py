@@ -1,4 +1,4 @@
-"""The tests' own helpers."""
+"""The helpers of the tests."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from tests.support import stack
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time passes only by sleeping, ten seconds each time, as on a very busy machine."""
+    """Make time pass only by sleeping, ten seconds each time, as on a very busy machine."""
     clock = SimpleNamespace(now=0.0)
     clock.monotonic = lambda: clock.now
     clock.sleep = lambda _: setattr(clock, "now", clock.now + 10)
@@ -19,14 +19,14 @@ def clock(monkeypatch):
 
 
 def queues_at(monkeypatch, depth):
-    """The depth of the first queue; the other queues are empty."""
+    """Set the depth of the first queue, and make the other queues empty."""
     monkeypatch.setattr(
         stack.queues, "depth", lambda _, name: depth() if name == QUEUES[0] else Depth(0, 0)
     )
 
 
 def test_waiting_continues_while_messages_move(monkeypatch, clock):
-    # One message a minute.
+    # One message is processed a minute.
     queues_at(monkeypatch, lambda: Depth(max(0, 30 - int(clock.now) // 60), 0))
     stack.wait_until_settled(None)
     assert clock.now == 30 * 60

@@ -22,7 +22,7 @@ from testing.simulated_aws import ServiceError
 WRITES = {"UpdateItem", "TransactWriteItems"}
 LEASE_SECONDS = 30
 ANOTHER = {"S": "2026-01-01T00:00:00.000000+00:00"}
-"""Creation time of another generation."""
+"""The creation time of another generation."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def shop():
 
 
 def list_and_lend(shop, units, fills=None, *product_ids, **details):
-    """List products with 100 units, and move some to the depot, and from there to lanes that each have an owner."""
+    """List products with 100 units each, and move some units to the depot and on to lanes, which have owners."""
     for product_id in product_ids:
         shop.list(product_id, 100, **details)
         lend(shop, product_id, units, fills)
@@ -56,7 +56,7 @@ def sweep(shop, seconds=40.0):
 
 
 def where(shop, product_id):
-    """Units in the row, units by lane, and the lanes that may hold units."""
+    """Return the units in the row, the units by lane, and the lanes that may hold units."""
     return shop.stock(product_id), shop.held(product_id), set(shop.product(product_id).lent_to)
 
 
@@ -84,7 +84,7 @@ def test_an_emptied_lane_costs_one_visit_of_four_requests(shop):
     assert shop.calls == [*leases_and_pages, *visit, "BatchGetItem"]
     shop.calls = []
     assert sweep(shop) == IdleReport()
-    assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
+    assert shop.calls == ["BatchGetItem"] * 3, "a sweep without work takes three reads"
 
 
 def test_a_sweep_without_lanes_reads_as_much_as_the_costs_say(shop):
@@ -118,7 +118,7 @@ def test_a_row_whose_lanes_have_sold_all_units_no_longer_names_lanes(shop):
     assert shop.outcomes(api, Order("o", "u", {"a": 10})) == [Outcome.APPLIED]
     shop.calls = []
     assert sweep(shop) == IdleReport()
-    assert shop.calls == ["BatchGetItem"] * 3, "nothing to do is three reads"
+    assert shop.calls == ["BatchGetItem"] * 3, "a sweep without work takes three reads"
 
 
 def test_the_units_of_an_idle_depot_are_reclaimed_in_several_transactions(shop):
@@ -159,7 +159,7 @@ def test_a_leased_product_waits_and_the_others_are_reclaimed(shop):
 
 
 def everything_idle(shop):
-    """Two lanes and a depot with units, whose owners are gone."""
+    """Fill two lanes and the depot, and let their owners disappear."""
     products = [*in_one_page(1), "x"]
     list_and_lend(shop, 50, {1: 20, 2: 5}, *products)
     shop.clock.sleep(IDLE_SECONDS)
@@ -167,7 +167,7 @@ def everything_idle(shop):
 
 
 class Interrupt:
-    """Act at the n-th write."""
+    """Acts at the n-th write."""
 
     def __init__(self, number, action):
         self.left, self.action = number, action

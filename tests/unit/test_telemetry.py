@@ -1,4 +1,4 @@
-"""Telemetry: the metrics of an order that was cancelled before it arrived."""
+"""The metrics of an order that was cancelled before it arrived."""
 
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.record import OrderRecord

@@ -1,4 +1,4 @@
-"""Tokens for the embedded AWS: their claims, and their signing key."""
+"""Tokens for the embedded AWS: their claims, and the key that signs them."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from local import stack, tokens
 
 
 class Bucket:
-    """A fake S3 for an issuer."""
+    """A fake S3 for the issuer of tokens."""
 
     def __init__(self):
         self.objects = {}
@@ -39,7 +39,7 @@ def raw(text):
 
 
 def checked(aws, token):
-    """The claims of a token, if the published key signed it."""
+    """Return the claims of a token after checking its signature with the published key."""
     *signed, signature = token.split(".")
     header, claims = (json.loads(raw(part)) for part in signed)
     (bucket,) = aws.objects.values()
@@ -62,7 +62,7 @@ def test_the_embedded_stack_takes_the_tokens_as_those_of_a_customer_and_an_opera
     for claims in (customer, operator):
         assert (claims["iss"], claims["aud"]) == (jwt.issuer, jwt.audience[0])
         assert 0 < claims["exp"] - time.time() <= 12 * 3600
-    # The embedded AWS requests the keys of a user pool, and finds them in the bucket of that name.
+    # The embedded AWS reads a user pool's keys from the bucket that has the pool's name.
     assert list(aws.objects) == [jwt.issuer.rsplit("/", 1)[1]]
 
 

@@ -1,4 +1,4 @@
-"""Verification: how lines are judged, checks that need an account, and the command's output."""
+"""The verification: how lines are judged, checks that need an account, and the command's output."""
 
 import json
 import time
@@ -63,7 +63,7 @@ def template():
 
 
 class CloudWatch:
-    """Answer each question with the next answer; the last answer repeats."""
+    """Gives the prepared answers in sequence, and repeats the last one."""
 
     def __init__(self, alarms=(), sums=()):
         self.alarms, self.sums = list(alarms), list(sums)
@@ -89,13 +89,13 @@ class CloudWatch:
 
 @pytest.fixture
 def asked():
-    """The waits so far."""
+    """Return the lines that the run prints while it waits."""
     return []
 
 
 @pytest.fixture
 def run(monkeypatch, asked):
-    """A run on an account, in which no time passes; tests set its clients."""
+    """Make a run on an account, in which no time passes. Tests set its clients."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
@@ -405,7 +405,7 @@ def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
 
 
 def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
-    """The engine relies on this, and emulators do it right."""
+    """The engine relies on DynamoDB forgetting cancelled tokens. Emulators do so."""
     product = SimpleNamespace(version=1)
     cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
 
@@ -440,7 +440,7 @@ def test_the_log_shows_invocations_their_price_and_cold_starts():
 
 
 def test_a_run_continues_although_a_dead_letter_queue_is_too_long_to_read(run):
-    """The first messages are visible again before the end is reached."""
+    """The first messages become visible again before the end is reached."""
     removed = []
 
     class Endless:
@@ -518,7 +518,7 @@ def test_an_unknown_check_is_refused_and_the_known_ones_are_named():
 
 @pytest.fixture
 def of_live(monkeypatch, run, tmp_path):
-    """The command on a stack of an account, with a single check. Returns the orders that it would have sent."""
+    """Prepare the command for a stack on an account, with one check. Returns the orders that it would have sent."""
     sent = []
     monkeypatch.setattr(verification, "_run_on", lambda _: (run, ""))
     monkeypatch.setattr(verification, "_FILE", tmp_path / "verify.json")
@@ -584,7 +584,7 @@ def test_red_interrupted_and_leftover_runs_have_their_exit_status(
 
 @pytest.fixture
 def counting(monkeypatch, run):
-    """A stack that counts, and answers orders slowly. Returns its answers to a count, and the requested actions."""
+    """Fake a stack that answers orders slowly. Returns its answers to a count, and the requested actions."""
     rows, ends, actions = {}, [0.0], []
     told = {"lease": {}, "onHand": 10, "committed": 2, "available": 8, "delta": -3}
 
@@ -592,7 +592,7 @@ def counting(monkeypatch, run):
         action = command["action"]
         if function == "CountStock":
             actions.append(action)
-            assert action == "acquire" or time.monotonic() < ends[0], "the lease was over"
+            assert action == "acquire" or time.monotonic() < ends[0], "the lease has ended"
             ends[0] = time.monotonic() + command.get("seconds", 0)
         return told
 
@@ -618,8 +618,7 @@ def counting(monkeypatch, run):
 
 
 def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(run, counting):
-    """Lambda may wait for 20 s before it delivers messages of a quiet queue, and then the order itself takes a
-    while."""
+    """Lambda may wait 20 s before it delivers messages of a quiet queue, and the order itself takes a while."""
     assert states(traffic.counts(run)) == [State.PASSED]
     assert counting[1] == ["acquire", *["renew"] * 5, "commit"]
 
@@ -641,7 +640,7 @@ def test_a_count_that_ignores_open_orders_is_detected(run, counting, wrong, says
 
 @pytest.fixture
 def held(monkeypatch, run):
-    """An order whose hold ended at 12:01:00, with a grace period of 60 s. Tests set its row."""
+    """Make an order whose hold ended at 12:01:00, with a grace period of 60 s. Tests set its row."""
     functions = run.deployed.resources["Place"]["Properties"]
     functions["Environment"]["Variables"]["HOLD_GRACE_SECONDS"] = "60"
     line = {"productId": "p", "quantity": 2}
@@ -690,7 +689,7 @@ def test_an_api_that_refuses_signatures_is_reported(monkeypatch, run, routes, st
 
 
 def test_an_order_without_events_at_first_is_sent_again(monkeypatch, run):
-    """On AWS a new rule may not match for a while, and events of that time are never delivered."""
+    """On AWS, a new rule may not match at first, and events of that time are never delivered."""
     sent = []
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""`verify` at several locations, on a shop in memory: what its check detects, and that it leaves nothing behind."""
+"""The check of `verify` at several locations detects errors, and leaves nothing behind."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_an_order_over_two_locations_is_green_and_its_rows_are_removed(shop, run
 @pytest.mark.parametrize(
     ("location", "units", "says"),
     [
-        # Then one location has everything.
+        # One location has everything.
         ("south", 1, "takes its lines from {'ONE': 'south', 'OTHER': 'south'}"),
         ("north", -3, "takes its lines from {'ONE': None, 'OTHER': None}"),
         ("north", 1, "and 1 are left, not 0"),

@@ -2,7 +2,7 @@
 
 from tests.support.way import follow
 
-# A reader cannot keep more than this in mind. Anything that makes the path longer has to be worth it.
+# A reader cannot keep more than this in mind. A change that makes the path longer must be worth it.
 MODULES, FUNCTIONS, TYPES = 22, 178, 30
 
 
