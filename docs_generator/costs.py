@@ -51,9 +51,6 @@ STORED_BYTES = (473, 78)
 """Stored bytes of an order of one product, held, confirmed and fulfilled: its row, and its entry in the index byUser. Its id
 has 6 characters, its user's and product's ids have 3."""
 
-BYTES_OF_UUIDS = 36 - 6 + 36 - 3
-"""Bytes that UUIDs for order and user add to each of the two."""
-
 # A mapping polls a quiet queue with five long polls at a time, 20 seconds each. With `maximumConcurrency`, which all
 # mappings here have, Lambda does not use fewer than five. AWS documents this for standard queues; for FIFO it is assumed.
 # docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
@@ -362,8 +359,22 @@ STANDING = (
     Standing("sweeps, one a minute", SWEEPS, SWEEP),
 )
 
-BASIC = {"custom metrics": 2, "alarms": 12, "dashboards": 0, "FIFO queues, polled while empty": 0}
+BASIC = {"custom metrics": 0, "alarms": 10, "dashboards": 0, "FIFO queues, polled while empty": 0}
 """Differing counts with `monitoring: basic` and without the FIFO queue, by title."""
+
+
+SWEEP_MINUTES = 5
+"""The setting `sweepMinutes` of the cheapest idle stage: its maximum."""
+
+
+def in_free_tiers() -> float:
+    """Compute the monthly costs, in USD, of the cheapest idle stage, if it is the only user of the account's free tiers.
+
+    They cover its alarms and its invocations, but neither all of its requests to SQS nor its reads.
+    """
+    polls = 5 * EMPTY_POLLS - prices.FREE_SQS_REQUESTS
+    reads = SWEEPS / SWEEP_MINUTES * READ_UNITS_OF_A_SWEEP
+    return polls * prices.SQS_REQUEST + reads * prices.READ_UNIT
 
 
 PRODUCT_BYTES = 252
@@ -441,6 +452,8 @@ def _at_all_rates() -> list[str]:
 
 def _standing_table() -> str:
     """Compute the monthly costs of a stage without orders."""
+    basic = sum(one.price * BASIC.get(one.title, one.count) for one in STANDING)
+    saved = (1 - 1 / SWEEP_MINUTES) * SWEEPS * SWEEP
     return _table(
         "| each month | how many | each | total |",
         3,
@@ -450,8 +463,9 @@ def _standing_table() -> str:
                 for one in STANDING
             ),
             f"| total | | | ${sum(one.dollars for one in STANDING):.2f} |",
-            "| idle month of a small shop with `monitoring: basic`, without the FIFO queue | | | "
-            f"${sum(one.price * BASIC.get(one.title, one.count) for one in STANDING):.2f} |",
+            f"| with `monitoring: basic` and without the FIFO queue | | | ${basic:.2f} |",
+            f"| the same with `sweepMinutes: {SWEEP_MINUTES}` | | | ${basic - saved:.2f} |",
+            f"| the same in an account's free tiers | | | ${in_free_tiers():.2f} |",
         ],
     )
 

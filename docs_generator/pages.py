@@ -207,7 +207,7 @@ def metrics() -> str:
 
 def alarms() -> str:
     """List the alarms with their conditions."""
-    from infra.watched import ALARMS, GIVES_WAY, Alarm
+    from infra.watched import ALARMS, Alarm
 
     def condition(alarm: Alarm) -> str:
         metric, when = alarm.metric, alarm.when
@@ -232,10 +232,7 @@ def alarms() -> str:
     def in_basic(alarm: Alarm) -> str:
         if "{name}" not in alarm.name:
             return "yes" if alarm.basic else "no"
-        names = (
-            f"`{name}`" + (" (without `jwt`)" if name in GIVES_WAY else "") for name in alarm.basic
-        )
-        return ", ".join(names) or "no"
+        return ", ".join(map(_code, alarm.basic)) or "no"
 
     rows = [
         (

@@ -23,7 +23,6 @@ from .queues import QueuePair, Queues
 from .removal import kept_in_production
 from .settings import Settings
 from .tables import Tables
-from .watched import BASIC_METRICS
 
 LIVE = "live"
 """The alias that callers invoke. A deployment moves it once code, layer and settings of a version are ready."""
@@ -120,7 +119,7 @@ _FUNCTIONS = {
             "Orders/byExpiry": "Query",
             "Allotments": _USE_LANES,
         },
-        settings=("HOLD_GRACE_SECONDS",),
+        settings=("HOLD_GRACE_SECONDS", "SWEEP_MINUTES"),
     ),
     _PUBLISH_EVENTS: _Function("publish_events", "Publishes events of orders and products"),
     _API: _Function(
@@ -146,7 +145,7 @@ VARIABLES = {
     "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
-    "METRICS": "the only metrics to emit with the setting `monitoring: basic`",
+    "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",
     "QUEUE_URL": "the queue that feeds the function",
     "DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
     "FIFO_QUEUE_URL": "`OrderQueueFifo`, if there is one, for `place_orders`",
@@ -157,6 +156,7 @@ VARIABLES = {
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
     "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders` and `api`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
+    "SWEEP_MINUTES": "the setting `sweepMinutes`, for `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders",
     "USER_ID_CLAIM": "the setting `jwt.userIdClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
@@ -223,7 +223,7 @@ class Functions(Construct):
         expiries = queues.expiries.queue.queue_arn
         allow(self.all[_SWEEP], expiries, "sqs:SendMessage", "sqs:GetQueueAttributes")
         self._name(self.all[_SWEEP], queues.expiries, _PREFIXES["ExpiryQueue"])
-        self.sweep_schedule = self._every_minute(_SWEEP, {"action": "sweep"})
+        self.sweep_schedule = self._schedule(_SWEEP, {"action": "sweep"})
         if settings.api:
             allow(self.all[_API], queues.orders.queue.queue_arn, "sqs:SendMessage")
         mappings = events.publish(
@@ -327,7 +327,7 @@ class Functions(Construct):
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             **{
                 variable: self._environment[variable]
-                for variable in ("METRICS", *declared.settings)
+                for variable in ("POWERTOOLS_METRICS_DISABLED", *declared.settings)
                 if variable in self._environment
             },
         }
@@ -363,8 +363,10 @@ class Functions(Construct):
         function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
         function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
 
-    def _every_minute(self, construct_id: str, event: Mapping[str, str]) -> scheduler.CfnSchedule:
-        """Invoke a function once a minute. A failed invocation is not retried, because the next one follows within a minute."""
+    def _schedule(self, construct_id: str, event: Mapping[str, str]) -> scheduler.CfnSchedule:
+        """Invoke a function at the interval of the sweep. A failed invocation is not retried: the next one does its work."""
+        minutes = self._settings.sweep_minutes
+        often = "minute" if minutes == 1 else f"{minutes} minutes"
         live = self.live[construct_id]
         role = iam.Role(
             self,
@@ -385,8 +387,8 @@ class Functions(Construct):
         return scheduler.CfnSchedule(
             self,
             f"{construct_id}Schedule",
-            description=f"Invokes {construct_id} once a minute",
-            schedule_expression="rate(1 minute)",
+            description=f"Invokes {construct_id} every {often}",
+            schedule_expression=f"rate({minutes} minute{'s' if minutes > 1 else ''})",
             flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
             target=scheduler.CfnSchedule.TargetProperty(
                 arn=live.function_arn,
@@ -404,11 +406,12 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
     jwt = settings.jwt
     claim = jwt.operators_claim if jwt is not None else None
     values = {
-        "METRICS": " ".join(BASIC_METRICS) if settings.monitoring == "basic" else None,
+        "POWERTOOLS_METRICS_DISABLED": "true" if settings.monitoring == "basic" else None,
         "LANES": str(settings.lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
         "LOCATIONS": ",".join(settings.locations) or None,
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
+        "SWEEP_MINUTES": str(settings.sweep_minutes),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
         "USER_ID_CLAIM": jwt.user_id_claim if jwt is not None else None,
         "SHOW_STOCK": settings.show_stock,

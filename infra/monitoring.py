@@ -96,12 +96,11 @@ class Monitoring(Construct):
         self._things = things
         self._stack_name = settings.stack_name
         is_full = settings.monitoring == "full"
-        left_out = {name for name, other in watched.GIVES_WAY.items() if other in things["api"]}
         alarms = [
             self._alarm(alarm, name, thing)
             for alarm in watched.ALARMS
             for name, thing in self._find(alarm.metric).items()
-            if is_full or (name in alarm.basic and name not in left_out)
+            if is_full or name in alarm.basic
         ]
         if settings.alarm_email:
             self._mail(alarms, settings.alarm_email)

@@ -109,6 +109,7 @@ class Arguments(TypedDict, total=False):
     lanes: int
     hold_seconds: int | None
     hold_grace_seconds: int
+    sweep_minutes: int
     locations: Sequence[str]
     table_key: str | None
     warm_throughput: Mapping[str, Mapping[str, int]]
@@ -146,6 +147,7 @@ class Settings:
     warm_throughput: Mapping[str, WarmThroughput]
     hold_seconds: int | None
     hold_grace_seconds: int
+    sweep_minutes: int
     locations: tuple[str, ...]
     table_key: str | None
     alarm_email: str | None

@@ -62,8 +62,8 @@ class Alarm:
         when: The condition that turns it on.
         text: Its meaning and the first step.
         then: The words for `{then}` in the text, by the name of the source.
-        basic: The sources that also have it with the setting `monitoring: basic`: orders may be lost there, or work may
-            be stuck.
+        basic: The sources that also have it with the setting `monitoring: basic`: orders may be lost there, or their work
+            may be stuck. At most ten alarms, which are free in an account without others, and only on AWS's own metrics.
     """
 
     name: str
@@ -157,8 +157,6 @@ _A_MESSAGE_STAYS = When(0, silence=TreatMissingData.IGNORE)
 # two real values are left, so the result of FILL without any value does not matter.
 _THROTTLED = When(0, periods=5, breaching=3)
 
-_THE_SERVICE = ("handlers",)
-
 _RETURNS = "Its messages return after the visibility timeout."
 _TOLD = "Its caller got an error, and can try again."
 _AFTER_AN_ERROR = {
@@ -179,6 +177,7 @@ ALARMS = (
         _A_MESSAGE_STAYS,
         "Messages of {name} were dead-lettered: they can never succeed, or were delivered too often. First: read errorCode "
         "and errorMessage of the dead letters (inventory-orders status), which say what the sender has to fix.",
+        basic=("OrderQueue", "OrderCommandQueue"),
     ),
     Alarm(
         "{name}OldestMessage",
@@ -197,7 +196,6 @@ ALARMS = (
         When(0),
         "A handler has just dead-lettered messages that can never succeed unchanged. First: read errorCode and "
         "errorMessage of the dead letters (inventory-orders status), which say what the sender has to fix.",
-        basic=_THE_SERVICE,
     ),
     Alarm(
         "TimeSinceFirstReceive",
@@ -206,7 +204,6 @@ ALARMS = (
         When(_OLDEST_MESSAGE_SECONDS, periods=4, breaching=1),
         "A message that was first received more than 20 minutes ago, longer than any lease, has been delivered again. First: "
         "read why messages are returned (code in the function's log).",
-        basic=_THE_SERVICE,
     ),
     Alarm(
         "ConflictRate",
@@ -259,8 +256,8 @@ ALARMS = (
         When(0),
         "{name} raised an exception or timed out. {then} First: read the traceback in its log group.",
         _AFTER_AN_ERROR,
-        # Errors of other functions show as Api5xx or CustomerApi5xx, as PublishEventsIteratorAge, or in the answer to an operator.
-        basic=("PlaceOrders", "AdjustStock", "ChangeOrders", "ManageProducts", "Sweep"),
+        # Errors of Api and PublishEvents show as Api5xx and PublishEventsIteratorAge.
+        basic=("PlaceOrders", "ChangeOrders", "Sweep"),
     ),
     Alarm(
         "{name}Throttles",
@@ -332,12 +329,6 @@ ALARMS = (
         )
     ),
 )
-
-GIVES_WAY = {"ManageProducts": "CustomerApi"}
-"""Sources that have no alarm of `monitoring: basic` if the API for tokens exists, to keep to at most 12 alarms."""
-
-BASIC_METRICS = sorted({a.metric.name for a in ALARMS if a.basic and a.metric.of == "handlers"})
-"""The metrics of the handlers that the alarms of `monitoring: basic` need."""
 
 
 # A contrast of at least 3:1 on light and dark pages.

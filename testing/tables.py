@@ -66,6 +66,7 @@ def settings(url_of: Mapping[str, str]) -> dict[str, str]:
         "SHOW_STOCK": "numbers",
         "LANES": "2",
         "HOLD_GRACE_SECONDS": "60",
+        "SWEEP_MINUTES": "1",
         "EVENT_BUS_NAME": "Bus",
         "ORDER_QUEUE_URL": url_of["OrderQueue"],
         "UNDELIVERABLE_EVENTS_QUEUE_URL": url_of[UNDELIVERABLE],

@@ -81,6 +81,7 @@ class Swept(Simulation):
         url = "https://sqs.us-east-1.amazonaws.com/000000000000/Expiry"
         return super()._environment() | {
             "HOLD_GRACE_SECONDS": str(SETTINGS["holdGraceSeconds"]),
+            "SWEEP_MINUTES": "1",
             "EXPIRY_QUEUE_URL": url,
             "EXPIRY_DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
         }

@@ -1,4 +1,4 @@
-"""The sweep, once a minute: sends holds that end soon, folds outbound pages, returns idle units to rows, and checks streams."""
+"""The sweep, by default once a minute: sends holds that end soon, folds outbound pages, returns idle units to rows, and checks streams."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
     client = RetryingClient(process.store, POLICY, executor=runtime.executor())
     is_full = _MAX_WAITING < calls.count_waiting("NotVisible") < inf
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
-    holds = EndingHolds(client, send, process.sent_holds, process.hold_grace_seconds, share)
+    times = (process.sweep_seconds, process.hold_grace_seconds)
+    holds = EndingHolds(client, send, process.sent_holds, *times, share)
     # If SQS does not say, try to send: without that, a failure would look like a sweep without holds.
     if is_full:
         holds.unfinished = "many holds that have ended are already waiting to expire"

@@ -49,7 +49,7 @@ class CloudWatch:
 
     def _read_orders(self, metrics: Mapping[str, str], window: Window) -> Document:
         aws = self._stack()
-        # Without its dashboard, a stack has the metrics of its few alarms alone: `monitoring: basic`.
+        # With `monitoring: basic`, a stack has no dashboard, and its functions emit no metrics.
         if "DashboardName" not in aws.outputs:
             return dict.fromkeys(metrics)
         service = [{"Name": "service", "Value": aws.service_name}]

@@ -37,7 +37,6 @@ _EVENT_ORDERS, _LISTEN_SECONDS = 24, 5
 _COUNT_SECONDS = 20
 # The shortest hold that an order may ask for.
 _HOLD_SECONDS = 60
-_SWEEP_SECONDS = 60
 # How many seconds the check watches the order wait.
 _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
@@ -118,7 +117,7 @@ def expires(run: Run) -> list[Line]:
     if run.held is None:
         holds(run)
     held: Any = run.held
-    grace = _grace(run)
+    grace = _variable(run, "HOLD_GRACE_SECONDS")
     due = datetime.fromisoformat(held["expiresAt"]) + timedelta(seconds=grace)
 
     def left() -> float:
@@ -135,7 +134,7 @@ def expires(run: Run) -> list[Line]:
         return row if row is not None and row["status"] != "PENDING" else None
 
     # The sweep may send the order a whole interval after the end of its hold.
-    seconds = max(0.0, left()) + _SWEEP_SECONDS + run.patience
+    seconds = max(0.0, left()) + 60 * _variable(run, "SWEEP_MINUTES") + run.patience
     row = run.wait(look, "a hold did not expire, see Sweep and the mapping of ExpiryQueue", seconds)
     expect(row["status"] == "EXPIRED", f"an order that was not confirmed is {row['status']}")
     late = (datetime.fromisoformat(row["lastUpdatedAt"]) - due).total_seconds()
@@ -146,14 +145,14 @@ def expires(run: Run) -> list[Line]:
     return passed("a hold expires", saw)
 
 
-def _grace(run: Run) -> int:
-    """Seconds between the end of a hold and its expiry, as deployed."""
-    (grace,) = {
-        int(variables["HOLD_GRACE_SECONDS"])
+def _variable(run: Run, name: str) -> int:
+    """The value of an environment variable, as deployed: a number that is the same for all functions that have it."""
+    (value,) = {
+        int(variables[name])
         for properties in run.deployed.of_type("AWS::Lambda::Function").values()
-        if "HOLD_GRACE_SECONDS" in (variables := properties["Environment"]["Variables"])
+        if name in (variables := properties["Environment"]["Variables"])
     }
-    return grace
+    return value
 
 
 def confirms(run: Run) -> list[Line]:

@@ -24,7 +24,12 @@ def test_every_output_and_every_environment_variable_has_its_meaning():
         for name in function["Properties"]["Environment"]["Variables"]
     }
     of_settings = {
-        *("METRICS", "HOLD_SECONDS", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"),
+        *(
+            "POWERTOOLS_METRICS_DISABLED",
+            "HOLD_SECONDS",
+            "OPERATORS_CLAIM_NAME",
+            "OPERATORS_CLAIM_VALUE",
+        ),
         *("LOCATIONS", "STOCK_EVENT_BUS_NAME"),
     }
     assert set_here == VARIABLES.keys() - of_settings

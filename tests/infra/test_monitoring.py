@@ -533,6 +533,9 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
     }
     (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
     assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
+    rare = synthesise("dev", sweepMinutes=costs.SWEEP_MINUTES)
+    (schedule,) = resources(rare, "AWS::Scheduler::Schedule").values()
+    assert schedule["Properties"]["ScheduleExpression"] == "rate(5 minutes)"
 
 
 @pytest.fixture(scope="module")
@@ -543,26 +546,21 @@ def small():
 
 def test_basic_monitoring_has_few_alarms_and_no_dashboard(template, small):
     alarms, all_alarms = alarms_of(small), alarms_of(template)
-    assert len(alarms) == costs.BASIC["alarms"] <= 12
+    assert len(alarms) == costs.BASIC["alarms"] == 10, "the free tier of an account"
     assert {name: all_alarms[name] for name in alarms} == alarms
     assert not any("OrderQueueFifo" in alarm.basic for alarm in watched.ALARMS)
     assert len(resources(small, "AWS::CloudWatch::Dashboard")) == costs.BASIC["dashboards"] == 0
-    named = {
-        name
-        for namespace, name, _ in map(metric_of_alarm, alarms.values())
-        if namespace == emf.NAMESPACE
-    }
-    assert len(named) == costs.BASIC["custom metrics"]
-    for function in resources(small, "AWS::Lambda::Function").values():
-        assert set(variables_of(function)["METRICS"].split()) == named
-    for function in resources(template, "AWS::Lambda::Function").values():
-        assert "METRICS" not in variables_of(function)
+    namespaces = {namespace for namespace, _, _ in map(metric_of_alarm, alarms.values())}
+    assert emf.NAMESPACE not in namespaces
+    assert costs.BASIC["custom metrics"] == 0
+    for stack, disabled in ((small, "true"), (template, None)):
+        for function in resources(stack, "AWS::Lambda::Function").values():
+            assert variables_of(function).get("POWERTOOLS_METRICS_DISABLED") == disabled
 
 
-def test_basic_monitoring_covers_the_customers_api_without_more_alarms(small):
+def test_basic_monitoring_has_one_more_alarm_for_the_api_with_tokens(small):
     jwt = {"issuer": "https://id.example/", "audience": ["shop"]}
     alarms = alarms_of(synthesise("dev", monitoring="basic", fifoQueue=False, jwt=jwt))
-    assert len(alarms) == costs.BASIC["alarms"]
     (new,) = alarms.keys() - alarms_of(small).keys()
     assert "CustomerApi5xx" in new
 

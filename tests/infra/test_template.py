@@ -115,6 +115,7 @@ def optional():
         },
         holdSeconds=900,
         holdGraceSeconds=0,
+        sweepMinutes=5,
         locations=["", "berlin"],
         tracing=True,
     )
@@ -281,6 +282,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
     ("name", "default", "changed", "readers"),
     [
         ("HOLD_GRACE_SECONDS", "60", "0", {"ChangeOrders", "Sweep"}),
+        ("SWEEP_MINUTES", "1", "5", {"Sweep"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
         ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api"}),
     ],

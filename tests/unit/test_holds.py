@@ -10,7 +10,6 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.errors import RepairNeededError
 from inventory_orders.holds import ending as holds
-from inventory_orders.holds.ending import AHEAD_SECONDS
 from inventory_orders.invocation import runtime
 from inventory_orders.store import lists, rows
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
@@ -65,6 +64,25 @@ def lines_of(capsys, message):
 
 def shard_of(request):
     return request["ExpressionAttributeValues"][":shard"]["S"]
+
+
+AHEAD_SECONDS = 120
+"""How long before its end a hold is sent, with a sweep a minute."""
+
+
+@pytest.mark.parametrize(
+    ("minutes", "grace", "ahead"), [(1, 60, 120), (5, 60, 360), (5, 540, 360), (5, 600, 300)]
+)
+def test_a_hold_is_sent_before_the_next_sweep_but_never_delivered_early(
+    shop, minutes, grace, ahead
+):
+    shop.restart(SWEEP_MINUTES=str(minutes), HOLD_GRACE_SECONDS=str(grace))
+    hold(shop, "later", ahead + 1)
+    end = hold(shop, "o-1", ahead)
+    sweep(shop)
+    assert sent(shop) == ["o-1"]
+    (message,) = shop.queues["Expiry"].messages
+    assert grace <= message.visible_at - end < grace + 1
 
 
 @pytest.mark.parametrize("shards", [EXPIRY_SHARDS])

@@ -1,8 +1,9 @@
-"""The metrics of an order that was cancelled before it arrived."""
+"""The metrics of orders, and a stage without metrics."""
 
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.record import OrderRecord
-from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
+from inventory_orders.domain.rejection import Rejection, RejectionReason
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, rejected
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
 from operations import emf
@@ -21,3 +22,24 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
         name: sum(emf.values_of(samples, name)) for name in ("OrdersPlaced", "OrdersCancelled")
     }
     assert totals == {"OrdersPlaced": 0, "OrdersCancelled": 1}
+
+
+def test_without_metrics_a_handler_emits_none_not_even_those_with_a_reason(monkeypatch, capsys):
+    """The setting `monitoring: basic` sets Powertools' variable."""
+    unknown = rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, "p"))
+    report = CommitReport((unknown,), CommitStats([True], retries=[1], exhausted=[False]), None)
+
+    def emitted():
+        process = new_telemetry()
+        process.emit_orders(report)
+        process.metrics.flush_metrics()
+        return [
+            (sample.name, dict(sample.dimensions).get("reason"))
+            for sample in emf.parse(capsys.readouterr().out.splitlines())
+        ]
+
+    before = emitted()
+    assert ("OrdersRejected", "UNKNOWN_PRODUCT") in before
+    assert ("VersionConflict", None) in before
+    monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "true")
+    assert emitted() == []

@@ -642,7 +642,7 @@ def test_a_count_that_ignores_open_orders_is_detected(run, counting, wrong, says
 def held(monkeypatch, run):
     """Make an order whose hold ended at 12:01:00, with a grace period of 60 s. Tests set its row."""
     functions = run.deployed.resources["Place"]["Properties"]
-    functions["Environment"]["Variables"]["HOLD_GRACE_SECONDS"] = "60"
+    functions["Environment"]["Variables"] |= {"HOLD_GRACE_SECONDS": "60", "SWEEP_MINUTES": "1"}
     line = {"productId": "p", "quantity": 2}
     run.held = {"orderId": "o", "items": [line], "expiresAt": "2026-01-01T12:01:00.000000+00:00"}
     row = {"status": "PENDING", "lastUpdatedAt": "2026-01-01T12:00:00.000000+00:00"}

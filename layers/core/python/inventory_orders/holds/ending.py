@@ -17,8 +17,11 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.lists import ListPosition, list_holds
 from inventory_orders.store.tables import EXPIRY_SHARDS
 
-AHEAD_SECONDS = 120.0
-"""How long before its end a hold is sent: the interval of two sweeps, so that one may fail."""
+_MARGIN_SECONDS = 60.0
+"""How late a sweep may be without a hold expiring late."""
+
+_LONGEST_DELAY_SECONDS = 900.0
+"""SQS hides no message for longer, and an expiry that arrives before the end of the grace period does nothing."""
 
 _REMEMBERED_SECONDS = 600.0
 """Seconds after which a hold that has not expired is sent again, because its message may be lost or dead-lettered.
@@ -54,6 +57,7 @@ class EndingHolds(SweepReport):
         client: The client for the tables.
         send: Sends at most ten of the holds. Returns the indexes of those that the queue accepted.
         remembered: The holds that this process has recently sent.
+        interval: Seconds between two sweeps.
         grace: Seconds between the end of a hold and its expiry.
         deadline: When to leave the rest to the next sweep.
         sent: How many were sent.
@@ -63,6 +67,7 @@ class EndingHolds(SweepReport):
     client: RetryingClient
     send: Callable[[Sequence[DueHold]], set[int]]
     remembered: SentHolds
+    interval: float
     grace: float
     deadline: Deadline
     sent: int = 0
@@ -70,7 +75,8 @@ class EndingHolds(SweepReport):
 
     def send_all(self) -> None:
         """Send every hold that this process has not recently sent, oldest first."""
-        until = timestamp(self.client.clock.now() + timedelta(seconds=AHEAD_SECONDS))
+        ahead = min(self.interval + _MARGIN_SECONDS, _LONGEST_DELAY_SECONDS - self.grace)
+        until = timestamp(self.client.clock.now() + timedelta(seconds=ahead))
         # Where to continue in each shard.
         places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))
         while places and self.deadline.remaining() > 0:

@@ -95,6 +95,11 @@ class Process:
         return self._whole_number("HOLD_GRACE_SECONDS")
 
     @cached_property
+    def sweep_seconds(self) -> int:
+        """Seconds between two sweeps."""
+        return 60 * self._whole_number("SWEEP_MINUTES")
+
+    @cached_property
     def stream_mappings(self) -> list[str]:
         """UUIDs of the event source mappings that read the tables' streams; empty if nothing is published."""
         return self._environment.get("STREAM_MAPPINGS", "").split()

@@ -5,14 +5,13 @@ An id is a field of a log line and never a dimension of a metric.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit, single_metric
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
     AmazonCloudWatchEMFProvider,
 )
@@ -98,9 +97,6 @@ _SELDOM = {
     *("ConditionalWrites", "Recalls", "LeaseWait", "EventsRefused", "EventsUndeliverable"),
 }
 
-# The variable is set for a stage without a dashboard, which only pays for the metrics of its alarms.
-_EMITTED = frozenset(os.environ.get("METRICS", "").split()) or METRICS.keys()
-
 
 def emit_orders(report: CommitReport) -> None:
     """Count orders by outcome."""
@@ -115,12 +111,12 @@ def emit_orders(report: CommitReport) -> None:
         outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
     )
     add("OrdersRejected", reasons.total())
-    for reason, count in reasons.items() if "OrdersRejected" in _EMITTED else ():
-        with single_metric(
-            name="OrdersRejected", unit=MetricUnit.Count, value=count, namespace=NAMESPACE
-        ) as metric:
-            metric.add_dimension("service", metrics.service or "undefined")
-            metric.add_dimension("reason", reason.value)
+    for reason, count in reasons.items():
+        # Unlike Powertools' `single_metric`, it obeys POWERTOOLS_METRICS_DISABLED.
+        by_reason = EphemeralMetrics(service=metrics.service, namespace=NAMESPACE)
+        by_reason.add_dimension("reason", reason.value)
+        by_reason.add_metric("OrdersRejected", MetricUnit.Count, count)
+        by_reason.flush_metrics()
     add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_stats(report.stats, report.failure)
 
@@ -278,12 +274,12 @@ _IDS = {
 
 
 def add(name: str, *values: float) -> None:
-    """Add values to a metric, if this stage emits it.
+    """Add values to a metric.
 
     Args:
         name: One of `METRICS`.
         values: In its unit. A boolean counts as 0 or 1.
     """
     for value in values:
-        if name in _EMITTED and (value or name not in _SELDOM):
+        if value or name not in _SELDOM:
             metrics.add_metric(name, METRICS[name], +value)
