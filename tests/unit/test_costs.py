@@ -217,7 +217,7 @@ def consumed(shop):
 
 def test_what_a_kept_order_costs():
     dollars, row, entry = re.search(
-        r"\$(\S+) a month for each million orders kept, .* (\d+) bytes in the row and (\d+) in the index `byUser`\.",
+        r"million orders cost \$(\S+) a month, .* (\d+) bytes in its row and (\d+) in the index `byUser`\.",
         re.sub(r"\n ?", "", PAGE),
     ).groups()
     assert (int(row), int(entry)) == costs.STORED_BYTES
@@ -226,7 +226,7 @@ def test_what_a_kept_order_costs():
 
 def test_what_the_api_costs(shop):
     alone, placed, looked, queued = re.search(
-        r"million requests cost \$(\S+) .* immediately\]\S+ costs \$(\S+); reading an order costs \$(\S+)\. .* costs \$(\S+) more",
+        r"million requests cost \$(\S+) .* immediately\]\S+ cost \$(\S+), .* read cost \$(\S+)\. .* costs \$(\S+) per",
         PAGE.replace("\n", " "),
     ).groups()
     assert float(alone) == round(costs.asking_dollars(10**6), 2)
@@ -244,8 +244,8 @@ def test_what_the_api_costs(shop):
 
 
 def test_what_the_logs_of_the_api_cost(shop, capsys):
-    logged, of_access, dollars = re.search(
-        r"Its logs are (\S+) bytes a request, (\S+) of them the access log: \$(\S+) a million", PAGE
+    dollars, logged, of_access = re.search(
+        r"their logs \$(\S+) \((\S+) bytes each, (\S+) of them in the access log\)", PAGE
     ).groups()
     assert int(logged) == costs.LOG_BYTES_OF_A_REQUEST
     assert int(of_access) == costs.ACCESS_LOG_BYTES
@@ -292,7 +292,8 @@ def test_rare_orders_come_alone_and_start_functions_cold():
 
 def test_what_a_million_events_cost():
     alone, ten = re.search(
-        r"million \[events\]\(\S+\) cost \$(\S+) if each comes alone, and \$(\S+) if ten", PAGE
+        r"million \[events\]\(\S+\) cost \$(\S+) if each is published alone, and \$(\S+) if ten",
+        PAGE,
     ).groups()
     assert float(alone) == round(costs.publishing_dollars(10**6, 1), 2)
     assert float(ten) == round(costs.publishing_dollars(10**6, 10), 2)
