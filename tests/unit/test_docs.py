@@ -23,7 +23,7 @@ MAX_WORDS = {
     "docs/exploration.md": 890,
     "docs/aws.md": 710,
     "docs/reference.md": 3_555,
-    "docs/runbook.md docs/operations.md": 4_130,
+    "docs/runbook.md docs/operations.md": 4_210,
     "docs/orders.md docs/api.md docs/data-model.md": 4_330,
     "docs/patterns.md": 1_505,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_010,
