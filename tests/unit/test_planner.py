@@ -86,6 +86,11 @@ def from_rows(batch, shelf, *more, **options):
     return plan(batch, Supply(Allocation(shelf)), *more, **options)
 
 
+def transactions_of(planned):
+    """All transactions of a plan, in an order in which they may run."""
+    return [transaction for chain in planned.chains for wave in chain for transaction in wave]
+
+
 limits = st.builds(
     Limits, actions=st.integers(5, 12), size=st.integers(1_500, 6_000), changes=st.integers(1, 9)
 )
@@ -97,9 +102,9 @@ def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit
     planned = plan(batch, supply, (), limit)
     assert (batch, shelf) == as_given, "a plan changes none of its arguments"
     assert (supply.allocation.rows, [*supply.allocation.touched]) == (shelf, [])
-    decided = [d.change.record_key for t in planned.transactions for d in t.decisions]
+    decided = [d.change.record_key for t in transactions_of(planned) for d in t.decisions]
     assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
-    for transaction in planned.transactions:
+    for transaction in transactions_of(planned):
         touched = {p for d in transaction.decisions for p in d.deltas}
         assert touched == {update.before.product_id for update in transaction.updates}
 
@@ -108,7 +113,7 @@ def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit
 def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
     planned = from_rows(batch, shelf, limits=limit)
     state = dict(shelf)
-    for transaction in planned.transactions:
+    for transaction in transactions_of(planned):
         for update in transaction.updates:
             product_id = update.before.product_id
             delta = sum(d.deltas.get(product_id, 0) for d in transaction.decisions)
@@ -128,7 +133,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
 
 @given(changes, shelves, limits)
 def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
-    for transaction in from_rows(batch, shelf, limits=limit).transactions:
+    for transaction in transactions_of(from_rows(batch, shelf, limits=limit)):
         stored = (d.change for d in transaction.decisions if d.has_record)
         records = [change for change in stored for _ in change.record_keys]
         size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
@@ -143,7 +148,7 @@ def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
 def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
     """All orders of one product share the update of its row."""
     orders = [Order(f"o-{n}", "u", {"p": 1}) for n in range(250)]
-    planned = from_rows(orders, {"p": product("p", 250)}).transactions
+    planned = transactions_of(from_rows(orders, {"p": product("p", 250)}))
     assert [(len(t.updates), len(t.decisions)) for t in planned] == [(1, 99), (1, 99), (1, 52)]
 
 
@@ -155,7 +160,7 @@ def test_decisions_are_the_same_as_serving_in_order_of_arrival(batch, shelf, lim
 
 def check_decisions(batch, shelf, planned, blocked=frozenset()):
     """Check a plan against changes that are decided one after the other. A waiting change stops its group."""
-    decided = {d.change.record_key: d for t in planned.transactions for d in t.decisions}
+    decided = {d.change.record_key: d for t in transactions_of(planned) for d in t.decisions}
     state, stopped = dict(shelf), set()
     for change in batch:
         answer = None if change.group in stopped else serve(change, state, blocked)
@@ -242,7 +247,7 @@ def reasons_of(decision):
 def check_order(batch, planned):
     """Check that no change is written before an earlier change that it depends on."""
     position, decided = {}, {}
-    for number, transaction in enumerate(planned.transactions):
+    for number, transaction in enumerate(transactions_of(planned)):
         for d in transaction.decisions:
             position[d.change.record_key] = number
             decided[d.change.record_key] = d
@@ -267,22 +272,23 @@ def check_order(batch, planned):
 def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, shelf, blocked):
     planned = from_rows(batch, {k: v for k, v in shelf.items() if k not in blocked}, blocked)
     check_decisions(batch, shelf, planned, blocked)
-    decided = {d.change.record_key for t in planned.transactions for d in t.decisions}
-    assert list(planned.deferred) == [c for c in batch if c.record_key not in decided]
+    decided = {d.change.record_key for t in transactions_of(planned) for d in t.decisions}
     waiting = {change.record_key: offers for change, offers in planned.waiting}
-    for change in planned.deferred:
-        assert change.record_key in waiting or change.group is not None
+    assert decided.isdisjoint(waiting)
+    stopped = {change.group for change, _ in planned.waiting} - {None}
+    for change in [change for change in batch if change.record_key not in decided]:
+        assert change.record_key in waiting or change.group in stopped
         for offer in waiting.get(change.record_key, ()):
             assert not blocked.isdisjoint(offer)
             assert not planned.short.isdisjoint(offer)
-    for transaction in planned.transactions:
+    for transaction in transactions_of(planned):
         assert all(u.before.product_id not in blocked for u in transaction.updates)
 
 
 def test_disjoint_orders_are_packed_into_as_few_transactions_as_possible():
     shelf = {f"p{n}": product(f"p{n}", 5) for n in range(100)}
     planned = from_rows([Order(f"o{n}", "u", {f"p{n}": 1}) for n in range(100)], shelf)
-    assert [len(t.decisions) for t in planned.transactions] == [50, 50]
+    assert [len(t.decisions) for t in transactions_of(planned)] == [50, 50]
     assert len(planned.chains) == 2, "the transactions share nothing, so they may run in parallel"
 
 
@@ -294,14 +300,14 @@ def test_an_order_joins_the_transaction_that_contains_its_products():
         Order("c", "u", {"p3": 1, "p4": 1}),
     ]
     planned = from_rows(orders, shelf, limits=Limits(actions=5))
-    together = [{d.change.order_id for d in t.decisions} for t in planned.transactions]
+    together = [{d.change.order_id for d in t.decisions} for t in transactions_of(planned)]
     assert together == [{"a"}, {"b", "c"}]
 
 
 def test_a_rejection_is_in_the_chain_that_it_depends_on():
     orders = [Order("first", "u", {"p": 1}), Order("second", "u", {"p": 1})]
     planned = from_rows(orders, {"p": product("p", 1)}, limits=Limits(changes=1))
-    first, second = planned.transactions
+    first, second = transactions_of(planned)
     assert len(planned.chains) == 1
     assert first.decisions[0].rejection is None
     assert second.decisions[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
@@ -326,7 +332,7 @@ def test_orders_are_served_first_come_first_served_when_stock_runs_out():
     orders = [Order("a", "u", {"p": 1}), Order("b", "u", {"p": 1, "q": 1})]
     orders.append(Order("c", "u", {"p": 1, "q": 1, "r": 1}))
     shelf = {"p": product("p", 2), "q": product("q", 9), "r": product("r", 9)}
-    transactions = list(from_rows(orders, shelf, limits=Limits(changes=1)).transactions)
+    transactions = list(transactions_of(from_rows(orders, shelf, limits=Limits(changes=1))))
     assert [t.decisions[0].change.order_id for t in transactions] == ["a", "b", "c"]
     assert transactions[2].decisions[0].rejection.reason is RejectionReason.INSUFFICIENT_STOCK
 
@@ -422,10 +428,14 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
 ):
     stock = Stock(spec)
     planned = plan(batch, stock.supply(release=release, is_awaited=not alone), blocked, limit)
-    transactions = list(planned.transactions)
+    transactions = list(transactions_of(planned))
     decided = [d.change.order_id for t in transactions for d in t.decisions]
-    answered = decided + [change.order_id for change in planned.deferred]
-    assert sorted(answered) == sorted(order.order_id for order in batch)
+    waiting = [change.order_id for change, _ in planned.waiting]
+    stopped = {change.group for change, _ in planned.waiting} - {None}
+    behind = {order.order_id for order in batch if order.group in stopped}.difference(
+        decided, waiting
+    )
+    assert sorted([*decided, *waiting, *behind]) == sorted(order.order_id for order in batch)
     sold = dict.fromkeys(spec, 0)
     stored = {**stock.rows, **stock.pages}
     for transaction in transactions:
@@ -475,7 +485,7 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
 ):
     stock = Stock(spec)
     planned = plan(batch, stock.supply(release=release, is_awaited=not alone), (), limit)
-    transactions = list(planned.transactions)
+    transactions = list(transactions_of(planned))
     if release is not None or stock.moved or stock.sources:
         assert all(len(step) == 1 for chain in planned.chains for step in chain)
         assert len(planned.chains) <= 1
@@ -535,7 +545,7 @@ def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
         Order("alone", "u", {"q": 1}),
     ]
     planned = plan(batch, stock.supply(release=RELEASE, is_awaited=True))
-    sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
+    sold = [[d.change.order_id for d in t.decisions] for t in transactions_of(planned)]
     assert sold == [["first", "second", "third"], ["other", "alone"]]
 
 
@@ -543,13 +553,13 @@ def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
 def test_no_order_is_rejected_while_there_may_be_more_stock_elsewhere(batch, spec, limit):
     stock = Stock(spec)
     planned = plan(batch, stock.supply(), (), limit)
-    for transaction in planned.transactions:
+    for transaction in transactions_of(planned):
         for decision in transaction.decisions:
             for short in decision.rejection.shortages if decision.rejection is not None else ():
                 assert spec[short.product_id][0] in ("row", "gone", "ended")
     for product_id in planned.missing:
         assert spec[product_id][0] in ("lent row", "lane", "depot")
-    for change in planned.deferred:
+    for change, _ in planned.waiting:
         assert not planned.missing.isdisjoint(change.product_ids)
 
 
@@ -577,7 +587,7 @@ def test_with_lanes_no_transaction_exceeds_what_dynamodb_takes(batch, place, mov
     }
     stock = Stock(spec, sizes=(20_000, 40_000))
     planned = plan(batch, stock.supply(release=release, is_awaited=not alone))
-    for transaction in planned.transactions:
+    for transaction in transactions_of(planned):
         assert actions_of(transaction) <= 100
         records = sum(d.change.record_size for d in transaction.decisions)
         rows = sum(update.before.size for update in transaction.updates)
@@ -590,7 +600,7 @@ def test_an_order_of_99_lines_from_rows_leaves_no_room_for_the_release():
     rows = {product_id: product(product_id, 9) for product_id in MANY[:99]}
     empty = [Page(PageKey(DEPOT, number), 3, "epoch") for number in range(PAGES)]
     supply = LaneSupply(Allocation(rows, empty), release=RELEASE)
-    (transaction,) = plan([Order("o", "u", dict.fromkeys(rows, 1))], supply).transactions
+    (transaction,) = transactions_of(plan([Order("o", "u", dict.fromkeys(rows, 1))], supply))
     assert (actions_of(transaction), transaction.release) == (100, None)
 
 
@@ -600,9 +610,9 @@ def test_a_lone_visitor_of_the_depot_writes_all_orders_with_the_release(alone, t
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     orders = [Order("a", "u", {"q": 1}), Order("b", "u", {"p": 1})]
     planned = plan(orders, stock.supply(release=RELEASE, is_awaited=not alone))
-    sold = [[d.change.order_id for d in t.decisions] for t in planned.transactions]
+    sold = [[d.change.order_id for d in t.decisions] for t in transactions_of(planned)]
     assert sold == ([["a", "b"]] if alone else [["b"], ["a"]])
-    assert [t.release is not None for t in planned.transactions] == [True, False][:transactions]
+    assert [t.release is not None for t in transactions_of(planned)] == [True, False][:transactions]
 
 
 def test_a_transaction_tells_what_it_lends_from_what_it_sells():
@@ -617,6 +627,6 @@ def test_a_transaction_tells_what_it_lends_from_what_it_sells():
     allocation.lend("lent", 40, reach=OWN)
     allocation.fill(OWN, "lent", 30)
     orders = [Order(f"o{n}", "u", {"lent": 2, "sold": 3, "returned": 1}) for n in range(4)]
-    (transaction,) = plan(orders, Supply(allocation, {"lent": OWN})).transactions
+    (transaction,) = transactions_of(plan(orders, Supply(allocation, {"lent": OWN})))
     assert len(transaction.decisions) == 4
     assert transaction.lent == {"lent": 40}

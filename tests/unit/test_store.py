@@ -50,7 +50,8 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def write(store, changes, shelf):
-    for transaction in plan(changes, Supply(Allocation(shelf))).transactions:
+    chains = plan(changes, Supply(Allocation(shelf))).chains
+    for transaction in (transaction for chain in chains for wave in chain for transaction in wave):
         store.write(transaction_actions(transaction, NOW), str(uuid4()))
 
 

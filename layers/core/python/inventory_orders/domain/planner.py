@@ -131,7 +131,26 @@ class Supply:
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
         """Arrange decisions in transactions. Chains share no product and no group, so they may run in parallel."""
         drafts = pack(decisions, self, limits)
-        return _chains(drafts, write_down(drafts, self))
+        transactions = write_down(drafts, self)
+        # Each chain's keys, and the numbers of its transactions with their waves: the earliest possible ones.
+        chains: list[tuple[set[object], list[tuple[int, int]]]] = []
+        last_wave: dict[object, int] = {}
+        for number, draft in enumerate(drafts):
+            wave = 1 + max((last_wave.get(key, -1) for key in draft.keys), default=-1)
+            last_wave |= dict.fromkeys(draft.keys, wave)
+            keys, members = set(draft.keys), [(wave, number)]
+            for chain in [chain for chain in chains if not chain[0].isdisjoint(draft.keys)]:
+                chains.remove(chain)
+                keys |= chain[0]
+                members += chain[1]
+            chains.append((keys, sorted(members)))
+        return tuple(
+            tuple(
+                tuple(transactions[number] for _, number in wave)
+                for _, wave in groupby(members, key=itemgetter(0))
+            )
+            for _, members in sorted(chains, key=lambda chain: min(n for _, n in chain[1]))
+        )
 
 
 Waiting = tuple[Change, Sequence[Collection[str]]]
@@ -144,30 +163,23 @@ class Plan:
 
     Attributes:
         chains: They share no product and no group, so they may run in parallel.
-        deferred: Changes that cannot be decided now, because one of their products is blocked or short, or because they
-            follow another deferred change of their group.
-        missing: Products that deferred changes find too few units of where they are sold from, while there may be more
+        missing: Products that undecided changes find too few units of where they are sold from, while there may be more
             elsewhere.
         short: Products for which an offer is rejected or passed over, because too few units are known or they are blocked.
-        waiting: Deferred changes, except those that only follow another one.
+        waiting: Changes that cannot be decided now, because one of their products is blocked or short. Changes that only
+            follow one of them in its group are undecided too, but not listed.
         leaving: Accepted changes whose units leave on an outbound page. The chains do not contain them.
     """
 
     chains: tuple[Chain, ...] = ()
-    deferred: tuple[Change, ...] = ()
     missing: frozenset[str] = frozenset()
     short: frozenset[str] = frozenset()
     waiting: tuple[Waiting, ...] = ()
     leaving: tuple[Decision, ...] = ()
 
-    @property
-    def transactions(self) -> Iterator[Transaction]:
-        """All transactions, in an order in which they may run."""
-        return (transaction for chain in self.chains for wave in chain for transaction in wave)
 
-
-_Entry = tuple["Decision", Collection[object]]
-"""A decision, and the keys that it may share with others."""
+_Entry = tuple["Decision", set[object]]
+"""A decision, and the keys that it may share with others: its products, and the group of its change."""
 
 
 @dataclass(slots=True, eq=False)
@@ -180,32 +192,23 @@ class Draft:
     actions: int = 0
     size: int = 0
 
-    def cost(self, decision: Decision, supply: Supply) -> tuple[int, int]:
-        """Count the actions and bytes that a decision would add."""
+    def add(
+        self, decision: Decision, keys: Collection[object], supply: Supply, limits: Limits | None
+    ) -> bool:
+        """Put a decision into the transaction if it fits. Returns whether it does; without limits, everything does."""
         places = {supply.place(product_id) for product_id in decision.deltas} - self.places
-        actions, size = len(places), supply.allocation.size(places)
-        if decision.has_record:
-            records = len(decision.change.record_keys)
-            return actions + records, size + records * decision.change.record_size
-        return actions, size
-
-    def has_room(self, decision: Decision, supply: Supply, limits: Limits) -> bool:
-        """Whether a decision fits."""
-        actions, size = self.cost(decision, supply)
-        return (
-            self.actions + actions <= limits.actions
-            and self.size + size <= limits.size
-            and len(self.decisions) < limits.changes
-        )
-
-    def add(self, decision: Decision, keys: Iterable[object], supply: Supply) -> None:
-        """Put a decision into the transaction."""
-        actions, size = self.cost(decision, supply)
-        self.actions += actions
-        self.size += size
+        records = len(decision.change.record_keys) if decision.has_record else 0
+        actions = self.actions + len(places) + records
+        size = self.size + supply.allocation.size(places) + records * decision.change.record_size
+        if limits is not None and (
+            actions > limits.actions or size > limits.size or len(self.decisions) == limits.changes
+        ):
+            return False
+        self.actions, self.size = actions, size
         self.decisions.append(decision)
         self.keys.update(keys)
-        self.places.update(supply.place(product_id) for product_id in decision.deltas)
+        self.places |= places
+        return True
 
 
 def plan(
@@ -232,21 +235,16 @@ def plan(
     working = {p: supply.stock_of(p) for p in known.difference(blocked)}
     choice = _Choice(working, frozenset(blocked))
     decisions: list[Decision] = []
-    deferred: list[Change] = []
     stopped: set[str] = set()
     for change in changes:
         decision = None if change.group in stopped else choice.decide(change)
         if decision is not None:
             decisions.append(decision)
-            continue
-        deferred.append(change)
-        if change.group is not None:
+        elif change.group is not None:
             stopped.add(change.group)
     leaves = attrgetter("change.outbound")
-    chains = supply.arrange([*filterfalse(leaves, decisions)], limits)
     return Plan(
-        chains,
-        tuple(deferred),
+        supply.arrange([*filterfalse(leaves, decisions)], limits),
         frozenset(choice.missing),
         frozenset(choice.found_short),
         tuple(choice.waiting),
@@ -298,7 +296,10 @@ class _Choice:
                     # Its products are read before those of less preferred offers.
                     break
             elif answer.rejection is None:
-                self._serve(answer)
+                for product_id, delta in answer.deltas.items():
+                    if (product := self.working[product_id]) is not None:
+                        after = product.with_stock(product.stock_count + delta, product.version)
+                        self.working[product_id] = after
                 return answer
             else:
                 rejections.append(answer.rejection)
@@ -340,15 +341,6 @@ class _Choice:
             self.found_short |= named & products.keys()
         return _Wait(offer, lacking) if lacking else decision
 
-    def _serve(self, decision: Decision) -> None:
-        """Apply a decision to the products that later changes see."""
-        for product_id, delta in decision.deltas.items():
-            product = self.working[product_id]
-            if product is None:
-                raise ValueError(f"a change of the unknown product {product_id} was accepted")
-            after = product.with_stock(product.stock_count + delta, product.version)
-            self.working[product_id] = after
-
 
 def _missing(decision: Decision, working: StockById) -> set[str]:
     """The products to recall first: a change takes more units than the row has, and lanes may hold more.
@@ -384,18 +376,31 @@ def pack(
         limits: Limits of one transaction.
         first: Existing drafts, which are filled first.
     """
-    strict = _ordered_keys(decisions)
-    left: list[_Entry] = [(decision, _keys(decision)) for decision in decisions]
+    left, strict = _entries(decisions)
     # Entries whose order matters come first, in order of arrival.
     left.sort(key=lambda e: -len(e[0].deltas) if strict.isdisjoint(e[1]) else -inf)
-    drafts, packed = list(first), list[Draft]()
-    if not left:
-        return drafts
+    packed, drafts = list[Draft](), list(first)
     while left:
         left = _fill(drafts, left, strict, supply, limits)
         packed += [draft for draft in drafts if draft.decisions or draft.places]
         drafts = []
-    return packed
+    return packed or drafts
+
+
+def _entries(decisions: Iterable[Decision]) -> tuple[list[_Entry], set[object]]:
+    """Note the keys of decisions. Returns also which of them have an order: groups, and products whose changes do not commute."""
+    entries: list[_Entry] = []
+    strict: set[object] = set()
+    adds: dict[str, bool] = {}
+    for decision in decisions:
+        group = decision.change.group
+        groups = set() if group is None else {("group", group)}
+        entries.append((decision, groups.union(decision.products)))
+        strict |= groups
+        if decision.rejection is not None:
+            strict.update(decision.products)
+        strict.update(p for p, n in decision.deltas.items() if adds.setdefault(p, n > 0) != (n > 0))
+    return entries, strict
 
 
 def _fill(
@@ -414,49 +419,31 @@ def _fill(
     most = min(limits.side_by_side, fewest)
     passed_over: set[object] = set()
     for decision, keys in entries:
-        draft = None
-        if passed_over.isdisjoint(keys):
-            draft = _draft_for(decision, keys, drafts, most, supply, limits)
-        if draft is None:
-            later.append((decision, keys))
-            passed_over.update(strict.intersection(keys))
-        else:
-            draft.add(decision, keys, supply)
+        if passed_over.isdisjoint(keys) and _place(decision, keys, drafts, most, supply, limits):
+            continue
+        later.append((decision, keys))
+        passed_over |= strict & keys
     return later
 
 
-def _draft_for(
+def _place(
     decision: Decision,
-    keys: Collection[object],
+    keys: set[object],
     drafts: list[Draft],
     most: int,
     supply: Supply,
     limits: Limits,
-) -> Draft | None:
-    """Choose a draft for a decision so that no two drafts share anything; None if the decision has to wait."""
+) -> bool:
+    """Put a decision into a draft so that no two drafts share anything. Returns whether that is possible."""
     sharing = [draft for draft in drafts if not draft.keys.isdisjoint(keys)]
     if len(sharing) > 1:
-        return None
+        return False
     if not sharing and len(drafts) < most:
+        # A change that exceeds the limits by itself is left to DynamoDB to judge.
         drafts.append(Draft())
-        return drafts[-1]
-    fitting = [d for d in sharing or drafts if d.has_room(decision, supply, limits)]
-    return min(fitting, key=lambda draft: draft.actions, default=None)
-
-
-def _ordered_keys(decisions: Iterable[Decision]) -> set[object]:
-    """The groups, and the products whose changes do not commute."""
-    strict: set[object] = set()
-    directions: dict[str, bool] = {}
-    for decision in decisions:
-        if decision.change.group is not None:
-            strict.add(("group", decision.change.group))
-        if decision.rejection is not None:
-            strict.update(decision.products)
-        for product_id, delta in decision.deltas.items():
-            if directions.setdefault(product_id, delta > 0) != (delta > 0):
-                strict.add(product_id)
-    return strict
+        return drafts[-1].add(decision, keys, supply, None)
+    emptiest = sorted(sharing or drafts, key=attrgetter("actions"))
+    return any(draft.add(decision, keys, supply, limits) for draft in emptiest)
 
 
 def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
@@ -478,34 +465,3 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
         }
         transactions.append(replace(transaction, stock_after={**transaction.after, **after}))
     return transactions
-
-
-def _keys(decision: Decision) -> list[object]:
-    """The keys that a decision may share with others: its products, and the group of its change."""
-    keys: list[object] = list(decision.products)
-    if decision.change.group is not None:
-        keys.append(("group", decision.change.group))
-    return keys
-
-
-def _chains(drafts: Sequence[Draft], transactions: Sequence[Transaction]) -> tuple[Chain, ...]:
-    """Put transactions that share a product or group, however indirectly, into one chain, each in the earliest possible wave."""
-    last_wave: dict[object, int] = {}
-    # The keys of each chain, and the numbers of its transactions with their waves.
-    chains: list[tuple[set[object], list[tuple[int, int]]]] = []
-    for number, draft in enumerate(drafts):
-        wave = 1 + max((last_wave.get(key, -1) for key in draft.keys), default=-1)
-        last_wave.update(dict.fromkeys(draft.keys, wave))
-        keys, members = set(draft.keys), [(wave, number)]
-        for chain in [chain for chain in chains if not chain[0].isdisjoint(draft.keys)]:
-            chains.remove(chain)
-            keys |= chain[0]
-            members += chain[1]
-        chains.append((keys, sorted(members)))
-    return tuple(
-        tuple(
-            tuple(transactions[number] for _, number in wave)
-            for _, wave in groupby(members, key=itemgetter(0))
-        )
-        for _, members in sorted(chains, key=lambda chain: min(n for _, n in chain[1]))
-    )
