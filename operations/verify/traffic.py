@@ -17,7 +17,7 @@ from urllib.parse import quote
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.location import product_of, stock_key
 from inventory_orders.store.cancellations import TransactionCancelledError
-from inventory_orders.store.writes import Write, product_action
+from inventory_orders.store.writes import Action, ActionKind, Write
 
 from .. import queues
 from ..audit import read_accounts, read_orders
@@ -601,7 +601,8 @@ def token(run: Run) -> list[Line]:
     """
     product = run.list_product("token", 1)
     store = run.aws.store()
-    rename = product_action(
+    rename = Action(
+        ActionKind.PRODUCT,
         product,
         Write(
             "SET #name = :name, #_version = :after",

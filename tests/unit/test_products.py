@@ -274,7 +274,7 @@ def test_a_product_that_dynamodb_refuses_does_not_affect_the_others(bench, monke
     write = bench.store.write
 
     def picky(actions, token):
-        names = [action.parameters["Item"].get("name", {}).get("S") for action in actions]
+        names = [action.write.row.get("name") for action in actions]
         if "bad" in names and not as_reason:
             raise RequestInvalidError("ValidationException", "no")
         if "bad" in names:

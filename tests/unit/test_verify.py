@@ -410,9 +410,6 @@ def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
     cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
 
     class Remembers:
-        def product_action(self, *_):
-            return {}
-
         def write(self, actions, token):
             raise cancelled
 

@@ -154,6 +154,11 @@ class Order(Change):
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> OrderRecord:
+        hold = self.default_hold if self.hold_seconds is None else self.hold_seconds
+        end = None
+        if rejection is None and hold is not None:
+            moment = datetime.fromisoformat(at) + timedelta(seconds=hold)
+            end = moment.isoformat(timespec="microseconds")
         return OrderRecord(
             self.order_id,
             self.user_id,
@@ -165,28 +170,28 @@ class Order(Change):
             reason=None if rejection is None else rejection.reason,
             shortages=() if rejection is None else rejection.shortages,
             hold_seconds=self.hold_seconds,
-            expires_at=self._end_of_hold(at) if rejection is None else None,
+            expires_at=end,
             attributes=self.attributes,
             locations=self.locations,
             split=self.split,
         )
 
-    def _end_of_hold(self, at: str) -> str | None:
-        seconds = self.default_hold if self.hold_seconds is None else self.hold_seconds
-        if seconds is None:
-            return None
-        end = datetime.fromisoformat(at) + timedelta(seconds=seconds)
-        return end.isoformat(timespec="microseconds")
-
     def lines(self, taken_from: Mapping[str, Stock] | None = None) -> tuple[OrderLine, ...]:
         """The lines as stored, each with the row or page that its units were taken from; None if no stock was taken."""
-        sources = {product_of(p): stock for p, stock in (taken_from or {}).items()}
-        return tuple(
-            _line(
-                product_id, quantity, self.asked_locations.get(product_id), sources.get(product_id)
-            )
-            for product_id, quantity in self.quantities.items()
-        )
+        stock_of = {product_of(p): stock for p, stock in (taken_from or {}).items()}
+        lines = []
+        for product_id, quantity in self.quantities.items():
+            asked, stock = self.asked_locations.get(product_id), stock_of.get(product_id)
+            line = OrderLine(product_id, quantity, asked_location=asked)
+            if stock is not None:
+                location, at = location_of(stock.product_id), stock.created_at
+                line = replace(line, location_id=location, product_created_at=at)
+            if isinstance(stock, PageStock):
+                line = replace(line, lane_page=str(stock.page), lane_version=stock.version)
+            elif stock is not None:
+                line = replace(line, product_version=stock.version)
+            lines.append(line)
+        return tuple(lines)
 
     def match(self, record: Record) -> MatchResult:
         stored = as_order(record)
@@ -267,17 +272,6 @@ def sum_lines(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
 def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
     """Attributes with their types, for comparison: in Python, `True == 1`."""
     return {name: (type(value), value) for name, value in attributes.items()}
-
-
-def _line(product_id: str, quantity: int, asked: str | None, taken_from: Stock | None) -> OrderLine:
-    line = OrderLine(product_id, quantity, asked_location=asked)
-    if taken_from is None:
-        return line
-    location, version = location_of(taken_from.product_id), taken_from.version
-    line = replace(line, product_created_at=taken_from.created_at, location_id=location)
-    if isinstance(taken_from, PageStock):
-        return replace(line, lane_page=str(taken_from.page), lane_version=version)
-    return replace(line, product_version=version)
 
 
 def as_order(record: Record) -> OrderRecord:

@@ -67,7 +67,6 @@ from inventory_orders.store.writes import (
     details_write,
     place_action,
     price_write,
-    product_action,
     product_create_action,
     product_delete_action,
     product_replace_action,
@@ -663,7 +662,8 @@ def _decrement_actions(change: Decrement, product: Product, moment: datetime) ->
         *(product.created_at, None, timestamp(moment)),
         notes=change.notes,
     )
+    write = decrement_write(product, -change.delta, moment)
     return [
-        product_action(change.product_id, decrement_write(product, -change.delta, moment)),
+        Action(ActionKind.PRODUCT, change.product_id, write),
         record_action(record),
     ]

@@ -58,11 +58,12 @@ from inventory_orders.store.cancellations import (
     TransactionCancelledError,
 )
 from inventory_orders.store.writes import (
+    Action,
+    ActionKind,
     Write,
     count_write,
     end_lease,
     keep_lease,
-    product_action,
     record_action,
     take_lease,
     unix,
@@ -312,10 +313,9 @@ class Lease:
             counted,
             notes,
         )
+        write = count_write(before, after, self.owner, moment)
         actions = [
-            product_action(
-                self.product_id, count_write(before, after, self.owner, moment), by_version=True
-            ),
+            Action(ActionKind.PRODUCT, self.product_id, write, by_version=True),
             record_action(count),
         ]
         # Retries stop when the lease ends, because they are checked against `moment`. If it is already over, none can succeed.

@@ -376,7 +376,8 @@ class Store:
                     action.operation: {
                         "TableName": self._tables[key_of(action.subject)[0]],
                         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-                        **action.parameters,
+                        **({} if action.write.row else {"Key": key_item(action.subject)}),
+                        **action.write.parameters,
                     }
                 }
                 for action in actions

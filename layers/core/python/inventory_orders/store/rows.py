@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar, assert_never
 
@@ -49,7 +49,8 @@ Row = dict[str, Any]
 Item = Mapping[str, Any]
 """The same values with their types: `{"S": ...}`, `{"N": ...}`, and so on."""
 
-_ZERO = {"N": "0"}
+_ZERO: Item = {"N": "0"}
+_NO_TEXTS: Item = {"SS": ()}
 
 LOCK = ("lockedBy", "lockTime", "lockVersion", "lockOnHand")
 """Attributes of a lease."""
@@ -158,8 +159,8 @@ def read_product(item: Item) -> Product:
             low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
             last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
-            lent_to=frozenset(map(int, _texts(item, "lentTo"))),
-            places=frozenset(_texts(item, "places")),
+            lent_to=frozenset(map(int, item.get("lentTo", _NO_TEXTS)["SS"])),
+            places=frozenset(item.get("places", _NO_TEXTS)["SS"]),
             **{
                 attribute: item[name]["S"] if name in _TEXTS else plain_value(item[name])
                 for name, attribute in _OPTIONAL.items()
@@ -179,11 +180,6 @@ def read_product(item: Item) -> Product:
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
-
-
-def _texts(item: Item, name: str) -> Sequence[str]:
-    """A string set; empty without the attribute."""
-    return item[name]["SS"] if name in item else ()
 
 
 # ---------------------------------------------------------------------- pages and leases of lanes
@@ -314,7 +310,7 @@ def _order_row(order: OrderRecord) -> Row:
     return {
         "orderId": order.order_id,
         "userId": order.user_id,
-        "items": [_line_row(line) for line in order.lines],
+        "items": [*map(_line_row, order.lines)],
         "status": order.status,
         "reason": order.reason,
         "shortages": shortage_rows(order.shortages) or None,
@@ -334,15 +330,10 @@ def _order_row(order: OrderRecord) -> Row:
         if late_payment is None
         else {"at": late_payment.at, "reason": late_payment.reason},
         "attributes": dict(order.attributes) or None,
-        **_choice_row(order),
+        "locations": None if order.locations is None else [*order.locations],
+        "split": order.split or None,
         "pseudonymisedAt": order.pseudonymised_at,
     }
-
-
-def _choice_row(order: OrderRecord) -> Row:
-    """The sender's choice of locations for an order."""
-    locations = {} if order.locations is None else {"locations": list(order.locations)}
-    return {**locations, "split": True} if order.split else locations
 
 
 def _adjustment_row(adjustment: AdjustmentRecord) -> Row:

@@ -22,7 +22,6 @@ from inventory_orders.store.rows import (
     Row,
     drop_none,
     encode,
-    key_item,
     key_of,
     page_units,
     product_row,
@@ -59,16 +58,18 @@ class Write:
         update: The update expression, with attributes as `#name`; empty if nothing is updated.
         condition: The condition expression.
         values: Values for the placeholders of both, named without the colon.
+        row: The whole item, if it is new.
     """
 
     update: str = ""
     condition: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
+    row: Row = field(default_factory=dict)
 
     def on(self, condition: str, **values: Any) -> Write:
         """Add a condition with the values of its placeholders."""
         conditions = f"{self.condition} AND {condition}" if self.condition else condition
-        return Write(self.update, conditions, {**self.values, **values})
+        return replace(self, condition=conditions, values={**self.values, **values})
 
     def on_unchanged(self, product: Product, now: datetime, owner: str | None = None) -> Write:
         """Add the condition that the product is unchanged since it was read, and no other owner has a lease on it."""
@@ -89,6 +90,7 @@ class Write:
     def parameters(self) -> dict[str, Any]:
         """The parameters for DynamoDB, which refuses empty ones."""
         parameters = {
+            "Item": encode(self.row),
             "UpdateExpression": self.update,
             "ConditionExpression": self.condition,
             **names_and_values(self.values, self.update, self.condition),
@@ -322,15 +324,15 @@ class Action:
     Attributes:
         kind: The kind of item.
         subject: The key of the item: a product's id, the key of a page or record, or the number of a lane.
+        write: What to write or check.
         operation: DynamoDB's operation: `Put`, `Update`, `Delete` or `ConditionCheck`.
-        parameters: The parameters for DynamoDB, without the table's name.
         by_version: Whether it is conditioned on the version that was read, so that a failure means a concurrent writer.
     """
 
     kind: ActionKind
     subject: Key | int
-    operation: str
-    parameters: Mapping[str, Any]
+    write: Write
+    operation: str = "Update"
     by_version: bool = False
 
 
@@ -348,7 +350,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         actions.append(page_action(transaction.outbound, at))
     if transaction.release is not None:
         lease = transaction.release
-        actions.append(_action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
+        actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
     for decision in filter(attrgetter("has_record"), transaction.decisions):
         after = {product_id: stock_after[product_id] for product_id in decision.deltas}
         actions += map(record_action, decision.change.records(decision.rejection, after, at))
@@ -358,7 +360,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
 def record_action(write: Record | OrderUpdate) -> Action:
     """Make the action that writes a record that must not exist yet, or updates an order that must be unchanged."""
     if not isinstance(write, OrderUpdate):
-        return _put_action(ActionKind.RECORD, write.key, record_row(write))
+        return _create_action(ActionKind.RECORD, write.key, record_row(write))
     before = record_row(write.before)
     update = difference(before, record_row(write.after)).on(
         "#_version = :version AND #status = :status",
@@ -369,12 +371,12 @@ def record_action(write: Record | OrderUpdate) -> Action:
         update = update.on("#userId = :userId", userId=before["userId"])
     else:
         update = update.on("attribute_not_exists(#userId)")
-    return _action(ActionKind.RECORD, write.before.key, update)
+    return Action(ActionKind.RECORD, write.before.key, update)
 
 
 def product_create_action(product: Product) -> Action:
     """Make the action that creates a product, which must not exist."""
-    return _put_action(ActionKind.PRODUCT, product.product_id, product_row(product))
+    return _create_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
 
 def place_action(key: str, *, is_new: bool) -> Action:
@@ -389,12 +391,7 @@ def place_action(key: str, *, is_new: bool) -> Action:
         write = replace(write, update="ADD #places :place").on(
             "(attribute_not_exists(#places) OR size(#places) < :most)", most=MAX_PLACES
         )
-    return _action(ActionKind.PLACES, product_of(key), write)
-
-
-def product_action(product_id: str, write: Write, *, by_version: bool = False) -> Action:
-    """Make the action that changes a product, which must exist; for parameters see `Action`."""
-    return _action(ActionKind.PRODUCT, product_id, write, by_version=by_version)
+    return Action(ActionKind.PLACES, product_of(key), write)
 
 
 def product_replace_action(before: Product, after: Product, now: datetime) -> Action:
@@ -425,7 +422,7 @@ def product_delete_action(product: Product, now: datetime) -> Action:
     # The closing adjustment books the units on hand. Neither a fold nor a new location raises the version.
     unmoved = "#onHand = :onHand AND attribute_not_exists(#places)"
     write = Write().on_unchanged(product, now).on(unmoved, onHand=product.on_hand)
-    return _action(ActionKind.PRODUCT, product.product_id, write, "Delete", by_version=True)
+    return Action(ActionKind.PRODUCT, product.product_id, write, "Delete", by_version=True)
 
 
 def fold_action(lot: Generation, units: int, now: datetime) -> Action:
@@ -433,18 +430,7 @@ def fold_action(lot: Generation, units: int, now: datetime) -> Action:
     write = Write("SET #onHand = #onHand - :units", "", {"units": units})
     condition = f"#createdAt = :createdAt AND {NO_LIVE_LEASE}"
     write = write.on(condition, createdAt=lot.created_at, now=unix(now))
-    return _action(ActionKind.PRODUCT, lot.product_id, write, by_version=True)
-
-
-def _action(
-    kind: ActionKind,
-    key: Key | int,
-    write: Write,
-    operation: str = "Update",
-    *,
-    by_version: bool = False,
-) -> Action:
-    return Action(kind, key, operation, {"Key": key_item(key), **write.parameters}, by_version)
+    return Action(ActionKind.PRODUCT, lot.product_id, write, by_version=True)
 
 
 def _row_update(before: Product, after: Product, now: datetime) -> Action:
@@ -455,7 +441,7 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
     if after.on_hand != before.on_hand:
         write = write.moving(after.on_hand - before.on_hand)
     write = write.on_unchanged(before, now, before.locked_by if is_owner else None)
-    return _action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
+    return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
 def page_action(update: PageUpdate | OutboundUpdate, at: str) -> Action:
@@ -479,11 +465,10 @@ def page_action(update: PageUpdate | OutboundUpdate, at: str) -> Action:
     else:
         write = write.on("attribute_not_exists(#page)")
     kind = ActionKind.PAGE if isinstance(before.key, PageKey) else ActionKind.OUTBOUND
-    return _action(kind, before.key, write, operation, by_version=True)
+    return Action(kind, before.key, write, operation, by_version=True)
 
 
-def _put_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
+def _create_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
     """Make the action that writes a row that must not exist."""
     table, _ = key_of(key)
-    absent = Write().on(f"attribute_not_exists(#{KEYS[table][0]})")
-    return Action(kind, key, "Put", {"Item": encode(row), **absent.parameters})
+    return Action(kind, key, Write(row=row).on(f"attribute_not_exists(#{KEYS[table][0]})"), "Put")
