@@ -388,13 +388,14 @@ class _Writer:
     def _book_count(self, count: Count) -> int:
         """Book a count. Returns the correction in units."""
         client, deadline = self._reader.client, self._lease_deadline()
-        lease = client.repeat(
+        lease = client.call(
             lambda: Lease.acquire(
                 client, count.product_id, _COUNT_SECONDS, deadline, holder="load"
             ),
             deadline,
-            CommitStats(),
-            lambda error: error.retry_after if isinstance(error, LeaseHeldError) else None,
+            repeat_after=lambda error: (
+                error.retry_after if isinstance(error, LeaseHeldError) else None
+            ),
         )
         try:
             return lease.commit(count.counted, count.adjustment_id, deadline, count.notes).delta

@@ -23,7 +23,7 @@ The state of a batch is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -34,6 +34,7 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import (
     Chain,
+    Decision,
     Limits,
     Plan,
     Supply,
@@ -199,7 +200,14 @@ class Engine:
         """
         pending = PendingChanges(changes)
         batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
-        self._begin(batch, again=again)
+        batch.take_from_cache(pending.product_ids)
+        self.source.begin(batch)
+        # A command depends on the status of its order, a duplicate on what the original has written. A stale copy never leads
+        # to a write or rejection, but would cost another round.
+        is_recent = again or not all(change.product_ids for change in changes)
+        is_useful = bool(pending) and not batch.has_read_records
+        if is_useful and (is_recent or self._replays_expected_for):
+            batch.read([*pending.by_key], consistent_records=is_recent)
         while pending:
             self._round(batch)
         report = pending.report(batch.stats)
@@ -208,18 +216,6 @@ class Engine:
             _REPLAYS_EXPECTED_FOR if has_replays else max(0, self._replays_expected_for - 1)
         )
         return report
-
-    def _begin(self, batch: Batch, *, again: bool) -> None:
-        """Take products from the cache, and read records that decide what to do."""
-        changes = batch.pending.by_key
-        batch.take_from_cache(batch.pending.product_ids)
-        self.source.begin(batch)
-        # A command depends on the status of its order, a duplicate on what the original has written. A stale copy never leads
-        # to a write or rejection, but would cost another round.
-        is_recent = again or not all(change.product_ids for change in changes.values())
-        is_useful = bool(batch.pending) and not batch.has_read_records
-        if is_useful and (is_recent or self._replays_expected_for):
-            batch.read([*changes], consistent_records=is_recent)
 
     def _round(self, batch: Batch) -> None:
         """Pace, find, plan, commit, settle."""
@@ -299,37 +295,43 @@ class Engine:
         return all(attempt.error is None for attempt in self._send(batch, moves))
 
     def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
-        """Send transactions, and learn from each."""
-        # If all changes affect the same product, none can continue without it.
-        skips_throttled = len(batch.pending.product_ids) != 1
+        """Send chains in parallel, each wave by wave up to the first transaction that fails, and learn from the attempts."""
         send_one = partial(
             Attempt.send,
             client=self.client,
             deadline=batch.deadline,
-            skips_throttled=skips_throttled,
+            # If all changes affect the same product, none can continue without it.
+            skips_throttled=len(batch.pending.product_ids) != 1,
         )
-        attempts = _send_waves(self.client, chains, send_one)
-        for attempt in attempts:
-            batch.stats.add(attempt.stats)
-            for decision in attempt.transaction.decisions if attempt.stats.backoffs else ():
-                batch.pending.count_retries(decision.change, len(attempt.stats.backoffs))
-            if attempt.transaction.outbound is not None:
-                self._outbound.learn(attempt.transaction.outbound, attempt.error)
-            self.source.learn(batch, attempt)
+        attempts: list[Attempt] = []
+        left = list(chains)
+        while left:
+            waves = [[Attempt(transaction) for transaction in rest[0]] for rest in left]
+            now = list(chain.from_iterable(waves))
+            self.client.side_by_side(send_one, now)
+            attempts += now
+            sent = zip(left, waves, strict=True)
+            left = [rest[1:] for rest, wave in sent if rest[1:] and not any(a.error for a in wave)]
         self._learn(batch, attempts)
         return attempts
 
     def _learn(self, batch: Batch, attempts: Sequence[Attempt]) -> None:
-        """Learn from transactions that were applied, then from those that failed."""
-        # An error in one chain must not return changes that another one has applied.
-        durable = [attempt for attempt in attempts if attempt.error is None]
-        for attempt in durable:
-            self._apply_success(batch, attempt)
-        for attempt in attempts:
-            if attempt.error is not None:
+        """Learn from transactions: first from applied ones, so that an error in one chain returns no change that another applied."""
+        unwritten: list[Decision] = []
+        for attempt in sorted(attempts, key=lambda attempt: attempt.error is not None):
+            decisions, retries = attempt.transaction.decisions, len(attempt.stats.backoffs)
+            batch.stats.add(attempt.stats)
+            for decision in decisions if retries else ():
+                batch.pending.count_retries(decision.change, retries)
+            if attempt.transaction.outbound is not None:
+                self._outbound.learn(attempt.transaction.outbound, attempt.error)
+            self.source.learn(batch, attempt)
+            if attempt.error is None:
+                self._apply_success(batch, attempt)
+                unwritten += [decision for decision in decisions if not decision.has_record]
+            else:
                 attempt.is_lost = self._apply_failure(batch, attempt, attempt.error)
-        decisions = chain.from_iterable(attempt.transaction.decisions for attempt in durable)
-        if unwritten := [decision for decision in decisions if not decision.has_record]:
+        if unwritten:
             batch.reject_unwritten(unwritten)
 
     def _apply_success(self, batch: Batch, attempt: Attempt) -> None:
@@ -451,25 +453,6 @@ class Engine:
             batch.stats.backoffs.append(delay)
         else:
             batch.pending.give_up_all("CONTENTION", "no time was left for another attempt")
-
-
-def _send_waves(
-    client: RetryingClient, chains: Sequence[Chain], send_one: Callable[[Attempt], None]
-) -> list[Attempt]:
-    """Send chains in parallel, each wave by wave, up to the first transaction that fails.
-
-    Returns the attempts that were made.
-    """
-    attempts: list[Attempt] = []
-    left = list(chains)
-    while left:
-        waves = [[Attempt(transaction) for transaction in rest[0]] for rest in left]
-        now = list(chain.from_iterable(waves))
-        client.side_by_side(send_one, now)
-        attempts += now
-        sent = zip(left, waves, strict=True)
-        left = [rest[1:] for rest, wave in sent if rest[1:] and not any(a.error for a in wave)]
-    return attempts
 
 
 def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:

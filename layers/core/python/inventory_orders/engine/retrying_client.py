@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
+from itertools import chain
 from typing import TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock
@@ -105,6 +106,16 @@ class SweepReport:
             self.problems[str(error)] = None
 
 
+def if_transient(error: OutcomeError) -> float | None:
+    """Repeat after throttling or a lost response."""
+    return 0.0 if isinstance(error, ThrottledError | OutcomeUnknownError) else None
+
+
+def if_contended(error: OutcomeError) -> float | None:
+    """Repeat after `ContentionError`, for a caller that decides again from what a concurrent writer wrote."""
+    return 0.0 if isinstance(error, ContentionError) else None
+
+
 class RetryingClient:
     """Sends requests according to three rules.
 
@@ -164,7 +175,7 @@ class RetryingClient:
         """
         attempts = _Attempts(self, actions, stats, plans_around)
         _check_time(deadline)
-        self.repeat(attempts.send, deadline, stats, attempts.repeat_after)
+        self.call(attempts.send, deadline, stats, repeat_after=attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
         """Send one conditional update until it is applied.
@@ -192,25 +203,7 @@ class RetryingClient:
                 stats.transaction_conflicts.append(rival)
 
         _check_time(deadline)
-        return self.repeat(send, deadline, stats, _if_transient)
-
-    def call(
-        self,
-        request: Callable[[], T],
-        deadline: Deadline,
-        stats: CommitStats | None = None,
-        *,
-        attempts: int | None = None,
-    ) -> T:
-        """Send a request that is safe to repeat, such as a read, until there is an answer.
-
-        Args:
-            request: Sends it; called again after throttling or a lost response.
-            deadline: Only the first request may begin after it.
-            stats: Where to note the waits, if given.
-            attempts: Maximum number of attempts; by default, the policy's.
-        """
-        return self.repeat(request, deadline, stats or CommitStats(), _if_transient, attempts)
+        return self.call(send, deadline, stats)
 
     def side_by_side(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T]:
         """Call a function on each argument, in parallel if there is an executor."""
@@ -218,18 +211,21 @@ class RetryingClient:
             return [function(argument) for argument in arguments]
         return list(self.executor.map(function, arguments))
 
-    def repeat(
+    def call(
         self,
         send: Callable[[], T],
         deadline: Deadline,
-        stats: CommitStats,
-        repeat_after: Callable[[OutcomeError], float | None],
+        stats: CommitStats | None = None,
+        *,
+        repeat_after: Callable[[OutcomeError], float | None] = if_transient,
         attempts: int | None = None,
     ) -> T:
-        """Repeat something until it succeeds, after a longer wait each time: the only retry loop.
+        """Send a request that is safe to repeat until it succeeds, and wait longer each time: the only retry loop.
 
         Args:
-            send: Makes one attempt.
+            send: Makes one attempt. Only the first may begin after the deadline.
+            deadline: The end of the last wait.
+            stats: Where to note the waits, if given.
             repeat_after: Minimum wait after an error, in seconds; None to raise the error.
             attempts: Maximum number of attempts; by default, the policy's.
         """
@@ -245,7 +241,8 @@ class RetryingClient:
                 delay = max(least, self.policy.backoff(failures))
                 if failures >= most or not self.pause(delay, deadline):
                     raise
-                stats.backoffs.append(delay)
+                if stats is not None:
+                    stats.backoffs.append(delay)
 
     def pause(self, seconds: float, deadline: Deadline) -> bool:
         """Wait, and return True; or return False immediately if that would reach the deadline."""
@@ -300,7 +297,7 @@ class _Attempts:
                 self.token = uuid.uuid4().hex
                 may_repeat = may_repeat and not self._is_planned_around(error)
         else:
-            may_repeat = _if_transient(error) is not None
+            may_repeat = if_transient(error) is not None
         if not may_repeat:
             return None
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
@@ -331,15 +328,6 @@ def _is_of_hot_item(reason: CancellationReason) -> bool:
     return reason.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and reason.by_version
 
 
-def if_contended(error: OutcomeError) -> float | None:
-    """Repeat after `ContentionError`, for a caller that decides again from what a concurrent writer wrote."""
-    return 0.0 if isinstance(error, ContentionError) else None
-
-
-def _if_transient(error: OutcomeError) -> float | None:
-    return 0.0 if isinstance(error, ThrottledError | OutcomeUnknownError) else None
-
-
 def read(
     client: RetryingClient,
     keys: Sequence[Key],
@@ -359,32 +347,30 @@ def read(
     """
     _check_time(deadline)
 
-    def read_chunk(chunk: Sequence[Key]) -> Snapshot:
-        found, missing, answers = Snapshot(), tuple(chunk), 0
+    def read_chunk(chunk: Sequence[Key]) -> list[Snapshot]:
+        answers = [Snapshot(unprocessed=tuple(chunk))]
 
         def request() -> None:
-            nonlocal missing, answers
+            missing = answers[-1].unprocessed
             try:
-                answer = client.store.read(missing, consistent_records=consistent_records)
+                answers.append(client.store.read(missing, consistent_records=consistent_records))
             except ThrottledError:
                 # DynamoDB also leaves keys unprocessed if all of them are throttled.
-                if not answers:
+                if len(answers) == 1:
                     raise
-            else:
-                found.add(answer)
-                missing = answer.unprocessed
-            answers += 1
-            if missing and answers < _ANSWERS:
+                answers.append(Snapshot(unprocessed=missing))
+            if answers[-1].unprocessed and len(answers) <= _ANSWERS:
                 raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left keys unprocessed")
 
         client.call(request, deadline, stats)
-        return replace(found, unprocessed=missing)
+        return answers
 
     chunks = [keys[start : start + READ_LIMIT] for start in range(0, len(keys), READ_LIMIT)]
-    snapshots = client.side_by_side(read_chunk, chunks)
-    snapshot = Snapshot(unprocessed=tuple(key for each in snapshots for key in each.unprocessed))
-    for each in snapshots:
-        snapshot.add(each)
+    read_in_chunks = client.side_by_side(read_chunk, chunks)
+    left_out = chain.from_iterable(answers[-1].unprocessed for answers in read_in_chunks)
+    snapshot = Snapshot(unprocessed=tuple(left_out))
+    for answer in chain.from_iterable(read_in_chunks):
+        snapshot.add(answer)
     return snapshot
 
 

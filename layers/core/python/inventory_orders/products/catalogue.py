@@ -171,7 +171,7 @@ class ProductCatalogue:
         """Repeat an attempt while concurrent writers win, and note how often."""
         earlier, is_given_up = len(self.stats.backoffs), False
         try:
-            return self.client.repeat(attempt, deadline, self.stats, if_contended)
+            return self.client.call(attempt, deadline, self.stats, repeat_after=if_contended)
         except (ContentionError, ThrottledError, OutcomeUnknownError):
             is_given_up = True
             raise

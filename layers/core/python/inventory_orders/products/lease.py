@@ -146,7 +146,7 @@ class Lease:
                     f"concurrent writers changed {in_words(product_id)} in every attempt"
                 )
 
-        client.repeat(attempt, deadline, stats, if_contended)
+        client.call(attempt, deadline, stats, repeat_after=if_contended)
         in_time = Deadline.after(min(lease.seconds_left(), deadline.remaining()), client.clock)
         try:
             if lease.product.lent_to:
