@@ -16,10 +16,9 @@ from inventory_orders.clock import Clock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
-from inventory_orders.engine.loop import Engine
+from inventory_orders.engine.loop import Engine, UncontestedRows
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.engine.source import UncontestedRows
 from inventory_orders.errors import Outcome
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.retry import RetryPolicy

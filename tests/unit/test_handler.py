@@ -14,9 +14,8 @@ import boto3
 import pytest
 
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.engine.loop import Engine
+from inventory_orders.engine.loop import Engine, UncontestedRows
 from inventory_orders.engine.memory import Rivals
-from inventory_orders.engine.source import UncontestedRows
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation.runtime import Process
 from inventory_orders.store.tables import Table

@@ -125,14 +125,15 @@ class Known:
 
     def learn(self, key: str | PageKey, found: object) -> None:
         """Keep an item as stored. Anything else makes its key unknown."""
-        self.forget(key)
         self.unreadable.pop(key, None)
-        if isinstance(found, CorruptItemError):
-            self.unreadable[key] = found
-        elif isinstance(key, PageKey) and isinstance(found, Page):
+        if isinstance(key, PageKey) and isinstance(found, Page):
             self.pages[key] = found
         elif isinstance(key, str) and (found is None or isinstance(found, Product)):
             self.rows[key] = found
+        else:
+            self.forget(key)
+            if isinstance(found, CorruptItemError):
+                self.unreadable[key] = found
 
     def forget(self, key: str | PageKey) -> None:
         """Forget an item, so that it is read again."""
@@ -303,7 +304,7 @@ class Batch:
         deadline: As given.
         age: As given.
         stats: The cost. Everything that sends requests adds to it.
-        known: The known state of products. Written by `learn_row`, `forget`, `take_from_cache` and by sources.
+        known: The known state of products. Written by `learn_row`, `forget` and by sources.
         rows: `known.rows`.
         from_cache: Rows that are only known from the cache. Written like `known`.
         unreadable: `known.unreadable`.
@@ -343,6 +344,11 @@ class Batch:
         self._client = client
         self._cache = cache
         self.from_cache: set[str] = set()
+        for product_id in pending.product_ids:
+            cached = cache.get(product_id)
+            if cached is not None and not client.rivals.are_met_on(product_id):
+                self.rows[product_id] = cached
+                self.from_cache.add(product_id)
         self.has_read_records = self.looks_again = False
         # The records that were read with strong consistency.
         self._read_exactly: set[RecordKey] = set()
@@ -352,22 +358,12 @@ class Batch:
         """The Unix time in seconds."""
         return self._client.clock.now().timestamp()
 
-    # ------------------------------------------------------------------ the cache
-
-    def take_from_cache(self, product_ids: Iterable[str]) -> None:
-        """Take products that only this process seems to write from the cache."""
-        for product_id in product_ids:
-            cached = self._cache.get(product_id)
-            if cached is not None and not self._client.rivals.are_met_on(product_id):
-                self.rows[product_id] = cached
-                self.from_cache.add(product_id)
+    # ------------------------------------------------------------------ reading
 
     def read_cached(self) -> None:
         """Read the products that were taken from the cache."""
         cached, self.from_cache, self.looks_again = sorted(self.from_cache), set(), True
         self.read(cached)
-
-    # ------------------------------------------------------------------ reading
 
     def read_unknown(self, product_ids: Iterable[str]) -> None:
         """Read products that are not known yet. The first read includes the records, as a hint as to which changes are replays."""

@@ -3,7 +3,7 @@
 A batch runs in rounds until each of its changes has an outcome. A round has five steps:
 
 - pace: wait while a table is short of capacity. (`_keep_pace`)
-- find: where are the units? In rows, unless the engine was given another source. (`source.py`)
+- find: where are the units? In rows, unless the engine was given another source. (`Source`)
 - plan: which changes are accepted, and in which transactions? (`domain/planner.py`, without I/O)
 - commit: send the transactions and learn from each. Durable changes get their outcomes; failures update the known rows and
   records. (`_commit`)
@@ -23,7 +23,7 @@ The state of a batch is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -31,6 +31,7 @@ from itertools import chain
 from typing import assert_never
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import (
     Chain,
@@ -59,7 +60,6 @@ from inventory_orders.engine.outcomes import (
     rejected,
 )
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.engine.source import Source
 from inventory_orders.errors import Outcome, StoreError
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.cancellations import (
@@ -137,6 +137,58 @@ class Attempt:
         ]
 
 
+Commit = Callable[[Sequence[Chain]], bool]
+"""Commits transactions that move units for a source. Returns whether all of them are durable."""
+
+
+class Source:
+    """Finds the units that a batch sells, by default in the rows of its products.
+
+    The engine calls `begin` once for a batch, then in each round `find`, `learn` for each transaction that it sent, and
+    `end_round`. Other sources override what they do differently.
+    """
+
+    def begin(self, batch: Batch) -> None:
+        """Prepare for a batch."""
+
+    def find(self, batch: Batch, commit: Commit) -> Supply | None:  # noqa: ARG002
+        """Find the units of all pending changes.
+
+        Args:
+            batch: The pending changes and the known rows. Reads are noted there.
+            commit: Commits moves that have to be durable before the units can be sold.
+
+        Returns:
+            The supply, with moves that are not written yet; None if the round was lost to a concurrent writer.
+
+        Raises:
+            StoreError: DynamoDB failed, or waiting for the units took too long.
+        """
+        batch.read_unknown(batch.wanted)
+        known = (p for p in batch.pending.product_ids if p in batch.rows)
+        return Supply(Allocation({p: batch.rows[p] for p in known}))
+
+    def fetches(self, batch: Batch, missing: Collection[str]) -> bool:  # noqa: ARG002
+        """Note missing units. Returns whether the next `find` will fetch them; if not, they arrive without a fetch."""
+        return False
+
+    def learn(self, batch: Batch, attempt: Attempt) -> None:
+        """Note a transaction that was applied or failed."""
+
+    def end_round(self, batch: Batch) -> None:
+        """Release what was held for the round."""
+
+
+class UncontestedRows(Source):
+    """The rows of products without recent concurrent writers, for a caller that makes a single attempt."""
+
+    def begin(self, batch: Batch) -> None:
+        """Read everything upfront, because a stale copy would cost the only attempt."""
+        batch.avoid_contested()
+        if batch.pending:
+            batch.read([*batch.pending.product_ids, *batch.pending.by_key])
+
+
 class Engine:
     """Applies stock changes: exactly once, all or nothing, without overselling.
 
@@ -200,7 +252,6 @@ class Engine:
         """
         pending = PendingChanges(changes)
         batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
-        batch.take_from_cache(pending.product_ids)
         self.source.begin(batch)
         # A command depends on the status of its order, a duplicate on what the original has written. A stale copy never leads
         # to a write or rejection, but would cost another round.

@@ -133,10 +133,10 @@ class Process:
     @cached_property
     def impatient_engine(self) -> Engine:
         """The engine that never waits: it returns changes that it cannot apply immediately."""
-        from inventory_orders.engine import loop, retrying_client, source  # noqa: PLC0415
+        from inventory_orders.engine import loop, retrying_client  # noqa: PLC0415
 
         client = retrying_client.RetryingClient(self.store, RetryPolicy(max_attempts=1))
-        return loop.Engine(client, source.UncontestedRows())
+        return loop.Engine(client, loop.UncontestedRows())
 
     @cached_property
     def atomic_decrement(self) -> AtomicDecrement:

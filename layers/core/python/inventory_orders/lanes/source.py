@@ -15,10 +15,9 @@ from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Batch
-from inventory_orders.engine.loop import Attempt, Engine
+from inventory_orders.engine.loop import Attempt, Commit, Engine, Source
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient, read_all
-from inventory_orders.engine.source import Commit, Source
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.lane import OwnLane

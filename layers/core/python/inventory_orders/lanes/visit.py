@@ -31,8 +31,8 @@ from inventory_orders.domain.planner import (
 )
 from inventory_orders.domain.product import Product, ProductsById
 from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.loop import Commit
 from inventory_orders.engine.retrying_client import read
-from inventory_orders.engine.source import Commit
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import VISIT_SECONDS, Depot

@@ -43,7 +43,7 @@ from inventory_orders.store.rows import (
     read_record,
 )
 from inventory_orders.store.tables import KEYS, Table
-from inventory_orders.store.writes import Action, Write, names_and_values
+from inventory_orders.store.writes import Action, Write
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -290,11 +290,12 @@ class Store:
             parameters: Further parameters for DynamoDB.
         """
         start = {} if after is None else {"ExclusiveStartKey": after}
+        given = Write(condition=condition, values=values).parameters
         return call(
             self._client.query,
             TableName=self._tables[table],
-            KeyConditionExpression=condition,
-            **names_and_values(values, condition),
+            KeyConditionExpression=given.pop("ConditionExpression"),
+            **given,
             **start,
             **parameters,
         )

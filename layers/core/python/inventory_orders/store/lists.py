@@ -12,7 +12,7 @@ from typing import Any
 from inventory_orders.domain.record import AdjustmentKey, Record
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.dynamodb import Snapshot, Store, read_if_sound
-from inventory_orders.store.rows import Item, Row, decode, encode, key_item, read_record
+from inventory_orders.store.rows import Item, Row, decode, key_item, read_record
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_TO_FULFIL,
@@ -59,7 +59,7 @@ def list_orders(
         Table.ORDERS,
         "#userId = :user",
         {"user": user_id},
-        encode({"userId": user_id, "createdAt": after.at, "orderId": after.id}) if after else None,
+        _start(after, createdAt=after.at, userId=user_id) if after else None,
         Limit=limit + 1,
         IndexName=BY_USER.name,
         ScanIndexForward=False,
@@ -197,9 +197,7 @@ def list_holds(
         Table.ORDERS,
         "#expiryShard = :shard AND #expiresAt <= :until",
         {"shard": name, "until": until},
-        encode({"expiryShard": name, "expiresAt": after.at, "orderId": after.id})
-        if after
-        else None,
+        _start(after, expiresAt=after.at, expiryShard=name) if after else None,
         Limit=_HOLDS_OF_A_PAGE,
         IndexName=BY_EXPIRY.name,
     )
@@ -210,3 +208,8 @@ def list_holds(
 
 def _position(item: Item, time: str) -> ListPosition:
     return ListPosition(item[time]["S"], item["orderId"]["S"])
+
+
+def _start(after: ListPosition, **keys: str) -> Item:
+    """The key in an index to continue after."""
+    return {name: {"S": value} for name, value in {**keys, "orderId": after.id}.items()}

@@ -541,11 +541,6 @@ def decode(item: Item) -> Row:
     return {name: plain_value(value) for name, value in item.items()}
 
 
-def encode(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a row into an item."""
-    return {name: _typed_value(value) for name, value in row.items()}
-
-
 def drop_none(row: Row) -> Row:
     """Drop attributes without a value, because DynamoDB's NULL is never stored."""
     return {name: value for name, value in row.items() if value is not None}
@@ -581,7 +576,8 @@ def plain_value(value: Mapping[str, Any] | None) -> Any:
             return content
 
 
-def _typed_value(value: Any) -> dict[str, Any]:
+def encode(value: Any) -> dict[str, Any]:
+    """Convert a plain value into DynamoDB's format."""
     match value:
         case str():
             return {"S": str(value)}
@@ -590,9 +586,9 @@ def _typed_value(value: Any) -> dict[str, Any]:
         case int() | Decimal():
             return {"N": str(value)}
         case list():
-            return {"L": [_typed_value(element) for element in value]}
+            return {"L": [encode(element) for element in value]}
         case dict():
-            return {"M": {name: _typed_value(element) for name, element in value.items()}}
+            return {"M": {name: encode(element) for name, element in value.items()}}
         case frozenset():
             return {"SS": sorted(map(str, value))}
         case bytes():

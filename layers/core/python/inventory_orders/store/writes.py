@@ -88,23 +88,16 @@ class Write:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters for DynamoDB, which refuses empty ones."""
+        """The parameters for DynamoDB, which refuses empty ones. Attributes have aliases, because many names are reserved words."""
+        names = _ALIAS.findall(f"{self.update} {self.condition}")
         parameters = {
-            "Item": encode(self.row),
+            "Item": {name: encode(value) for name, value in self.row.items()},
             "UpdateExpression": self.update,
             "ConditionExpression": self.condition,
-            **names_and_values(self.values, self.update, self.condition),
+            "ExpressionAttributeNames": {f"#{name}": name for name in names},
+            "ExpressionAttributeValues": {f":{k}": encode(v) for k, v in self.values.items()},
         }
         return {name: value for name, value in parameters.items() if value}
-
-
-def names_and_values(values: Mapping[str, Any], *expressions: str) -> dict[str, Any]:
-    """The names and values of expressions. Every attribute has an alias, because many of our names are reserved words."""
-    names = (name for text in expressions for name in _ALIAS.findall(text))
-    return {
-        "ExpressionAttributeNames": {f"#{name}": name for name in names},
-        "ExpressionAttributeValues": encode({f":{name}": v for name, v in values.items()}),
-    }
 
 
 def unix(moment: datetime) -> Decimal:
