@@ -541,6 +541,11 @@ def decode(item: Item) -> Row:
     return {name: plain_value(value) for name, value in item.items()}
 
 
+def encode(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a row into an item."""
+    return {name: _typed_value(value) for name, value in row.items()}
+
+
 def drop_none(row: Row) -> Row:
     """Drop attributes without a value, because DynamoDB's NULL is never stored."""
     return {name: value for name, value in row.items() if value is not None}
@@ -569,15 +574,14 @@ def plain_value(value: Mapping[str, Any] | None) -> Any:
         case "L":
             return [plain_value(element) for element in content]
         case "M":
-            return {name: plain_value(element) for name, element in content.items()}
+            return decode(content)
         case "NULL":
             return None
         case _:
             return content
 
 
-def encode(value: Any) -> dict[str, Any]:
-    """Convert a plain value into DynamoDB's format."""
+def _typed_value(value: Any) -> dict[str, Any]:
     match value:
         case str():
             return {"S": str(value)}
@@ -586,9 +590,9 @@ def encode(value: Any) -> dict[str, Any]:
         case int() | Decimal():
             return {"N": str(value)}
         case list():
-            return {"L": [encode(element) for element in value]}
+            return {"L": [_typed_value(element) for element in value]}
         case dict():
-            return {"M": {name: encode(element) for name, element in value.items()}}
+            return {"M": encode(value)}
         case frozenset():
             return {"SS": sorted(map(str, value))}
         case bytes():

@@ -91,11 +91,11 @@ class Write:
         """The parameters for DynamoDB, which refuses empty ones. Attributes have aliases, because many names are reserved words."""
         names = _ALIAS.findall(f"{self.update} {self.condition}")
         parameters = {
-            "Item": {name: encode(value) for name, value in self.row.items()},
+            "Item": encode(self.row),
             "UpdateExpression": self.update,
             "ConditionExpression": self.condition,
             "ExpressionAttributeNames": {f"#{name}": name for name in names},
-            "ExpressionAttributeValues": {f":{k}": encode(v) for k, v in self.values.items()},
+            "ExpressionAttributeValues": encode({f":{k}": v for k, v in self.values.items()}),
         }
         return {name: value for name, value in parameters.items() if value}
 
