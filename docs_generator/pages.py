@@ -56,7 +56,7 @@ def commands() -> str:
     import typer
     from typer.cli import get_docs_for_click
 
-    from operations.commands.main import app
+    from local.commands.main import app
 
     group: Any = typer.main.get_command(app)
     pages = []

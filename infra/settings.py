@@ -17,6 +17,8 @@ from typing import Any, TypedDict
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
+from inventory_orders.naming import STAGE, service_name, stack_name
+
 SCHEMA: dict[str, Any] = json.loads(
     Path(__file__).with_name("settings.schema.json").read_text("utf-8")
 )
@@ -26,8 +28,6 @@ _OVERRIDES = "overrides"
 
 _validate = fastjsonschema.compile(SCHEMA)
 _CONTEXT = ("stage", "settings", "stages", _OVERRIDES)
-STAGE = re.compile("[a-z0-9-]{1,20}")
-"""Valid names of stages."""
 
 # A confirmation has to be carried out before the grace ends. With a window, Lambda delays it for up to 20 seconds, or for
 # the length of a longer window, and then it takes a few seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
@@ -36,11 +36,6 @@ _WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
 
 class SettingsError(Exception):
     """A setting is unknown or out of range; the message names it and the allowed values."""
-
-
-def stack_name(stage: str) -> str:
-    """Name the CloudFormation stack of a stage."""
-    return f"InventoryOrders-{stage}"
 
 
 @dataclass(frozen=True)
@@ -170,7 +165,7 @@ class Settings:
     @property
     def service_name(self) -> str:
         """Value of the metric dimension `service`."""
-        return f"inventory-orders-{self.stage}"
+        return service_name(self.stage)
 
     @classmethod
     def from_context(

@@ -14,6 +14,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from inventory_orders.naming import service_name, stack_name
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
 from inventory_orders.store.rows import Item
 from inventory_orders.store.tables import Table
@@ -23,6 +24,7 @@ from .words import without_full_stop
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_cloudformation.type_defs import StackTypeDef
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_logs import CloudWatchLogsClient
@@ -68,6 +70,7 @@ class Aws:
         session: Credentials and region; makes further clients.
         stack_id: The stack's ARN.
         is_production: Whether the stack is protected against deletion, as production stages are.
+        prefix: Prefix of the service's outputs in the stack; `outputs` has the names without it.
     """
 
     outputs: Mapping[str, str]
@@ -78,17 +81,21 @@ class Aws:
     functions: LambdaClient
     stack_id: str = ""
     is_production: bool = False
+    prefix: str = ""
 
     @classmethod
-    def of_stack(cls, stack_name: str, session: boto3.Session | None = None) -> Aws:
+    def of_stack(
+        cls, stack_name: str, session: boto3.Session | None = None, prefix: str = ""
+    ) -> Aws:
         """Look up a stack.
 
         Args:
             stack_name: Its name in CloudFormation.
             session: Credentials and region; by default from the environment.
+            prefix: Prefix of the service's outputs.
 
         Raises:
-            UserError: The stack does not exist, or access is denied.
+            UserError: The stack does not exist, access is denied, or it has no outputs with this prefix.
         """
         config = Config(
             connect_timeout=5,
@@ -101,7 +108,7 @@ class Aws:
             cloudformation: CloudFormationClient = session.client("cloudformation", config=config)
             stack = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
             return cls(
-                outputs={output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]},
+                outputs=_outputs(stack, prefix),
                 session=session,
                 dynamodb=session.client("dynamodb", config=config),
                 sqs=session.client("sqs", config=config),
@@ -109,6 +116,7 @@ class Aws:
                 functions=session.client("lambda", config=config),
                 stack_id=stack["StackId"],
                 is_production=stack.get("EnableTerminationProtection", False),
+                prefix=prefix,
             )
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
@@ -122,15 +130,21 @@ class Aws:
         return self.stack_id.split("/")[1]
 
     @property
+    def name(self) -> str:
+        """The service's name: the stage, or the argument of the construct."""
+        return self.outputs["EventBusName"].removeprefix(stack_name(""))
+
+    @property
     def service_name(self) -> str:
-        """Value of the metric dimension `service`. infra/settings.py derives it and the stack's name from the stage."""
-        return f"inventory-orders-{self.stack_name.partition('-')[2]}"
+        """Value of the metric dimension `service`."""
+        return service_name(self.name)
 
     @property
     def place(self) -> str:
         """Account, region and stage, in words."""
         _, _, _, region, account, _ = self.stack_id.split(":")
-        return f"account {account}, {region}, stack {self.stack_name}"
+        which = f", outputs {self.prefix}..." if self.prefix else ""
+        return f"account {account}, {region}, stack {self.stack_name}{which}"
 
     @property
     def tables(self) -> dict[Table, str]:
@@ -158,6 +172,23 @@ class Aws:
     def store(self) -> Store:
         """A store on the tables whose client leaves retries to the engine."""
         return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
+
+
+def _outputs(stack: StackTypeDef, prefix: str) -> dict[str, str]:
+    """Read the service's outputs, without their prefix."""
+    outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
+    one = "OrdersTableName"
+    if prefix + one in outputs:
+        return {key[len(prefix) :]: outputs[key] for key in outputs if key.startswith(prefix)}
+    prefixes = sorted(key.removesuffix(one) for key in outputs if key.endswith(one))
+    if not prefixes:
+        raise UserError(
+            f"the stack {stack['StackName']} has no outputs of the service: deploy it, with `add_outputs()` of the construct"
+        )
+    choice = ", ".join(f'"{each}"' for each in prefixes)
+    raise UserError(
+        f'the stack {stack["StackName"]} has no outputs with the prefix "{prefix}"; choose one with --prefix: {choice}'
+    )
 
 
 def scan(aws: Aws, table: Table) -> Iterator[Item]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import resources
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -120,7 +120,7 @@ def wait(
 
 def reports(exports: Sequence[Export], stage: str) -> str:
     """Write SQL for Athena: the stage's database, tables over these exports, and queries."""
-    text = Path(__file__).with_name("reports.sql").read_text("utf-8")
+    text = resources.files(__package__).joinpath("reports.sql").read_text("utf-8")
     places = {export.table.value: export.place for export in exports}
     # docs.aws.amazon.com/athena/latest/ug/tables-databases-columns-names.html
     database = f"inventory_orders_{stage.replace('-', '_')}"

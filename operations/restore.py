@@ -207,7 +207,6 @@ class Restore:
 
     Args:
         aws: The stack.
-        stack_name: Its name in CloudFormation.
         then: The time to restore to: a whole second, with its time zone.
         clock: Source of time.
 
@@ -215,12 +214,9 @@ class Restore:
         beside: The same stack, with the names of the restored tables.
     """
 
-    def __init__(
-        self, aws: Aws, stack_name: str, then: datetime, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, aws: Aws, then: datetime, clock: Clock | None = None) -> None:
         then = then.astimezone(UTC)
         self._aws = aws
-        self._stack_name = stack_name
         self._then = then
         self._clock = clock or SystemClock()
         names = {
@@ -389,7 +385,8 @@ class Restore:
 
     def _deployed(self) -> Deployed:
         cloudformation = self._aws.session.client("cloudformation")
-        return Deployed.of(cloudformation, self._aws.dynamodb, self._stack_name)
+        name, orders = self._aws.stack_name, self._aws.outputs["OrdersTableName"]
+        return Deployed.of(cloudformation, self._aws.dynamodb, name, orders)
 
     def _writers(self, deployed: Deployed) -> dict[str, Properties]:
         publisher = self._aws.outputs["PublishEventsFunctionName"]

@@ -12,14 +12,16 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
-from infra.settings import DEFAULT, Settings, SettingsError, check_names, stack_name
+from infra.settings import DEFAULT, Settings, SettingsError, check_names
+from inventory_orders.naming import stack_name
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
 from local.node import CDK
 from local.process import run_logged
 from operations import preflight, remains
 from operations.account import AwsAccount
-from operations.commands.common import AsJson, aside, checked_stage, print_json, screen, table_of
+from operations.commands.common import AsJson, aside, print_json, screen, table_of
+from operations.commands.target import checked_stage
 from operations.errors import UserError
 
 app = typer.Typer()

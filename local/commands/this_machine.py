@@ -14,10 +14,12 @@ from typing import Annotated
 import typer
 
 from local import emulator, sample_orders, stack, tokens
+from local.commands.embedded import start_embedded
 from local.desk import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
-from operations.commands.common import PANEL, OnAccount, aside, aws_of, screen, start_embedded
+from operations.commands.common import aside, screen
+from operations.commands.target import Target, aws_of, on_stack
 from operations.errors import UserError
 from operations.http_api import HttpApi
 from operations.orders_file import count_orders
@@ -141,8 +143,8 @@ def dashboard(
     )
 
 
-@app.command(rich_help_panel=PANEL)
-def desk(url: _UrlOnly = False, account: OnAccount = None) -> None:
+@on_stack(app)
+def desk(url: _UrlOnly = False, account: Target | None = None) -> None:
     """Open the desk in a browser: products and stock, orders to ship, dead letters, lanes.
 
     It runs on this machine, with your credentials. With --stage, Ctrl-C stops it. Without it, the command starts the

@@ -20,18 +20,16 @@ from inventory_orders.domain.location import (
 from ..errors import UserError
 from ..words import counted, lane_name, location_name
 from .common import (
-    PANEL,
     AsJson,
     AtLocation,
-    OnAccount,
     aside,
-    aws_of,
     print_json,
     print_problems,
     progress_bar,
     screen,
     table_of,
 )
+from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from inventory_orders.domain.allotments import Page, PageEntry
@@ -42,14 +40,14 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def audit(
     product: Annotated[
         str | None, typer.Argument(help="Also list every change to this product's stock.")
     ] = None,
     location: AtLocation = None,
     as_json: AsJson = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Recompute every product's units on hand, committed and available. Exit status 1 if the books do not balance.
 
@@ -175,7 +173,7 @@ def _show_history(account: Account, entries: Sequence[Entry]) -> None:
         screen.print(f"Available units: {account.where}. lentTo: {lent}.")
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def lanes(
     product: Annotated[
         str | None, typer.Argument(help="Show where the units of this product are.")
@@ -195,7 +193,7 @@ def lanes(
         ),
     ] = None,
     as_json: AsJson = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Show the lanes, their workers and their units.
 

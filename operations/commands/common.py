@@ -1,10 +1,9 @@
-"""Shared by all commands: where they print, and which AWS they use."""
+"""Shared by all commands: how they print."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -23,16 +22,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from infra.settings import STAGE, stack_name
-from local import emulator, stack
-from local.endpoint import use_embedded
-
-from ..account import AwsAccount
-from ..aws import Aws
 from ..errors import UserError
-
-PANEL = "Operators (the embedded AWS, or --stage STAGE)"
-"""Where `--help` lists the commands that act on a stack."""
 
 INTERRUPTED = 130
 """Exit status of a command that Ctrl-C stopped, by the convention of shells."""
@@ -84,26 +74,6 @@ class _Output(Console):
 # Progress and errors go to `aside`, so that other programs can read standard output. `a:tea:b` is an id and not an emoji.
 screen = _Output(highlight=False, emoji=False)
 aside = _Output(stderr=True, highlight=False, emoji=False)
-
-
-def checked_stage(stage: str | None) -> str | None:
-    """Check the name of a stage."""
-    if stage is not None and not STAGE.fullmatch(stage):
-        raise typer.BadParameter("a stage is 1 to 20 lowercase letters, digits or hyphens")
-    return stage
-
-
-OnAccount = Annotated[
-    str | None,
-    typer.Option(
-        "--stage",
-        "--account",
-        metavar="STAGE",
-        callback=checked_stage,
-        help="Use the stack of this stage on the AWS account of your environment, instead of the embedded AWS. "
-        "--account is an alias.",
-    ),
-]
 
 
 AtLocation = Annotated[
@@ -166,51 +136,3 @@ def reading(what: str) -> Iterator[None]:
         yield
     except InventoryOrdersError as error:
         raise UserError(f"{what} cannot be read: {error}") from error
-
-
-def say_which(aws: Aws, embedded: str, console: Console) -> None:
-    """Print which AWS a report describes. `embedded` is the endpoint of the embedded AWS, empty on an account."""
-    name = f"The embedded AWS at {embedded}" if embedded else "AWS"
-    console.print(f"[bold]{name}[/]: {aws.place}")
-
-
-def aws_of(account: str | None, console: Console = screen) -> Aws:
-    """Find the stack of a stage on the AWS account of the environment, or by default the one on the embedded AWS.
-
-    Prints which of them it found to `console`.
-    """
-    if account is not None:
-        aws = Aws.of_stack(stack_name(account), AwsAccount.of_environment().session)
-        say_which(aws, "", console)
-        return aws
-    running = emulator.running()
-    if running is None:
-        raise UserError(
-            "the embedded AWS is not running; start it with `make up`, or name a stage of your account: "
-            "--stage dev (with make: STAGE=dev)"
-        )
-    use_embedded(running.endpoint)
-    aws = Aws.of_stack(stack.STACK_NAME)
-    say_which(aws, running.endpoint, console)
-    return aws
-
-
-def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
-    """Start and deploy the embedded AWS unless it is up to date, and list the sample products. `fill` lists them in any case."""
-    began = time.monotonic()
-    steps = 0
-    with console.status("Looking for the embedded AWS") as spinner:
-
-        def report(step: str) -> None:
-            nonlocal steps
-            steps += 1
-            spinner.update(step)
-            console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
-
-        running = stack.up(report)
-        if steps or fill:
-            from local import shelf  # noqa: PLC0415 - boto3 is slow to import
-
-            use_embedded(running.endpoint)
-            shelf.fill(Aws.of_stack(stack.STACK_NAME))
-        return running

@@ -12,7 +12,8 @@ from rich.markup import escape
 from inventory_orders.domain.location import in_words, key_in
 
 from ..words import counted
-from .common import PANEL, OnAccount, aside, aws_of, print_problems, screen
+from .common import aside, print_problems, screen
+from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from ..follow import Heard
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def republish(
     order: Annotated[
         list[str] | None,
@@ -39,7 +40,7 @@ def republish(
             "--send", help="Publish the events. Without this option they are only counted."
         ),
     ] = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Publish the current state of orders again, for a consumer that lost events.
 
@@ -73,7 +74,7 @@ def republish(
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def follow(
     seconds: Annotated[
         float | None, typer.Option(min=1, help="Stop after this many seconds. Default: on Ctrl-C.")
@@ -81,7 +82,7 @@ def follow(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each full event as one line of JSON.")
     ] = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Print the events of orders and products as the event bus delivers them.
 

@@ -13,16 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..words import counted
-from .common import (
-    INTERRUPTED,
-    PANEL,
-    OnAccount,
-    aside,
-    aws_of,
-    progress_bar,
-    screen,
-    table_of,
-)
+from .common import INTERRUPTED, aside, progress_bar, screen, table_of
+from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from inventory_orders.store.dynamodb import Store
@@ -66,7 +58,7 @@ _ErrorsFile = Annotated[
 ]
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def load(
     file: Annotated[
         Path,
@@ -84,7 +76,7 @@ def load(
         typer.Option(min=0.1, help="Maximum lines to write per second. Default: no limit."),
     ] = None,
     errors: _ErrorsFile = None,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Load products, prices, receipts or counts from a file. Exit status 1 if a line was bad.
 

@@ -1,4 +1,4 @@
-"""The command `inventory-orders`: the commands of this machine and those of operators."""
+"""The command `inventory-orders`, with the commands for operators of a deployed stack."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
-from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
 from inventory_orders.version import VERSION
-from local import STATE, emulator
-from local.commands import deployment, this_machine
-from local.process import LOGS
 
 from ..errors import UserError
 from . import books, events, load, queues, reports, tables, verification
 from .common import aside
+from .target import folder
 
 
 class _Commands(TyperGroup):
@@ -39,8 +37,10 @@ class _Commands(TyperGroup):
         """Run the command. An unknown option may be an id that begins with a hyphen."""
         try:
             return super().invoke(ctx)
-        except NoSuchOption as error:
-            error.message += ". Write -- before an id that begins with a hyphen"
+        except Exception as error:
+            # Typer does not export this class.
+            if type(error).__name__ == "NoSuchOption":
+                vars(error)["message"] += ". Write -- before an id that begins with a hyphen"
             raise
 
 
@@ -51,17 +51,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for commands in (
-    queues,
-    books,
-    load,
-    tables,
-    events,
-    reports,
-    verification,
-    deployment,
-    this_machine,
-):
+for commands in (queues, books, load, tables, events, reports, verification):
     app.add_typer(commands.app)
 
 
@@ -83,7 +73,7 @@ def root(
     """Tools for the inventory & order service: on an AWS account, or on the embedded AWS."""
 
 
-def main() -> None:
+def main(run: Callable[[], object] = app) -> None:
     """Run a command, and print an error that the user can fix without a traceback.
 
     Like Ctrl-C, SIGTERM and a closed terminal (except under `nohup`) stop the command after it has cleaned up. A shell starts
@@ -94,7 +84,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
-        _run()
+        run()
     except UserError as error:
         _fail(str(error))
     except (BotoCoreError, ClientError) as error:
@@ -110,21 +100,8 @@ def main() -> None:
             raise
         _fail(
             f"{error.filename}: {os.strerror(error.errno or 0)}. "
-            f"The commands write to {STATE}: it must be writable, with free space"
+            f"The commands write to {folder()}: it must be writable, with free space"
         )
-
-
-def _run() -> None:
-    """Run the command. If it fails because the embedded AWS was stopped, report that as the error."""
-    try:
-        app()
-    except Exception as error:
-        if not emulator.is_lost():
-            raise
-        raise UserError(
-            "the embedded AWS stopped before this command had finished. `make down` stops it for all commands; "
-            f"otherwise see the end of {os.path.relpath(LOGS / 'emulator.log')}"
-        ) from error
 
 
 _OF_FILES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR, errno.EISDIR}

@@ -22,16 +22,8 @@ from ..errors import UserError
 from ..orders_file import OrderMessage, count_orders, read_orders
 from ..redrive import MAY_SUCCEED_NOW
 from ..words import counted, without_full_stop
-from .common import (
-    PANEL,
-    AsJson,
-    OnAccount,
-    aside,
-    aws_of,
-    print_json,
-    screen,
-    table_of,
-)
+from .common import AsJson, aside, print_json, screen, table_of
+from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from ..aws import Aws
@@ -57,8 +49,8 @@ class AnyQueue(StrEnum):
     EXPIRY = "expiry"
 
 
-@app.command(rich_help_panel=PANEL)
-def status(as_json: AsJson = False, account: OnAccount = None) -> None:
+@on_stack(app)
+def status(as_json: AsJson = False, account: Target | None = None) -> None:
     """Count the rows of the tables and the messages of the queues, and list the causes of dead letters."""
     found = _read_status(aws_of(account, aside if as_json else screen))
     if as_json:
@@ -109,7 +101,7 @@ def _read_status(aws: Aws) -> dict[str, Any]:
     }
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def redrive(
     send: Annotated[
         bool,
@@ -133,7 +125,7 @@ def redrive(
     ] = None,
     rate: Annotated[float, typer.Option(min=0.1, help="Maximum messages per second.")] = 20.0,
     as_json: AsJson = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Show the dead letters by cause, and send back those that may succeed now.
 
@@ -237,7 +229,7 @@ def _by_decision(findings: Mapping[AnyQueue, redrives.Findings]) -> Iterator[dic
                 }
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def send(
     file: Annotated[
         Path,
@@ -265,7 +257,7 @@ def send(
     yes: Annotated[bool, typer.Option("--yes", help="Send to an account without asking.")] = (
         False
     ),
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Send the orders of a file through SQS. It checks the whole file before it sends the first order.
 

@@ -9,23 +9,11 @@ import typer
 from rich.markup import escape
 
 from inventory_orders.domain.location import in_words, key_in, location_of, product_of, stock_key
-from local import STATE
 
 from ..errors import UserError
 from ..words import counted, lane_name, location_name
-from .common import (
-    PANEL,
-    AsJson,
-    AtLocation,
-    OnAccount,
-    aside,
-    aws_of,
-    print_json,
-    print_problems,
-    reading,
-    screen,
-    table_of,
-)
+from .common import AsJson, AtLocation, aside, print_json, print_problems, reading, screen, table_of
+from .target import Target, aws_of, folder, on_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def stock(
     product: Annotated[
         str | None,
@@ -55,7 +43,7 @@ def stock(
     ] = False,
     location: AtLocation = None,
     as_json: AsJson = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Show how many units of each product are on hand, committed to open orders, and available.
 
@@ -173,7 +161,7 @@ def _line_of(level: StockLevel, *, in_lanes: bool) -> _Line:
     )
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def orders(
     order: Annotated[str | None, typer.Argument(help="Show this order alone.")] = None,
     to_ship: Annotated[
@@ -185,7 +173,7 @@ def orders(
     location: AtLocation = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum orders to show.")] = 50,
     as_json: AsJson = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Show an order, a user's orders (newest first), or with `--to-ship` the orders to ship (oldest first).
 
@@ -295,7 +283,7 @@ def _name_in(line: Mapping[str, Any]) -> str:
     return in_words(key_in(line))
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def export(
     bucket: Annotated[
         str | None,
@@ -305,7 +293,7 @@ def export(
         ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all data is in S3.")] = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Export products, orders and adjustments to S3, and write SQL for Athena: tables over the export, and reports.
 
@@ -323,9 +311,9 @@ def export(
     exports = exporting.start(aws, bucket)
     for each in exports:
         screen.print(f"{each.table.value}: {each.place}")
-    file = STATE / f"reports-{account}.sql"
+    file = folder() / f"reports-{aws.name}.sql"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(exporting.reports(exports, account), "utf-8")
+    file.write_text(exporting.reports(exports, aws.name), "utf-8")
     screen.print(f"Athena's tables and six reports are in {file}.")
     if wait:
         with aside.status("Exporting") as spinner:

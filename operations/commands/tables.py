@@ -9,22 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.settings import stack_name
-from local import stack
-
 from ..errors import UserError
 from ..words import counted
 from .books import show_audit
-from .common import (
-    PANEL,
-    OnAccount,
-    aside,
-    aws_of,
-    print_problems,
-    progress_bar,
-    screen,
-    table_of,
-)
+from .common import aside, print_problems, progress_bar, screen, table_of
+from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from ..restore import Differences
@@ -32,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def restore(
     to: Annotated[
         str,
@@ -42,7 +31,7 @@ def restore(
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Stop the service without asking.")] = (False),
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Restore all rows to their state at an earlier time, and publish it. Counts the rows to write, and asks first.
 
@@ -54,7 +43,7 @@ def restore(
 
     then = datetime.fromisoformat(moment(to)).replace(microsecond=0)
     aws = aws_of(account)
-    work = Restore(aws, stack_name(account) if account else stack.STACK_NAME, then)
+    work = Restore(aws, then)
     with aside.status("Restoring copies of the stack's tables") as spinner:
 
         def rows(found: Differences) -> None:
@@ -103,7 +92,7 @@ def _show_differences(found: Differences) -> None:
         )
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def forget(
     user: Annotated[str, typer.Argument(help="The customer's userId.")],
     key_file: Annotated[
@@ -118,7 +107,7 @@ def forget(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Change orders without asking.")] = False,
-    account: OnAccount = None,
+    account: Target | None = None,
 ) -> None:
     """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes.
 

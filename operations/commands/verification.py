@@ -12,23 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from infra.settings import stack_name
-from local import STATE, stack
-from local.endpoint import use_embedded
-
-from ..account import AwsAccount, has_account
-from ..aws import Aws
+from ..account import has_account
+from ..aws import Aws, is_loopback
 from ..errors import UserError
 from ..words import counted
-from .common import (
-    INTERRUPTED,
-    PANEL,
-    OnAccount,
-    aside,
-    say_which,
-    screen,
-    start_embedded,
-)
+from . import target
+from .common import INTERRUPTED, aside, screen
+from .target import Target, on_stack, say_which
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +28,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _PRODUCTION_ORDERS = 10
-_FILE = STATE / "verify.json"
 
 
 def _known_checks(only: list[str] | None) -> list[str]:
@@ -52,9 +41,8 @@ def _known_checks(only: list[str] | None) -> list[str]:
     return only or []
 
 
-@app.command(rich_help_panel=PANEL)
+@on_stack(app)
 def verify(
-    stage: OnAccount = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before sending orders to a production stage.")
     ] = False,
@@ -66,6 +54,7 @@ def verify(
             help="Run only this check; can be repeated. Default: all.",
         ),
     ] = None,
+    account: Target | None = None,
 ) -> None:
     """Verify a deployed stack with test traffic and by asking AWS about its resources. Exit status 1 if a line is red.
 
@@ -75,7 +64,7 @@ def verify(
     """
     from ..verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
 
-    run, endpoint = _run_on(_account_of(stage))
+    run, endpoint = _run_on(_chosen(account))
     try:
         deployed = run.deployed
     except (BotoCoreError, ClientError) as error:
@@ -100,40 +89,41 @@ def verify(
     report = Report(place, run.name, run.started_at)
     _run_checks(run, report, only or ())
     show(report, screen)
-    _FILE.parent.mkdir(exist_ok=True)
-    _FILE.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
-    screen.print(f"[dim]This report is also in {os.path.relpath(_FILE)}.[/]")
+    file = target.folder() / "verify.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
+    screen.print(f"[dim]This report is also in {os.path.relpath(file)}.[/]")
     if not report.good:
         raise typer.Exit(1 if report.finished else INTERRUPTED)
 
 
-def _account_of(stage: str | None) -> str | None:
-    """Choose the stage on an account; None is the embedded AWS.
+def _chosen(account: Target | None) -> Target | None:
+    """Choose the stack on an account; None is the embedded AWS.
 
     Raises:
         UserError: The stage needs an account, and there are no credentials.
     """
-    if stage is None or has_account():
-        return stage
-    if stack_name(stage) == stack.STACK_NAME:
+    here = target.checkout
+    if account is None or here is None or not account.is_stage or has_account():
+        return account
+    if account.stack_name == here.stack_name:
         return None
     raise UserError(
-        f"there are no AWS credentials for stage {stage}: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+        f"there are no AWS credentials for {account.stack_name}: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
         "AWS_SECRET_ACCESS_KEY. The embedded AWS has the stage dev only"
     )
 
 
-def _run_on(account: str | None) -> tuple[Run, str]:
+def _run_on(account: Target | None) -> tuple[Run, str]:
     """Find the stack. Returns a run, and the endpoint of the embedded AWS."""
     from ..verify.run import Run  # noqa: PLC0415 - slow to import
 
     if account is not None:
-        session, name = AwsAccount.of_environment().session, stack_name(account)
-        return Run(Aws.of_stack(name, session), name, embedded=False), ""
-    running = start_embedded(aside)
-    use_embedded(running.endpoint)
-    aws = Aws.of_stack(stack.STACK_NAME)
-    return Run(aws, stack.STACK_NAME, embedded=True), running.endpoint
+        aws = account.find()
+        return Run(aws, aws.stack_name, embedded=is_loopback(aws.sqs.meta.endpoint_url)), ""
+    embedded = target.needed_checkout()
+    endpoint = embedded.start(aside)
+    return Run(Aws.of_stack(embedded.stack_name), embedded.stack_name, embedded=True), endpoint
 
 
 def _run_checks(run: Run, report: Report, only: Sequence[str]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,8 +42,11 @@ class Deployed:
     streams: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cloudformation: Any, dynamodb: Any, name: str) -> Deployed:
+    def of(cls, cloudformation: Any, dynamodb: Any, name: str, orders: str = "") -> Deployed:
         """Read a stack through clients of CloudFormation and DynamoDB.
+
+        With the name of a service's table of orders, only the resources of this service count: the stack of an app has
+        others, and may have several services.
 
         Raises:
             UserError: A resource of the stack is being created, or its creation failed.
@@ -63,7 +67,18 @@ class Deployed:
             for logical, table in physical.items()
             if resources.get(logical, {}).get("Type") == "AWS::DynamoDB::GlobalTable"
         }
-        return cls(stack, resources, physical, streams)
+        whole = cls(stack, resources, physical, streams)
+        return whole._service_with(orders) if orders else whole
+
+    def _service_with(self, orders: str) -> Deployed:
+        table = next(logical for logical, name in self.physical.items() if name == orders)
+        # The CDK joins the ids of constructs, and adds a digest of 8 characters.
+        construct = table[:-8].removesuffix("TablesOrders")
+        if not construct:
+            return self
+        own = re.compile(f"{construct}(Tables|Queues|Events|Functions|Api|CustomerApi|Monitoring)")
+        found = {name: each for name, each in self.resources.items() if own.match(name)}
+        return replace(self, resources=found)
 
     @cached_property
     def place(self) -> dict[str, str]:

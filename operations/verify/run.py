@@ -111,8 +111,9 @@ class Run:
 
     @cached_property
     def deployed(self) -> Deployed:
-        """The template that the stack was deployed with."""
-        return Deployed.of(self.client("cloudformation"), self.aws.dynamodb, self.stack_name)
+        """The template that the service was deployed with."""
+        cloudformation, orders = self.client("cloudformation"), self.aws.outputs["OrdersTableName"]
+        return Deployed.of(cloudformation, self.aws.dynamodb, self.stack_name, orders)
 
     @cached_property
     def pause(self) -> float:

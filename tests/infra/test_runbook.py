@@ -9,7 +9,7 @@ from typer.exceptions import TyperException
 
 from docs_generator.runbook import RUNBOOK, families, sections
 from local import ROOT
-from operations.commands.main import app
+from local.commands.main import app
 from tests.support.runbook import aws_call, commands, expand
 from tests.support.template import alarms_of, synthesise
 

@@ -16,7 +16,7 @@ from inventory_orders.domain import allotments
 from inventory_orders.messages.documents import json_schema
 from local import ROOT
 from local.commands import deployment
-from operations.commands.main import app
+from local.commands.main import app
 from operations.errors import UserError
 
 JWT = {"issuer": "https://a.example", "audience": ["a"]}

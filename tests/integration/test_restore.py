@@ -8,12 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from inventory_orders.store.tables import Table
-from local import stack
+from local.commands.main import app
 from local.invoke import invoke_deployed, is_good
 from operations import queues, restore
 from operations.audit import read_books, read_orders
 from operations.commands import tables as table_commands
-from operations.commands.main import app
 from operations.follow import listening
 from operations.restore import Restore
 from testing.events import order_body, sqs_event
@@ -33,7 +32,7 @@ def aws(aws):
 @pytest.fixture
 def work(aws):
     """The embedded AWS has no backups: a restore gets the rows that exist when the new tables are created."""
-    made = Restore(aws, stack.STACK_NAME, THEN)
+    made = Restore(aws, THEN)
     yield made
     for name in made.beside.tables.values():
         aws.dynamodb.delete_table(TableName=name)

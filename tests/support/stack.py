@@ -16,11 +16,11 @@ from typing import Any
 from unittest.mock import patch
 
 from local import ROOT
+from local.commands.main import main
 from local.invoke import invoke_deployed
 from operations import queues
 from operations.aws import LIVE, Aws
 from operations.commands.common import aside, screen
-from operations.commands.main import main
 from operations.orders_file import OrderMessage
 
 # Longer than the visibility timeout of a queue, after which the messages of a killed invocation are redelivered.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections import defaultdict
 from contextlib import ExitStack
@@ -19,10 +20,12 @@ from inventory_orders.api.orders import MAX_WAIT_SECONDS
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands import deployment
+from local.commands.main import app
 from operations import preflight
 from operations.account import AwsAccount
 from operations.aws import Aws
-from operations.commands.main import app
+from operations.commands import books, target
+from operations.commands.target import Target
 from operations.errors import UserError
 from operations.queues import FIFO, FIFO_DEAD_LETTERS
 
@@ -544,6 +547,86 @@ def test_the_tables_of_a_stack_are_in_the_region_of_its_account(monkeypatch):
     session = AwsAccount.of_environment().session
     aws = Aws(outputs, session, *[SimpleNamespace()] * 4)
     assert aws.store()._client.meta.region_name == "eu-west-3"
+
+
+@pytest.fixture
+def two_services():
+    """Reads the outputs of a stack with two services."""
+    cloudformation = boto3.client("cloudformation", region_name="eu-west-1")
+    outputs = ("TeaOrdersTableName", "TeaEventBusName", "TicketsOrdersTableName", "Url")
+    described = {
+        "StackName": "Shop",
+        "StackId": "arn:aws:cloudformation:eu-west-1:123456789012:stack/Shop/1",
+        "CreationTime": 0,
+        "StackStatus": "CREATE_COMPLETE",
+        "Outputs": [{"OutputKey": o, "OutputValue": f"InventoryOrders-{o}"} for o in outputs],
+    }
+    session = SimpleNamespace(client=lambda *_, **__: cloudformation)
+    with Stubber(cloudformation) as stub:
+
+        def read(prefix):
+            stub.add_response("describe_stacks", {"Stacks": [described]}, {"StackName": "Shop"})
+            return Aws.of_stack("Shop", session, prefix)
+
+        read.described = described
+        yield read
+
+
+def test_a_prefix_chooses_the_outputs_of_one_service(two_services):
+    tea = two_services("Tea")
+    assert list(tea.outputs) == ["OrdersTableName", "EventBusName"]
+    assert tea.service_name == "inventory-orders-TeaEventBusName"
+    assert tea.place == "account 123456789012, eu-west-1, stack Shop, outputs Tea..."
+
+
+@pytest.mark.parametrize("prefix", ["", "Coffee", "Te"])
+def test_a_prefix_without_outputs_is_refused_and_the_prefixes_are_listed(two_services, prefix):
+    said = f'the stack Shop has no outputs with the prefix "{prefix}"; choose one with --prefix: "Tea", "Tickets"'
+    with pytest.raises(UserError, match=f"^{re.escape(said)}$"):
+        two_services(prefix)
+
+
+def test_a_stack_without_the_outputs_of_a_service_is_refused(two_services):
+    del two_services.described["Outputs"]
+    with pytest.raises(UserError, match=r"the stack Shop has no outputs of the service: deploy it"):
+        two_services("Tea")
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ([], None),
+        (["--stage", "prod"], Target("InventoryOrders-prod")),
+        (["--stack", "Shop"], Target("Shop", is_stage=False)),
+        (["--stack", "Shop", "--prefix", "Tea"], Target("Shop", "Tea", is_stage=False)),
+        (["--stage", "prod", "--prefix", "Tea"], Target("InventoryOrders-prod", "Tea")),
+    ],
+)
+def test_options_choose_the_stack_of_a_command(monkeypatch, options, chosen):
+    seen = []
+    monkeypatch.setattr(books, "aws_of", lambda account, _: seen.append(account))
+    monkeypatch.setattr(books, "show_audit", lambda *_, **__: True)
+    assert CliRunner().invoke(app, ["audit", *options]).exit_code == 0
+    assert seen == [chosen]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--stage", "prod", "--stack", "Shop"], "either --stage or --stack"),
+        (["--prefix", "Tea"], "name the stack of this prefix with --stack"),
+    ],
+)
+def test_options_that_name_no_single_stack_are_refused(options, said):
+    done = CliRunner().invoke(app, ["audit", *options])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.replace("│", "").split())
+
+
+def test_without_a_checkout_a_command_needs_the_name_of_a_stack(monkeypatch):
+    monkeypatch.setattr(target, "checkout", None)
+    done = CliRunner().invoke(app, ["audit"])
+    assert "name a stack: --stack STACK, with --prefix PREFIX" in str(done.exception)
 
 
 def test_an_error_of_aws_does_not_end_a_sentence_twice(monkeypatch):

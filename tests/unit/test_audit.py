@@ -12,9 +12,10 @@ from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
+from local.commands import main
 from operations import audit
 from operations.books import Account, Books, add_up, history
-from operations.commands import books, main
+from operations.commands import books
 from operations.lanes import Pages
 from operations.movements import movements_of
 from testing.bench import cancelled

@@ -12,8 +12,9 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
+from local.commands import main
 from operations import audit
-from operations.commands import books, main
+from operations.commands import books
 from testing.lanes import LaneShop, lend
 
 BERLIN, LYON = "tea#berlin", "tea#lyon"

@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 from inventory_orders.version import VERSION
 from local import ROOT, emulator, invoke
-from local.commands import this_machine
+from local.commands import embedded, main, this_machine
 from operations import follow, queues
 from operations.aws import Aws
-from operations.commands import common, events, main
+from operations.commands import common, events, target
 from operations.commands import queues as queue_commands
 from operations.errors import UserError
 from operations.follow import Heard
@@ -128,7 +128,7 @@ STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-pro
 
 
 def test_the_command_names_its_version_without_loading_the_cdk():
-    program = "import sys; from operations.commands.main import app; app(['--version'], standalone_mode=False); "
+    program = "import sys; from local.commands.main import app; app(['--version'], standalone_mode=False); "
     program += "assert 'aws_cdk' not in sys.modules"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT
@@ -138,17 +138,15 @@ def test_the_command_names_its_version_without_loading_the_cdk():
 
 def test_a_report_says_which_aws_it_read(monkeypatch, capsys):
     aws = Aws({}, *[None] * 5, STACK)
-    session = SimpleNamespace(session=None)
     running = SimpleNamespace(endpoint="http://127.0.0.1:4566")
     monkeypatch.setattr(Aws, "of_stack", lambda *_: aws)
-    monkeypatch.setattr(common.AwsAccount, "of_environment", lambda: session)
-    monkeypatch.setattr(common.emulator, "running", lambda: running)
-    monkeypatch.setattr(common, "use_embedded", lambda _: None)
+    monkeypatch.setattr(emulator, "running", lambda: running)
+    monkeypatch.setattr(embedded, "use_embedded", lambda _: None)
     monkeypatch.setenv("COLUMNS", "20")
     place = "account 123456789012, eu-west-1, stack InventoryOrders-prod"
-    assert common.aws_of("prod") is aws
+    assert target.aws_of(target.Target("InventoryOrders-prod")) is aws
     assert capsys.readouterr().out == f"AWS: {place}\n"
-    assert common.aws_of(None) is aws
+    assert target.aws_of(None) is aws
     assert capsys.readouterr().out == f"The embedded AWS at http://127.0.0.1:4566: {place}\n"
 
 
@@ -476,7 +474,7 @@ def test_which_answers_count_as_success(answer, good):
 
 A_LONG_COMMAND = """
 import signal, time
-from operations.commands import main
+from local.commands import main
 
 def app():
     try:

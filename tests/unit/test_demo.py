@@ -25,9 +25,9 @@ from inventory_orders.messages.commands import parse_order, parse_order_command
 from inventory_orders.store.tables import Table
 from local import ROOT, demo, demo_report, sample_orders, shelf
 from local.commands import this_machine
+from local.commands.main import app
 from local.shop import Shop
 from operations.books import Account, Books
-from operations.commands.main import app
 from operations.dead_letters import DeadLetter
 from operations.emf import Sample
 from operations.errors import UserError

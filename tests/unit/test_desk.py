@@ -12,9 +12,8 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from inventory_orders.store.tables import Table
-from local.commands import this_machine
+from local.commands import main, this_machine
 from local.desk import work
-from operations.commands import main
 from operations.commands import queues as queue_commands
 from operations.dead_letters import SEEN_IN_A_GROUP, DeadLetterReader
 from operations.redrive import MAY_SUCCEED_NOW

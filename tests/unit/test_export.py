@@ -16,9 +16,11 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
+from local.commands import main
+from local.commands.embedded import ThisCheckout
 from operations import export
 from operations.aws import Aws
-from operations.commands import main, reports
+from operations.commands import reports
 from operations.errors import UserError
 from testing.shop import open_shop
 from testing.simulated_aws import ManualClock, virtual_time
@@ -37,6 +39,7 @@ def account(monkeypatch):
     dynamodb, s3 = (boto3.client(name, region_name="eu-west-1") for name in ("dynamodb", "s3"))
     session = SimpleNamespace(client=lambda _: s3)
     outputs = {f"{table.value}TableName": f"{table.value}-1" for table in Table}
+    outputs["EventBusName"] = "InventoryOrders-prod"
     aws = Aws(outputs, session, dynamodb, None, None, None, STACK)
     monkeypatch.setattr(reports, "aws_of", lambda _: aws)
     with Stubber(dynamodb) as tables, Stubber(s3) as buckets:
@@ -83,7 +86,7 @@ def run(*options):
 
 
 def test_all_tables_are_exported_as_of_the_same_moment(account, monkeypatch, tmp_path):
-    monkeypatch.setattr(reports, "STATE", tmp_path)
+    monkeypatch.setattr(ThisCheckout, "folder", tmp_path)
     expect_exports(account, "reports-of-the-shop")
     done = run("--stage", "prod", "--bucket", "reports-of-the-shop")
     place = "s3://reports-of-the-shop/InventoryOrders-prod/Orders/AWSDynamoDB/01-Orders/data/"

@@ -16,8 +16,8 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
+from local.commands import main
 from operations import forget as forgets
-from operations.commands import main
 from operations.commands import tables as table_commands
 from operations.errors import UserError
 

@@ -9,8 +9,9 @@ from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.errors import ThrottledError
 from inventory_orders.store.lane_leases import lease_lane
+from local.commands import main
 from operations import lanes as lanes_of_stack
-from operations.commands import books, main
+from operations.commands import books
 from operations.errors import UserError
 from testing.lanes import lend
 

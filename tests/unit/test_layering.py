@@ -94,7 +94,6 @@ MAY_IMPORT = {
     # Run by people.
     "operations": ("inventory_orders",),
     "local": ("testing", "operations", "inventory_orders"),
-    "operations.commands": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
     "local.commands": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
     # Verification.
     "testing": ("operations", "inventory_orders"),
@@ -229,6 +228,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("inventory_orders.invocation.runtime", "inventory_orders.api.serving"),
         ("inventory_orders.clock", "operations.audit"),
         ("operations.audit", "local.endpoint"),
+        ("operations.commands.target", "local.emulator"),
         ("local.stack", "infra.settings"),
         ("testing.simulated_aws.sqs", "inventory_orders.clock"),
         ("operations.audit", "rich.table"),

@@ -23,11 +23,11 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.tables import Table
 from local import ROOT
+from local.commands.main import app
 from local.sample_orders import catalogue
 from operations import load as loading
 from operations.catalogue_file import Change, read_catalogue
 from operations.commands import load as load_command
-from operations.commands.main import app
 from operations.errors import UserError
 from operations.load import Done, Load
 from testing.clocks import FakeClock

@@ -16,10 +16,10 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
+from local.commands.main import app
 from operations import load as loading
 from operations.catalogue_file import COLUMNS, read_catalogue
 from operations.commands import load as load_command
-from operations.commands.main import app
 from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.load import Done, Load
 from testing.clocks import FakeClock

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from inventory_orders.store.tables import Table
+from local.commands.main import app
 from operations.aws import Aws
 from operations.commands import queues as queue_commands
-from operations.commands.main import app
 from operations.dead_letters import TOO_MANY_DELIVERIES, DeadLetter, Delivery
 from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW, Decision, Findings, Selection

@@ -21,8 +21,9 @@ from inventory_orders.lanes.levels import estimate_levels, read_level
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.tables import Table
 from local import ROOT
+from local.commands import main
 from operations import queues
-from operations.commands import books, main, reports
+from operations.commands import books, reports
 from operations.commands import queues as queue_commands
 from operations.errors import UserError
 from testing.lanes import lend

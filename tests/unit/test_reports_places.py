@@ -11,7 +11,8 @@ from inventory_orders.domain.order_command import OrderCommand, Part
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
-from operations.commands import main, reports
+from local.commands import main
+from operations.commands import reports
 from operations.errors import UserError
 from testing.lanes import lend
 

@@ -19,8 +19,8 @@ from inventory_orders.errors import Outcome
 from inventory_orders.products.fold import Fold
 from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
+from local.commands import main
 from operations import restore as restores
-from operations.commands import main
 from operations.commands import tables as table_commands
 from operations.errors import UserError
 from operations.republish import Republished
@@ -44,7 +44,7 @@ class RememberedShop:
         self.worker = tables.worker(lanes=2)
         # The worker behaves as if it had met contention on every row, so it sells from lanes.
         self.worker.client.rivals.are_met_on = lambda product_id: True
-        self.restore = Restore(tables.stack, "Stack", THEN)
+        self.restore = Restore(tables.stack, THEN)
         tables.list("tea", 1000)
         tables.list("pot", 5)
 
@@ -415,7 +415,7 @@ def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
     tables = Shop()
     aws = tables.stack
     object.__setattr__(aws, "dynamodb", client)
-    work = Restore(aws, "Stack", THEN.astimezone())
+    work = Restore(aws, THEN.astimezone())
     with virtual_time(tables.clock), Stubber(client) as stub:
         for table in Table:
             name = f"{table.value}-20260101T090000Z"
@@ -467,6 +467,9 @@ def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypat
     aws, functions = shop.tables.stack, Lambda()
     names = ("PlaceOrders", "Api", "PublishEvents")
     object.__setattr__(aws, "functions", functions)
+    object.__setattr__(
+        aws, "stack_id", "arn:aws:cloudformation:eu-west-1:123456789012:stack/Shop/1"
+    )
     object.__setattr__(aws, "outputs", aws.outputs | {f"{n}FunctionName": n for n in names})
     resources = {
         "AWS::Lambda::Function": {
@@ -483,7 +486,7 @@ def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypat
     every = [name for kind in resources.values() for name in kind]
     deployed = SimpleNamespace(of_type=resources.get, physical=dict(zip(every, every, strict=True)))
     monkeypatch.setattr(restores.Deployed, "of", lambda *_: deployed)
-    work = Restore(aws, "Stack", THEN)
+    work = Restore(aws, THEN)
     began = shop.tables.clock.now()
     work.stop(lambda _: None)
     assert functions.calls == ["refused", ("PlaceOrders", 0, "Disabled"), ("Api", 0, "Disabled")]

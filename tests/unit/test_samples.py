@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from docs_generator import sample_events as samples
 from inventory_orders.invocation import runtime
 from local import ROOT, emulator
+from local.commands import main
 from local.invoke import FED_BY, addressee, invoke_deployed
 from local.sample_orders import catalogue
-from operations.commands import main
 from operations.errors import UserError
 from testing.handlers import FakeContext, function_names, load_handler
 from testing.tables import make_stack, queue_settings, settings

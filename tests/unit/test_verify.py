@@ -11,9 +11,13 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from inventory_orders.lanes.levels import StockLevel
+from inventory_orders.naming import stack_name
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
+from local.commands import main
+from local.commands.embedded import ThisCheckout
 from operations import account, queues, verify
-from operations.commands import main, verification
+from operations.commands import verification
+from operations.commands.target import Target
 from operations.errors import UserError
 from operations.follow import Heard
 from operations.verify import figures, stack, traffic
@@ -493,13 +497,51 @@ def test_a_run_waits_longer_by_the_longest_batching_window(monkeypatch, run):
 )
 def test_which_aws_the_command_verifies(monkeypatch, stage, credentials, expected):
     monkeypatch.setattr(verification, "has_account", lambda: credentials)
-    assert verification._account_of(stage) == expected
+    chosen = verification._chosen(stage and Target(stack_name(stage)))
+    assert chosen == (expected and Target(stack_name(expected)))
 
 
 def test_another_stage_without_credentials_is_an_error_that_says_what_to_do(monkeypatch):
     monkeypatch.setattr(verification, "has_account", lambda: False)
-    with pytest.raises(UserError, match="there are no AWS credentials for stage live: set AWS_"):
-        verification._account_of("live")
+    with pytest.raises(
+        UserError, match="there are no AWS credentials for InventoryOrders-live: set AWS_"
+    ):
+        verification._chosen(Target("InventoryOrders-live"))
+
+
+def test_in_the_stack_of_an_app_only_the_resources_of_the_service_count():
+    kinds = {
+        "TeaTablesOrders0A1B2C3D": "DynamoDB::GlobalTable",
+        "TeaFunctionsPlaceOrders0A1B2C3D": "Lambda::Function",
+        "TeaTicketsTablesOrders0A1B2C3D": "DynamoDB::GlobalTable",
+        "TeaTicketsFunctionsPlaceOrders0A1B2C3D": "Lambda::Function",
+        "Checkout0A1B2C3D": "Lambda::Function",
+    }
+    resources = {logical: resource(kind) for logical, kind in kinds.items()}
+    answers = {
+        "describe_stacks": {"Stacks": [{}]},
+        "get_template": {"TemplateBody": {"Resources": resources}},
+    }
+    cloudformation = SimpleNamespace(
+        **{name: lambda answer=answer, **_: answer for name, answer in answers.items()},
+        get_paginator=lambda _: SimpleNamespace(
+            paginate=lambda **_: [
+                {
+                    "StackResourceSummaries": [
+                        {"LogicalResourceId": name, "PhysicalResourceId": name.lower()}
+                        for name in resources
+                    ]
+                }
+            ]
+        ),
+    )
+    dynamodb = SimpleNamespace(describe_table=lambda **_: {"Table": {}})
+
+    def parts(orders):
+        return list(Deployed.of(cloudformation, dynamodb, "Shop", orders).resources)
+
+    assert parts("teatablesorders0a1b2c3d") == list(kinds)[:2]
+    assert parts("teaticketstablesorders0a1b2c3d") == list(kinds)[2:4]
 
 
 def test_an_environment_that_points_at_this_machine_has_no_account():
@@ -518,7 +560,7 @@ def of_live(monkeypatch, run, tmp_path):
     """Prepare the command for a stack on an account, with one check. Returns the orders that it would have sent."""
     sent = []
     monkeypatch.setattr(verification, "_run_on", lambda _: (run, ""))
-    monkeypatch.setattr(verification, "_FILE", tmp_path / "verify.json")
+    monkeypatch.setattr(ThisCheckout, "folder", tmp_path)
 
     def check(run):
         sent.append(run.orders)
