@@ -24,7 +24,7 @@ from operations.errors import UserError
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 screen = Console(highlight=False)
 if not screen.is_terminal:
-    # Output to a file has no width, but the tables need one.
+    # A file has no width, but the tables need one.
     screen = Console(highlight=False, width=150)
 
 
@@ -35,7 +35,7 @@ def bench(
         typer.Argument(
             metavar="[STUDY | PARAMETER=VALUE,...]...",
             help=f"Studies: {', '.join(studies.NAMES)}. Default: {', '.join(studies.USUAL)}. "
-            "A parameter's values, such as workers=1,8, select the cells that have them; if none has, all cells get them.",
+            "A parameter such as workers=1,8 selects the cells with these values; if there are none, all cells get them.",
             show_default=False,
         ),
     ] = None,
@@ -43,17 +43,17 @@ def bench(
         bool, typer.Option("--full", help="Measure everything, and for longer.")
     ] = False,
     cells: Annotated[
-        bool, typer.Option("--list", help="List the cells with their parameters, unmeasured.")
+        bool, typer.Option("--list", help="List the cells and their parameters without measuring.")
     ] = False,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Measure all cells again, even those that have results.")
+        bool, typer.Option("--anew", help="Measure all cells again, even if they have results.")
     ] = False,
     files: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
             "--compare",
             metavar="BEFORE AFTER",
-            help="Compare two checkouts' results of the study scenes (.local/bench.jsonl) without measuring anything.",
+            help="Compare two checkouts' results of the study `scenes` (.local/bench.jsonl), without measuring.",
             exists=True,
             dir_okay=False,
         ),
@@ -109,12 +109,12 @@ def _study(name: str) -> Study:
 
 
 def measure(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
-    """Measure the cells without a result. If one fails, the rest still run. Returns whether any failed."""
+    """Measure the cells without a result. If one fails, the others are still measured. Returns whether any failed."""
     left = [cell for cell in cells if kept.get(cell) is None]
     if len(left) < len(cells):
         console.print(
-            f"{len(cells) - len(left)} of {len(cells)} cells have results with this code. "
-            "--anew (make: ANEW=1) measures them again"
+            f"{len(cells) - len(left)} of {len(cells)} cells already have results for this code. "
+            "To measure them again, use --anew (make: ANEW=1)"
         )
     failed = False
     progress = Progress(
@@ -145,14 +145,14 @@ def measure(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
         except KeyboardInterrupt:
             count = sum(kept.get(cell) is not None for cell in cells)
             console.print(
-                f"Interrupted. {count} of {len(cells)} cells are saved: the same command continues with the rest."
+                f"Interrupted. {count} of {len(cells)} results are saved. To measure the rest, run the same command."
             )
             raise typer.Exit(130) from None
     return failed
 
 
 def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
-    """Measure cells: first those in real time, one after the other, then as many simulated ones as there are processors."""
+    """Measure the cells in real time one after the other, then the simulated ones in parallel."""
     from bench import embedded  # noqa: PLC0415 - so that --help is quick
 
     with ExitStack() as stack:
@@ -166,7 +166,7 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
                     run.set_exception(error)
                 yield cell, run
     with ExitStack() as stack:
-        # Ctrl-C stops them immediately, without a traceback from each.
+        # Ctrl-C stops all processes immediately, without a traceback from each.
         pool = ProcessPoolExecutor(
             mp_context=multiprocessing.get_context("spawn"),
             initializer=signal.signal,
@@ -183,7 +183,7 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
 
 
 def report(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
-    """Print the results of the cells. Returns whether all are right."""
+    """Print the results of the cells. Returns whether all results are right."""
     right = True
     found = {
         name: [
@@ -206,7 +206,7 @@ def report(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
 
 
 def main() -> None:
-    """Run the command, and print an error that a person can fix without a traceback."""
+    """Run the command. An error that the user can fix is printed without a traceback."""
     try:
         app()
     except UserError as error:

@@ -1,16 +1,16 @@
-"""Consumed capacity of a request to DynamoDB, computed from its wire format: the same for every contender.
+"""Computes the capacity that requests to DynamoDB consume, in the same way for every contender.
 
 Rules of the Amazon DynamoDB Developer Guide ("Read and write operations", "Transactions: how it works", "Item sizes and
 formats"):
 
-- a write takes 1 unit for each KB of the item, rounded up; in a transaction 2, and a cancelled transaction is charged
-  for every action that it started; a failed condition costs as much as the write would have;
-- a strongly consistent read takes 1 unit for each 4 KB, rounded up, an eventually consistent one half, a transactional
-  one 2, and an item that does not exist counts as the smallest;
-- each order's row is also written to the index `byUser`: 1 more unit, counted separately, and none if the row was not
-  written.
+- A write takes 1 unit for each KB of the item, rounded up, and 2 in a transaction. A failed condition costs as much as
+  the write would have. A cancelled transaction is charged for every action that it started.
+- A strongly consistent read takes 1 unit for each 4 KB of the item, rounded up. An eventually consistent read takes
+  half of that, and a transactional read takes 2. A missing item counts as the smallest item.
+- A write of an order's row also writes the index `byUser`, which takes 1 more unit. These units are counted separately.
 
-An update does not contain the size of the item. Products are far below 1 KB, so key and values are close enough.
+An update does not contain the size of the item. Products are far below 1 KB, so the size of key and values is close
+enough.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Exchange:
 
     @classmethod
     def of(cls, request: Any, response: Any, began: float, ended: float) -> Exchange:
-        """Make an exchange from botocore's prepared request and its response; None without a response."""
+        """Make an exchange from botocore's prepared request and its response, or from None if no response arrived."""
         target, body = request.headers.get("X-Amz-Target", b""), request.body or b""
         return cls(
             target.decode() if isinstance(target, bytes) else target,
@@ -62,7 +62,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Capacity units. `index` holds the write units of the index `byUser`; `write` does not include them."""
+    """Consumed capacity units. `index` counts the write units of the index `byUser`, which `write` does not include."""
 
     write: float = 0.0
     index: float = 0.0
@@ -95,7 +95,7 @@ class Call:
 
     @cached_property
     def answer(self) -> Mapping[str, Any]:
-        """The response, or the error. Empty without a readable response."""
+        """The body of the response, which may be an error. Empty if there is no readable response."""
         try:
             return _parsed(self.exchange.response)
         except ValueError:
@@ -108,7 +108,7 @@ class Call:
 
     @cached_property
     def actions(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """The requested writes: kind and parameters."""
+        """The kind and parameters of each requested write."""
         if self.operation == "TransactWriteItems":
             return [pair for action in self.request["TransactItems"] for pair in action.items()]
         if self.operation in _WRITES:
@@ -117,14 +117,14 @@ class Call:
 
     @property
     def is_attempt(self) -> bool:
-        """Whether it tried to write products or orders, so that a concurrent writer could make it fail."""
+        """Whether the request tried to write products or orders, so that a concurrent writer could make it fail."""
         return any(
             action["TableName"] in (self._products, self._orders) for _, action in self.actions
         )
 
     @property
     def is_conflict(self) -> bool:
-        """Whether it tried to write products or orders, and failed on a condition or a concurrent transaction."""
+        """Whether the request tried to write products or orders, but a condition or another writer made it fail."""
         if self.ok or not self.is_attempt:
             return False
         code = str(self.answer.get("__type", "")).rpartition("#")[2]
@@ -132,7 +132,7 @@ class Call:
 
     @property
     def order_ids(self) -> Iterator[str]:
-        """Ids of the orders that it wrote or tried to write."""
+        """Ids of the orders that the request wrote or tried to write."""
         for kind, action in self.actions:
             if action["TableName"] == self._orders:
                 key: Mapping[str, Any] = action["Item"] if kind == "Put" else action["Key"]

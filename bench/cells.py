@@ -1,6 +1,6 @@
 """Cells of studies, and the file of their results.
 
-A study has parameters. A cell is a study with a value for each of them, and is measured by itself.
+A study has parameters. A cell is one measurement of a study, with a value for each parameter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Value = str | int | float
 Result = dict[str, Any]
 """The figures of a cell, as plain values."""
 
-# The code that figures are about. If it changes, the cells have to be measured again.
+# The code that is measured. If it changes, all cells have to be measured again.
 _MEASURED_CODE = ("layers/core", "functions", "testing", "bench/contenders")
 
 
@@ -48,7 +48,7 @@ class Cell:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The values by parameter."""
+        """The value of each parameter, by its name."""
         return dict(self.parameters)
 
     @property
@@ -78,10 +78,10 @@ MeasuredCells = Sequence[tuple[Mapping[str, Any], Result]]
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A kind of cell.
+    """A study, which has many cells.
 
     Attributes:
-        about: Its subject, in a line.
+        about: What it measures, in one line.
         cells: Lists the parameters of its cells in a `short`, `full` or `tiny` run. All cells have the same parameters.
         measure: Measures a cell. It takes the parameters by name, and returns the figures.
         show: Prints results. Returns whether they are right.
@@ -100,8 +100,8 @@ def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]
         name: Name of the study.
         study: The study.
         size: `short`, `full` or `tiny`.
-        given: Values by parameter: they select the cells that have them; if no cell has, they replace the study's own.
-            Parameters of other studies are ignored.
+        given: Values by parameter. They select the cells that have these values. If no cell has them, all cells are
+            measured with these values instead of their own. Parameters of other studies are ignored.
 
     Raises:
         UserError: A text is not a value of its parameter.
@@ -117,7 +117,7 @@ def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]
 
 
 class ResultFile:
-    """The file of results: a line of JSON for each, written as soon as its cell is measured.
+    """The file of results. Each line is a result in JSON, and is written as soon as its cell is measured.
 
     Args:
         path: The file.
@@ -129,7 +129,7 @@ class ResultFile:
         text = path.read_text("utf-8") if path.is_file() else ""
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
-            # A run that was killed while it wrote has left half a line.
+            # A run that was killed while writing leaves half a line.
             self._write(whole)
         self._results: dict[tuple[Cell, str], Result] = {}
         for text in whole.splitlines():
@@ -141,7 +141,7 @@ class ResultFile:
         return self._results.get((cell, self._code))
 
     def newest(self) -> Iterator[tuple[Cell, Result]]:
-        """List the results of all code, so that the last one of each cell is the newest."""
+        """List the results of this and earlier code, oldest first, so that the last one of each cell is the newest."""
         for (cell, _), result in self._results.items():
             yield cell, result
 
@@ -161,7 +161,7 @@ class ResultFile:
         self._results[cell, self._code] = result
 
     def forget(self, cells: Sequence[Cell]) -> None:
-        """Drop all results of cells, so that they are measured again."""
+        """Drop all results of these cells, so that the cells are measured again."""
         gone = set(cells)
         self._results = {key: found for key, found in self._results.items() if key[0] not in gone}
         if self._path.is_file():
@@ -185,7 +185,7 @@ def _cell_of(line: Mapping[str, Any]) -> Cell:
 
 
 def _digest() -> str:
-    """The digest of the code that figures are about."""
+    """Compute a digest of the measured code."""
     digest = hashlib.sha256()
     for folder in _MEASURED_CODE:
         for path in sorted((ROOT / folder).rglob("*.py")):

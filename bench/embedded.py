@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 MAX_DELIVERIES = 10
-"""A message returned at this delivery counts as given up."""
+"""After this many deliveries, a returned message counts as given up."""
 
 _READY_SECONDS = 120.0
-# A cell has failed if its workers are still running this long after its window.
+# A cell has failed if its workers are still running this many seconds after its window.
 _OVERTIME_SECONDS = 180.0
 
 _TABLES = {f"{table.name}_TABLE_NAME": table for table in Table}
 
-# Imported once, in the server that workers are forked from. None of these modules creates a client.
+# These modules are imported once, in the server that workers are forked from. None of them creates a client.
 _PRELOADED = [
     "bench.embedded",
     "inventory_orders.invocation.runtime",
@@ -191,7 +191,7 @@ class Engine:
                     process.join()
 
     def _create_tables(self, contender: contenders.Contender) -> dict[str, str]:
-        """Create the tables, including the indexes of the service's own. Returns their names by environment variable."""
+        """Create tables with the same indexes as the service's tables. Returns their names by environment variable."""
         run = uuid.uuid4().hex[:8]
         names = {}
         for variable, table in _TABLES.items():
@@ -246,7 +246,7 @@ class _Queue:
     returned: Any
 
     def take(self, count: int) -> list[tuple[int, int, float]]:
-        """Take at most this many messages: position, deliveries including this one, Unix second of the first."""
+        """Take up to this many messages: position, number of deliveries, and Unix second of the first delivery."""
         with self.lock:
             batch: list[tuple[int, int, float]] = []
             while len(batch) < count and not self.returned.empty():
@@ -257,7 +257,7 @@ class _Queue:
             return batch + [(position, 1, now) for position in range(start, self.cursor.value)]
 
     def settle(self, answered: int, returned: Sequence[tuple[int, int, float]]) -> None:
-        """Remove the answered messages in a batch, and put back the returned ones."""
+        """Remove the answered messages of a batch, and put back the returned ones."""
         with self.lock:
             self.unanswered.value -= answered
             for message in returned:
@@ -291,7 +291,7 @@ def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _R
     os.environ.clear()
     os.environ.update(task.environment)
     os.environ["LANES"] = str(task.lanes)
-    # Handlers should pay for writing their logs, but nothing reads them.
+    # Handlers should spend the time to write their logs, but nothing reads them.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     handler = contenders.load(task.contender.name).lambda_handler
     result = _Result()
@@ -346,7 +346,7 @@ def _invoke(
 
 
 def keep_exchanges(exchanges: list[Exchange]) -> None:
-    """Record every request of this process from now on. They are parsed later, when the clock has stopped."""
+    """Record every request of this process from now on. They are parsed after the measurement."""
     send = URLLib3Session.send
 
     def keeping(session: URLLib3Session, request: Any) -> Any:
@@ -365,7 +365,7 @@ def _receive(pipe: Connection, give_up_at: float) -> _Result:
     """Receive the result of a worker.
 
     Raises:
-        UserError: It failed.
+        UserError: The worker failed.
     """
     if not pipe.poll(max(0.0, give_up_at - time.monotonic())):
         raise UserError("a worker of the benchmark did not finish")

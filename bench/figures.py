@@ -1,4 +1,4 @@
-"""The figures of a contender, from an engine's observations.
+"""Computes the figures of a contender from an engine's observations.
 
 Everything is counted from requests and tables, so the figures mean the same for every contender on both engines.
 """
@@ -19,7 +19,7 @@ from operations.prices import Bill
 
 
 class Tally:
-    """Sums over requests, which are not kept.
+    """Sums over all requests. The requests themselves are not kept.
 
     Args:
         products_table: Name of the Products table.
@@ -28,7 +28,7 @@ class Tally:
     Attributes:
         calls: Number of requests to DynamoDB.
         others: Number of other requests.
-        usage: Their capacity units.
+        usage: Capacity units that the requests to DynamoDB consumed.
         attempts: Requests that tried to write products or orders.
         conflicts: Attempts that lost to a concurrent writer.
         tries: Number of attempts to write each order.
@@ -66,7 +66,7 @@ class Observations:
     Attributes:
         tally: All requests, except during the warm-up.
         began: When the workers started, or the warm-up was over.
-        window: Seconds after `began` in which workers took batches; None to answer all orders.
+        window: Seconds after `began` in which workers took batches; None if they answered all orders.
         received: When each order was first delivered to a worker.
         deliveries: Number of delivered messages, including redeliveries.
         given_up: Orders that were returned at their last delivery.
@@ -117,7 +117,7 @@ class Trial:
         contender: Name of its module.
         workload: Name of the workload.
         workers: Number of concurrent workers.
-        batch: Most messages for one invocation.
+        batch: Maximum number of messages for one invocation.
         seed: Seed of the workload.
     """
 
@@ -240,7 +240,7 @@ def reduce(trial: Trial, observed: Observations, audited: Audit) -> Figures:
 
 
 class Books:
-    """The results of orders, entered one by one.
+    """The outcomes of orders, which are entered one by one.
 
     Attributes:
         placed: Number of placed orders.
@@ -256,7 +256,7 @@ class Books:
         self.owed: Counter[str] = Counter()
 
     def enter(self, status: str, wanted: Mapping[str, int]) -> None:
-        """Enter an order's row into the books, with the units ordered of each product."""
+        """Enter an order's row into the books, with the quantity of each product."""
         if status == "PENDING":
             self.placed += 1
             self.sold.update(wanted)
@@ -271,7 +271,7 @@ class Books:
         lost: int,
         outbound: Mapping[str, int],
     ) -> Audit:
-        """Compare with the stock that is left.
+        """Compare the books with the stock that is left.
 
         Args:
             opening: Opening stock by the key of each row.
@@ -338,11 +338,11 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SceneFigures:
-    """The figures of a scene. "An order" is an answered one.
+    """The figures of a scene. "Per order" means per answered order.
 
     Attributes:
         rate: Orders answered per second.
-        requests: Requests to DynamoDB per order; for callers also those to SQS.
+        requests: Requests to DynamoDB per order; for callers, requests to SQS are included.
         write_units: Write units per order, without the index.
         p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
         conflicts: Share of the attempts to write that lost to a concurrent writer.

@@ -36,8 +36,8 @@ def show_contenders(cells: Sequence[Figures], screen: Console) -> None:
             shown.add_row(*_row(cell))
         screen.print(shown, "")
     screen.print(
-        "[dim]Requests, writes and reads (capacity units, without the index) and conflicts are per placed order, "
-        f"retries per answered one. USD: for a million placed orders, prices of {prices.AS_OF}.[/]\n",
+        "[dim]Requests, writes and reads (capacity units, without the index) and conflicts are counted per placed order, "
+        f"retries per answered order. USD is the cost of a million placed orders at prices of {prices.AS_OF}.[/]\n",
         soft_wrap=True,
     )
 
@@ -75,7 +75,7 @@ def table(title: str, first: str) -> Table:
 
     Args:
         title: Its title.
-        first: Heading of the column with names.
+        first: Heading of the first column, which contains names.
     """
     made = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     made.add_column(first, no_wrap=True)

@@ -1,4 +1,4 @@
-"""The workloads: a catalogue with stock, and orders as message bodies, reproducible by seed."""
+"""Makes the workloads, each of which is a catalogue with stock, and orders as message bodies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Workload:
     Attributes:
         name: Name on the command line.
         title: Name in reports.
-        stock: Opening stock by the key of each row: a product, at a location.
+        stock: Opening stock, by the key of the row of a product at a location.
         bodies: The orders as message bodies, by order id, in the order in which they are sent.
     """
 
@@ -86,7 +86,7 @@ def zipf(count: int, seed: int, size: int = 1_000) -> Workload:
 
 
 def groups(count: int, seed: int, size: int = 200) -> Workload:
-    """Make orders for one product each, of products that have 100 to 1,000 units."""
+    """Make orders for one product each. Every product has 100 to 1,000 units."""
     chance = random.Random(f"groups {seed}")
     stock = {f"product-{number:04}": chance.randint(100, 1_000) for number in range(size)}
     products = list(stock)
@@ -100,7 +100,7 @@ def groups(count: int, seed: int, size: int = 200) -> Workload:
 def at_locations(
     workload: Workload, locations: Sequence[str], first: int | None = None
 ) -> Workload:
-    """Spread the stock evenly over locations, each of which an equal share of the orders prefers.
+    """Spread the stock evenly over locations. Each location is preferred by an equal share of the orders.
 
     Args:
         workload: The orders, and their stock at one location.
@@ -129,11 +129,11 @@ def at_locations(
 
 @cache
 def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) -> Workload:
-    """Read the orders of a file that fit into one transaction. They get new ids each time the file is repeated.
+    """Read the orders of a file that fit into one transaction. If there are too few, the file is repeated with new ids.
 
     Args:
         count: Number of orders.
-        file: Path of the file, absolute or from the project's root: `REAL_ORDERS`, or orders as `send` takes them.
+        file: Path of the file, absolute or from the project's root: `REAL_ORDERS`, or a file that the command `send` accepts.
         scarce: Whether the stock just covers these orders, instead of being plentiful.
 
     Raises:
@@ -145,7 +145,7 @@ def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) ->
         read = orders_of(ROOT / file, f"real-{time}", count + count // 10 + 1)
         fitting = [message for message in read if message.order_id][: count - len(messages)]
         if not fitting:
-            raise UserError(f"{file} holds no orders that fit into a transaction")
+            raise UserError(f"{file} has no orders that fit into a transaction")
         messages += fitting
         if len(messages) == count:
             break

@@ -51,7 +51,7 @@ def stored(value: Product) -> Item:
 
 
 def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
-    """A TransactionCanceledException with a reason for each action; the last reason has the item."""
+    """A TransactionCanceledException with a reason for each action. The last reason includes the item."""
     reasons: list[dict[str, Any]] = [{"Code": code} for code in codes]
     if item is not None:
         reasons[-1]["Item"] = item
@@ -61,7 +61,7 @@ def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
 def one_attempt(
     store: Store, policy: RetryPolicy | None = None, clock: Clock | None = None
 ) -> Engine:
-    """An engine like the API function's: makes one attempt, and sells from rows only."""
+    """Make an engine like that of the API, which makes one attempt and sells only from rows."""
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
     return Engine(client, UncontestedRows())
 
@@ -77,7 +77,7 @@ class Fault:
 
     Attributes:
         error: Raised instead of returning the response.
-        applied: Whether the request is applied before the error, as when a response is lost.
+        applied: Whether the request is applied before the error is raised, as when a response is lost.
         rival: Runs before the request arrives.
     """
 

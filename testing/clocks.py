@@ -38,7 +38,7 @@ class WrongClock(SystemClock):
 
 
 class HurriedClock(SystemClock):
-    """Real time with short sleeps: tests meet as many faults in less time."""
+    """Real time, but sleeps are short, so that tests meet the same number of faults in less time."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(min(seconds, 0.02))

@@ -17,7 +17,7 @@ def lose_responses(client: Any, operation: str = "", times: int = 1) -> None:
         operation: Name of the operation, such as `TransactWriteItems`; all operations by default.
         times: How many responses to lose.
     """
-    # Patched above the network layer, because moto answers before a request reaches that.
+    # This patches a layer above the network, because moto answers before a request reaches the network.
     endpoint = client._endpoint
     send, left = endpoint._do_get_response, [times]
 

@@ -1,4 +1,4 @@
-"""Lanes for tests: a shop that sells from lanes, the whereabouts of its units, and moves by concurrent writers."""
+"""A shop for tests that sells from lanes, and functions that find its units and act as concurrent writers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LaneShop(Shop):
     ) -> None:
         """List a product and lend some of it."""
         self.list(product_id, stock, **details)
-        # A transaction takes a hundred pages.
+        # One transaction can write a hundred pages.
         first = {lane: units for lane, units in lanes.items() if lane < _MANY}
         self.lend(product_id, first, depot, reach)
         if others := {lane: units for lane, units in lanes.items() if lane >= _MANY}:
@@ -78,7 +78,7 @@ class LaneShop(Shop):
         depot: int = 0,
         reach: int | None = None,
     ) -> None:
-        """Set units aside, by lane, as `lend` does."""
+        """Move units of a product from its row to the depot and to lanes."""
         lend(self.store, product_id, depot, lanes or {}, reach)
 
     def fill(self, lane: int, product_id: str = "p", units: int = 1) -> None:
@@ -100,7 +100,7 @@ class LaneShop(Shop):
             self.sold += units
 
     def total(self, product_id: str = "p") -> int:
-        """All units: in the row, in pages, and sold by concurrent writers."""
+        """Count all units of a product: in its row, on pages, and sold by concurrent writers."""
         return self.stock(product_id) + sum(self.held(product_id).values()) + self.sold
 
     def allocation(self, product_id: str, *lanes: int) -> Allocation:
@@ -108,7 +108,7 @@ class LaneShop(Shop):
         return _allocation(self.store, product_id, {DEPOT, *lanes})
 
     def write_down(self, allocation: Allocation) -> None:
-        """Write the rows and pages of a move.
+        """Write the rows and pages of an allocation.
 
         Raises:
             TransactionCancelledError: A concurrent writer came first.
@@ -119,12 +119,12 @@ class LaneShop(Shop):
         return super().product(product_id)
 
     def held(self, product_id: str = "p") -> dict[int, int]:
-        """Units in pages, by lane."""
+        """The units of a product on pages, by lane."""
         with answered_directly_by(self.aws.answer):
             return read_pages(self.stack).units(product_id)
 
     def source(self, order_id: str, line: int = 0) -> int | None:
-        """The lane from which a line of an order was sold; None if it was the row."""
+        """The lane from which a line of an order was sold; None if it was sold from the row."""
         page = self.order_row(order_id)["items"][line].get("lanePage")
         return None if page is None else int(page.partition("/")[0])
 
@@ -174,9 +174,9 @@ class LaneShop(Shop):
         """Lose the responses to some calls. Returns the calls so far.
 
         Args:
-            first: The number of the first of them, from 1.
-            last: The number of the last one; by default only the first is lost.
-            operations: The operations that count; all by default.
+            first: The number of the first call whose response is lost, counting from 1.
+            last: The number of the last such call; by default, only the first response is lost.
+            operations: The operations whose calls are counted; all by default.
             is_applied: Whether the requests are executed.
         """
         calls: list[str] = []
@@ -196,13 +196,13 @@ class LaneShop(Shop):
     # ------------------------------------------------------------------ who sells
 
     def seller(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """A worker that has met contention on all but the quiet rows, so it requests a lane at the depot."""
+        """Make a worker that has met contention on all but the quiet rows, so that it requests a lane."""
         worker: Any = self.worker(off, lanes)
         worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
         return worker
 
     def owner(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """A seller that has its lane, if one is free, and has read its pages."""
+        """Make a seller that has leased a lane, if one is free, and has read its pages."""
         worker = self.seller(lanes, off)
         worker.source.lane.take(self.soon(), CommitStats())
         self.quiet.add("warm-up")
@@ -291,9 +291,9 @@ def leaves_out(
 def lend(
     store: Store, product_id: str, depot: int, lanes: Mapping[int, int], reach: int | None = None
 ) -> None:
-    """Set units of a product aside in the depot and in each lane, while no other process writes.
+    """Move units of a product from its row to the depot and to each lane, while no other process writes.
 
-    Afterwards, the lanes up to `reach` may be filled with it; by default, up to the last of `lanes`.
+    Afterwards, lanes up to `reach` may be filled with the product. By default, this is the last of `lanes`.
     """
     allocation = _allocation(store, product_id, {DEPOT, *lanes})
     most = max(lanes, default=0) if reach is None else reach
@@ -332,7 +332,7 @@ def _write(store: Store, allocation: Allocation) -> None:
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:
-    """Change the units on a page without booking them, which no part of the service does. The page must be idle."""
+    """Change the units on an idle page without booking the difference, as the service itself never does."""
     page = _sound(store.read([key]).pages[key])
     entry = page.entries[product_id]
     changed = {**page.entries, product_id: replace(entry, units=entry.units + units)}

@@ -97,18 +97,18 @@ session = cache(boto3.Session)
 
 
 class Shop:
-    """A shop: requests of its clients, workers and handlers to AWS are answered in memory, and its time is virtual.
+    """A shop in memory. A simulated AWS answers its clients, workers and handlers, and its time is virtual.
 
     Args:
-        products: What it sells when it opens.
-        clock: Its time; by default it has its own.
+        products: The products that it sells when it opens.
+        clock: Its clock; by default, a new one.
 
     Attributes:
-        clock: Its time, which passes when code sleeps, and a little with each call.
+        clock: Its clock, which advances when code sleeps, and a little with each call.
         aws: Its tables and queues.
         bus: The event bus that it publishes to.
         store: Its tables, as the service reads and writes them.
-        before: Called with each operation and its request; may raise, or return the answer.
+        before: Called with each operation and its request. It may raise an error, or return the answer.
         calls: The operations so far.
         call_seconds: How long each call takes.
         queues: The queues that feed functions, and their dead-letter queues: `Order`, `OrderDeadLetter`, ...
@@ -154,7 +154,7 @@ class Shop:
 
     @contextmanager
     def open(self) -> Iterator[Self]:
-        """Answer the clients of this process in virtual time, with the handlers' environment variables set."""
+        """Answer the AWS clients of this process in virtual time, and set the handlers' environment variables."""
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(virtual_time(self.clock))
@@ -169,11 +169,11 @@ class Shop:
             yield self
 
     def connect(self) -> AbstractContextManager[None]:
-        """Answer the clients of this process."""
+        """Answer the AWS clients of this process."""
         return answered_directly_by(self.answer)
 
     def caller(self) -> object:
-        """The caller's id: each thread has its own processes."""
+        """The id of the calling thread. Each thread invokes Lambda processes of its own."""
         return threading.get_ident()
 
     @property
@@ -225,7 +225,7 @@ class Shop:
         error: Exception,
         when: Callable[[Any], bool] = lambda request: True,
     ) -> None:
-        """Answer an operation with an error."""
+        """Answer all calls of an operation with an error."""
 
         def fail(request: Any) -> None:
             raise error
@@ -239,7 +239,7 @@ class Shop:
     # ------------------------------------------------------------------ products, orders and rows
 
     def list(self, product_id: str, stock: int = 1000, size: int = 0, **details: Any) -> None:
-        """List a product. `size` pads its row to that number of bytes, as attributes of another program would."""
+        """List a product. `size` pads its row to this number of bytes, as if another program had added attributes."""
         created, _ = self.products.create(NewProduct(product_id, stock, **details))
         assert created
         if size:
@@ -332,7 +332,7 @@ class Shop:
         return None if found is None else found["status"]["S"]
 
     def unexplained(self) -> dict[str, int]:
-        """Units of each product that the records do not explain: available, else on hand, else committed."""
+        """Units of each product that the records do not explain: available, else on hand, else committed units."""
         return {
             account.product_id: next(filter(None, account.differences), 0)
             for account in self.accounts()
@@ -437,11 +437,11 @@ class Shop:
 
     @cached_property
     def stack(self) -> Aws:
-        """The shop as operators' commands see it."""
+        """The shop as a stack for operators' commands."""
         return self.stack_with()
 
     def stack_with(self, **more: Any) -> Aws:
-        """The shop as operators' commands see it, with further attributes."""
+        """The shop as a stack for operators' commands, with further attributes."""
         outputs = {f"{table.value}TableName": name for table, name in NAMES.items()}
         outputs["EventBusName"] = "Bus"
         for name, url in self.urls.items():
@@ -461,7 +461,7 @@ def open_shop(products: Sequence[NewProduct] = ()) -> AbstractContextManager[Sho
 
 @cache
 def _tables(products: tuple[NewProduct, ...]) -> Mapping[str, SimulatedTable]:
-    """The tables of a shop that opens with these products, as the service itself writes them."""
+    """Make the tables of a shop that opens with these products, as the service itself would write them."""
     clock = ManualClock()
     aws = SimulatedAws(clock.now)
     for table, name in NAMES.items():
@@ -475,7 +475,7 @@ def _tables(products: tuple[NewProduct, ...]) -> Mapping[str, SimulatedTable]:
 
 
 class _Functions:
-    """A stand-in for Lambda: runs invocations immediately, each function in one process for each caller."""
+    """A stand-in for Lambda that runs invocations immediately, with one process for each function and caller."""
 
     def __init__(self, shop: Shop) -> None:
         self._shop = shop

@@ -82,7 +82,8 @@ class FakeBridge:
 
     Args:
         clock: The time, which each call advances.
-        judge: Called with each entry's id and type. Returns the code and message to refuse it with, or None, or raises.
+        judge: Called with each entry's id and type. Returns the code and message of a refusal, or None to accept it,
+            or raises an error.
     """
 
     def __init__(
@@ -157,10 +158,10 @@ class Shard:
     Args:
         clock: Time.
         handle: The function. It raises if it could not process the whole batch.
-        most_age: Seconds after which a record is given up.
+        most_age: Seconds after which the poller gives up a record.
 
     Attributes:
-        given_up: The records that were given up; the stack keeps only a pointer to them.
+        given_up: The records that the poller gave up. The real stack keeps only a pointer to them.
         invocations: Number of invocations of the function.
     """
 
@@ -174,7 +175,7 @@ class Shard:
         self.invocations = 0
 
     def poll(self, records: Sequence[Any]) -> None:
-        """Deliver records, which are all written now, until each is processed or given up."""
+        """Deliver records that are written now, until each is processed or given up."""
         began = self._clock.seconds
         lanes: dict[int, list[Any]] = {}
         for record in records:

@@ -24,7 +24,7 @@ class Feed(NamedTuple):
     """A queue, and the function that it feeds.
 
     Attributes:
-        queue: Its name. The stack output that names it starts the same.
+        queue: The queue's name, with which the name of its stack output begins.
         dead_letters: The name of its dead-letter queue.
         function: The function's name.
         prefix: Prefix of the names of the function's environment variables.

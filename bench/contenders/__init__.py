@@ -3,13 +3,13 @@
 A module has `lambda_handler(event, context)`, which returns `{"batchItemFailures": [...]}`, and
 
 - `TITLE`: its name in tables;
-- `BATCH`: most messages for one invocation;
-- `LANES`, if it sells from lanes, as many as there are workers;
-- `TABLES`, if it needs further tables: their partition keys by the environment variable that names the table.
+- `BATCH`: the maximum number of messages for one invocation;
+- `LANES`, if it sells from lanes, with a lane for each worker;
+- `TABLES`, if it needs further tables: their partition keys, by the environment variable that names the table.
 
-They all read an order's id, user and lines from the message body, and write a row into the Orders table: `PENDING` with
-the stock taken, or `REJECTED`. Other attributes and conditions differ, but the stock is in the same attribute, so one
-audit checks them all.
+All contenders read an order's id, user and lines from the message body, and write a row to the Orders table: `PENDING`
+if the stock was taken, else `REJECTED`. Other attributes and conditions differ, but all store the stock in the same
+attribute, so that the same audit checks them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CLIENT_CONFIG = Config(
 
 
 class ContentionError(Exception):
-    """All attempts failed because of concurrent writers, so the message has to be returned."""
+    """All attempts failed because of concurrent writers, so the message must be returned to the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Contender:
     Attributes:
         name: Name of the module.
         title: Name in tables.
-        batch: Most messages for one invocation.
+        batch: Maximum number of messages for one invocation.
         has_lanes: Whether it sells from lanes.
-        tables: Partition keys of the further tables that it needs, by environment variable.
+        tables: Partition keys of the further tables that it needs, by the environment variable that names the table.
     """
 
     name: str
@@ -122,7 +122,7 @@ def quantities(order: Mapping[str, Any]) -> dict[str, int]:
 
 
 def full_jitter(failures: int) -> float:
-    """Seconds to wait after this many failed attempts: base 10 ms, cap 1 s, as in the service's own policy.
+    """Choose how many seconds to wait after this many failed attempts, at most 1 s, as the service's own policy does.
 
     Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
     """

@@ -1,7 +1,8 @@
-"""Atomic decrement: one transaction per order, conditional on the stock, without a read; retried with full jitter.
+"""The atomic decrement, in which each order is one transaction, conditional on the stock, without a read.
 
-The best case for one order per transaction. Another writer's earlier decrement does not matter while enough stock is
-left, so only transactions in flight at the same time conflict. But it cannot update a status that depends on the stock.
+This is the best case for one order per transaction. Another writer's earlier decrement does not matter while enough
+stock is left, so only transactions in flight at the same time conflict. Retries wait with full jitter. The transaction
+cannot update a status that depends on the stock.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def place_order(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: All `MAX_ATTEMPTS` collided with another transaction.
+        ContentionError: All `MAX_ATTEMPTS` attempts conflicted with other transactions.
     """
     wanted = quantities(order)
     actions = [
@@ -68,7 +69,7 @@ def place_order(order: Mapping[str, Any]) -> None:
 
 
 def decrement(product_id: str, quantity: int) -> Any:
-    """Make the action that takes stock, if there is enough."""
+    """Make the action that takes stock if there is enough."""
     return {
         "Update": {
             "TableName": PRODUCTS,

@@ -1,4 +1,4 @@
-"""This service's handler as deployed: lanes for all workers, and batches that fill one transaction."""
+"""This service's handler as deployed, with a lane for each worker, and batches that fill one transaction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Powertools' BatchProcessor and Idempotency around the textbook's transaction: the usual advice for queues.
 
-They are combined as in its documentation. Each message is processed on its own, with a row in an idempotency table that
-is written before the work and completed after it.
+They are combined as the documentation of Powertools shows. Each message is processed on its own, with a row in an
+idempotency table that is written before the work and completed afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BATCH = 10
 TABLES = {"IDEMPOTENCY_TABLE_NAME": "id"}
 
 textbook = load("textbook")
-# If all messages in a batch fail, return them one by one instead of raising an error.
+# If all messages in a batch fail, they are returned one by one, and no error is raised.
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 persistence = DynamoDBPersistenceLayer(
     table_name=os.environ["IDEMPOTENCY_TABLE_NAME"],
@@ -44,7 +44,7 @@ config = IdempotencyConfig(event_key_jmespath="orderId")
     data_keyword_argument="order", config=config, persistence_store=persistence
 )
 def place(order: dict[str, Any]) -> None:
-    """Place or reject one order, once within an hour."""
+    """Place or reject one order, at most once within an hour."""
     textbook.place_order_transaction(order)
 
 

@@ -1,4 +1,7 @@
-"""PynamoDB as its documentation shows: models with a VersionAttribute, TransactWrite; retried with full jitter."""
+"""PynamoDB as its documentation shows it, with TransactWrite and a VersionAttribute.
+
+Retries wait with full jitter.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ def place_order(message: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: All `MAX_ATTEMPTS` lost to a concurrent writer.
+        ContentionError: All `MAX_ATTEMPTS` attempts lost to a concurrent writer.
     """
     wanted = quantities(message)
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -120,7 +123,7 @@ def place_order(message: Mapping[str, Any]) -> None:
                     )
             return
         except TransactWriteError as error:
-            # The request begins with the save, so its reason comes first.
+            # The save is the first action of the request, so its reason comes first.
             first = next(iter(error.cancellation_reasons), None)
             if first is not None and first.code == "ConditionalCheckFailed":
                 return

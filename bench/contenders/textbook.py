@@ -1,9 +1,9 @@
 """The textbook's `place_order_transaction`: read, check, write conditionally on the version, retry after 0.1 s x 2^n.
 
-Tutorials on optimistic locking with DynamoDB teach it, such as "Optimistic locking with version number" in the
+Tutorials on optimistic locking with DynamoDB teach this, such as "Optimistic locking with version number" in the
 Amazon DynamoDB Developer Guide: one order per transaction, each product's update conditional on the version that was
-read, exponential backoff without jitter. Unlike most of them it is safe against redelivery, because the order's row is
-written only if it is absent, and it accepts orders for several products.
+read, and exponential backoff without jitter. Unlike most tutorials, this handler tolerates redelivery, because it
+writes an order's row only if there is none, and it accepts orders for several products.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def place_order_transaction(order: Mapping[str, Any]) -> None:
     """Place or reject one order.
 
     Raises:
-        ContentionError: All `MAX_ATTEMPTS` lost to a concurrent writer.
+        ContentionError: All `MAX_ATTEMPTS` attempts lost to a concurrent writer.
     """
     wanted = quantities(order)
     for attempt in range(MAX_ATTEMPTS):
@@ -68,7 +68,7 @@ def place_order_transaction(order: Mapping[str, Any]) -> None:
 
 
 def read_products(product_ids: list[str]) -> dict[str, Any]:
-    """Read the existing products with strong consistency, by id."""
+    """Read products with strong consistency. Returns those that exist, by id."""
     found = {}
     request: Any = {
         PRODUCTS: {
@@ -107,7 +107,7 @@ def decrement(product_id: str, quantity: int, version: int) -> Any:
 
 
 def order_row(order: Mapping[str, Any], wanted: Mapping[str, int], status: str) -> Any:
-    """Make the action that puts an order's row, if there is none yet."""
+    """Make the action that puts an order's row if there is none yet."""
     now = timestamp()
     return {
         "TableName": ORDERS,

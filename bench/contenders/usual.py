@@ -1,7 +1,7 @@
 """The usual handler: boto3.resource and the Powertools features that samples show.
 
-It is measured for cold start and CPU only, and is not a contender, because its transaction is the textbook's. It does
-not import any contender, so that its imports are typical.
+Only its cold start and CPU time are measured. It is not a contender, because its transaction is the same as the
+textbook's. It imports no contender, so that its imports are typical.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def record_handler(record: OrderRecord) -> None:
             }
         }
     )
-    # The resource's own client turns Python values into DynamoDB's.
+    # The resource's own client converts Python values to DynamoDB's.
     client: Any = dynamodb.meta.client
     client.transact_write_items(TransactItems=actions)
     metrics.add_metric(name="OrdersPlaced", unit=MetricUnit.Count, value=1)

@@ -1,8 +1,8 @@
 """Callers of `POST /orders` that wait for the answer with `Prefer: wait=25`, while workers serve the queue.
 
 Each client sends an order, waits for the answer, and sends the next one. Settings, API limits and workers are the
-defaults of a deployment. Each client has its own execution environment, because Lambda serves one request at a time in
-each, and their number is not limited. The times of API Gateway and of the start of an invocation are left out.
+defaults of a deployment. Each client has its own execution environment, because an environment serves one request at a
+time, and there may be any number of them. The time that API Gateway and the start of an invocation take is left out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AnsweredOrder:
         at: Time of the answer, in virtual seconds.
         seconds: Seconds from its first request to its answer.
         status: HTTP status of the answer.
-        queued: Whether it went through the queue.
+        queued: Whether the order went through the queue.
     """
 
     order_id: str
@@ -115,7 +115,7 @@ class Callers(Simulation):
     # ------------------------------------------------------------------ the clients
 
     def _order(self) -> None:
-        """Send one order after the other, each until it is answered."""
+        """Send one order after the other, and repeat each until it is answered."""
         while not self._queue.closed:
             order_id, body, wanted = next(self._orders)
             self._sent[order_id] = wanted
@@ -164,7 +164,7 @@ class Callers(Simulation):
     # ------------------------------------------------------------------ the result
 
     def _enter(self, message: Message) -> None:
-        """Keep the rows, because clients look them up."""
+        """Keep the rows of orders, because clients look them up."""
 
     def _close(self) -> None:
         """End the window. Later answers do not count."""

@@ -114,7 +114,7 @@ class Queue:
         scheduler: Provides virtual time.
         sent: The messages, in the order of sending. The iterator may be endless.
         stays: Whether to wait for more when all messages have been settled.
-        gather: Most seconds for which a batch is gathered; a full batch does not wait.
+        gather: Maximum number of seconds to wait until a batch is full.
 
     Attributes:
         closed: Whether it has stopped delivering.
@@ -144,7 +144,7 @@ class Queue:
         return len(self._again)
 
     def take(self, most: int) -> list[Message]:
-        """Wait for messages and take them; none if all are settled or the queue is closed."""
+        """Wait for messages and take them. Returns none if all are settled or the queue is closed."""
         while not self.closed:
             taken = self._receive(most)
             ends = self._scheduler.now + self._gather
@@ -258,7 +258,7 @@ class FifoQueue(Queue):
     def _show(self, delay: float, messages: Sequence[Message]) -> None:
         self._scheduler.sleep(delay)
         for message in messages:
-            # While it counts as in flight, its group does not become ready twice.
+            # While the message counts as in flight, its group does not become ready twice.
             self._add(message)
             self._came_back(message.group)
         self._wake_idle()
@@ -311,10 +311,10 @@ class Conditions:
 
     Attributes:
         latencies: How long calls take.
-        window: Virtual seconds after which no worker takes another batch. It ends as soon as the queue holds only one
-            batch per worker, so that the rate is that of a full queue. None to answer all orders.
-        lanes: Most lanes. By default one for each worker, if the contender has lanes.
-        batch: Most messages of an invocation; by default the contender's own.
+        window: Virtual seconds after which no worker takes another batch. The window ends early if only one batch per
+            worker is left, so that the rate is measured with a full queue. None to answer all orders.
+        lanes: Maximum number of lanes; by default one for each worker, if the contender has lanes.
+        batch: Maximum number of messages in an invocation; by default the contender's own.
         endless: Whether the orders are repeated endlessly, shuffled each time.
         warm_up: Virtual seconds before the window, which do not count.
         warm: Whether lanes and depot are full at the start, and all workers know the demand.
@@ -376,7 +376,7 @@ class Simulation:
         self._enough = count - (spare if spare < count else 0)
 
     def _tables(self) -> DynamoDB:
-        """Make the simulated DynamoDB that holds the tables."""
+        """Make the simulated DynamoDB with its tables."""
         return DynamoDB(self.now)
 
     def _messages(self) -> Iterator[Message]:
@@ -395,7 +395,7 @@ class Simulation:
         return _EPOCH + self._scheduler.now
 
     def sleep(self, seconds: float) -> None:
-        """Replace `time.sleep` in a worker. Its invocation may end in the meantime."""
+        """Replace `time.sleep` in a worker. The invocation may time out while the worker sleeps."""
         worker: Worker = self._scheduler.owner
         left = worker.deadline - self._scheduler.now
         self._scheduler.sleep(min(seconds, left))
@@ -403,7 +403,7 @@ class Simulation:
             raise InvocationTimeout
 
     def _compute(self, worker: Worker, seconds: float) -> None:
-        """Use a worker's processor. It has one for all its threads."""
+        """Let a worker use its processor, which all its threads share."""
         worker.cpu_free = max(worker.cpu_free, self._scheduler.now) + seconds
         self._scheduler.sleep(worker.cpu_free - self._scheduler.now)
 
@@ -419,7 +419,7 @@ class Simulation:
             if self._conditions.window is not None:
                 self._scheduler.start(self._watch, Worker(self._load))
             thresholds = gc.get_threshold()
-            # By default, garbage collection of tables of this size takes half of the time.
+            # With Python's defaults, garbage collection takes half of the time, because the tables are large.
             gc.freeze()
             gc.set_threshold(100_000, 50, 1_000)
             try:
@@ -465,7 +465,7 @@ class Simulation:
             self._fill_lanes()
 
     def _fill_lanes(self) -> None:
-        """Fill all lanes, and put half of the rest into the depot, which is roughly their state after a while."""
+        """Fill all lanes, and put half of the remaining units into the depot, as they would be after a while."""
         lanes, demand = self._lanes(), Demand(SystemClock())
         demand.observe_orders(self._wanted)
         pages: dict[PageKey, dict[str, PageEntry]] = {}
@@ -496,7 +496,7 @@ class Simulation:
             self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def _learn_demand(self) -> None:
-        """Make the demand that all workers start with: two orders for each product."""
+        """Make the demand that all workers start with, from two orders for each product."""
         self._demand = Demand(SystemClock())
         for _ in range(2):
             self._demand.observe_orders(self._wanted)
@@ -549,7 +549,7 @@ class Simulation:
         def call(*args: Any) -> Any:
             worker: Worker | None = self._scheduler.owner
             if worker is None:
-                # The first import, before any worker.
+                # This is the first import, before any worker exists.
                 return cached.__wrapped__(*args)
             if name not in worker.caches:
                 worker.caches[name] = functools.cache(cached.__wrapped__)
@@ -606,7 +606,7 @@ class Simulation:
         self._see(exchange)
 
     def _see(self, exchange: Exchange) -> None:
-        """Look at a request and its answer. Simulations that count more override this."""
+        """Inspect a request and its answer. Simulations that count requests override this."""
 
     # ------------------------------------------------------------------ the workers
 
@@ -628,7 +628,7 @@ class Simulation:
             self._settle(queue, batch, returned)
 
     def _serve(self, queue: Queue, most: int) -> Iterator[Sequence[Message]]:
-        """Take batches of other messages and handle them until there are none. Yields each batch when it is done."""
+        """Take batches of other messages than orders, and handle them. Yields each batch when it is done."""
         worker: Worker = self._scheduler.owner
         while batch := queue.take(most):
             for message in batch:
@@ -643,7 +643,7 @@ class Simulation:
             yield batch
 
     def _load(self) -> Callable[[Any, Any], Any]:
-        """Import a copy of the contender. With warm conditions it knows the demand."""
+        """Import a copy of the contender. If the conditions are warm, the copy knows the demand."""
         handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
         if self._demand is not None:
             source = cast("LaneSource", runtime.process().engine_with_lanes.source)

@@ -1,7 +1,7 @@
 """Hand-overs of earlier orders, while new ones are placed and the sweep runs.
 
-The backlog of confirmed orders never runs out. Each order's row is written when its command is sent, as the service would
-have left it, and removed once the order is handed over, so that the table stays small.
+The backlog of confirmed orders never runs out. The row of each of these orders is written, as the service would have
+written it, when its command is sent. It is removed after the hand-over, so that the table stays small.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class HandOvers(Swept):
             self._lost += 1
 
     def _enter_unanswered(self, message: Message) -> None:
-        """Enter a hand-over whose response was lost, if it happened."""
+        """Enter a hand-over that was not answered into the books, if the order's row shows that it happened."""
         row = self._store.tables["Orders"].items[message.order_id,]
         if row["status"] == {"S": OrderStatus.FULFILLED}:
             self._enter_hand_over(message)
@@ -235,7 +235,7 @@ class CalledHandOvers(HandOvers):
         self._scheduler.start(self._arrive, self._scheduler)
 
     def _arrive(self) -> None:
-        """Let operators come at random moments, until the window ends."""
+        """Begin hand-overs at random moments until the window ends."""
         chance = random.Random(f"operators {self._seed}")
         for message in self._backlog():
             self._scheduler.sleep(chance.expovariate(self._calls_a_second))
@@ -250,7 +250,7 @@ class CalledHandOvers(HandOvers):
         self._scheduler.start(partial(self._hand_over, call), environment)
 
     def _hand_over(self, call: _Call) -> None:
-        """Call the API, and again later if it answers so."""
+        """Call the API to hand over an order, and repeat the call later if the answer says so."""
         status = self._status_of(call.message.order_id)
         self._idle.append(self._scheduler.owner)
         if status == _LATER:
@@ -285,7 +285,7 @@ class CalledHandOvers(HandOvers):
         return status
 
     def result(self) -> SceneFigures:
-        """Compute the figures of the calls: requests and units are per hand-over."""
+        """Compute the figures of the calls, with requests and units per hand-over."""
         began, window = self.observed.began, self.observed.window or nan
         counted = [call for call in self._answered if began < call.ended <= began + window]
         seen, tally = super().result(), self.observed.tally

@@ -1,6 +1,7 @@
 """Holds that all end at the same moment, while orders keep coming.
 
-The sweep finds them in the index and sends them to the queue of expiries, and two invocations expire ten at a time.
+The sweep finds these holds in the index and sends them to the queue of expiries. Two concurrent invocations expire ten
+at a time.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from inventory_orders.clock import timestamp
 from inventory_orders.store.tables import EXPIRY_SHARDS, shard_name
 
 EXPIRIES = 10
-"""Holds of one invocation, as in the stack."""
+"""Maximum number of holds in one invocation, as in the stack."""
 
 EXPIRERS = 2
-"""Invocations that expire holds at the same time, as in the stack."""
+"""Number of invocations that expire holds at the same time, as in the stack."""
 
 
 class Holds(Swept):

@@ -31,7 +31,7 @@ class Size:
         orders: Orders in the queue of the embedded engine, by workload. The simulated sell-out has the same number.
         window: Seconds after which no worker of the embedded engine takes another batch, by workload; None to answer
             all orders.
-        rounds: Batches per simulated worker before the window ends, counting at least 40 workers.
+        rounds: Batches that each simulated worker handles before the window ends. Fewer than 40 workers count as 40.
         virtual_seconds: Longest simulated window for contenders that place one order at a time. Concurrent writers with
             whole batches need a longer window for a steady state.
     """
@@ -98,7 +98,7 @@ def _workers(engine_name: str, workload: str, contender: str, size: str) -> Sequ
         few = {"hot": ("textbook", "ours_lanes"), "real": ("ours_99",), "sell-out": ("ours_99",)}
         return (2,) if contender in few.get(workload, ()) else ()
     if workload == "real-scarce":
-        # It shows the effect of lanes when most products are too scarce for them.
+        # These cells show the effect of lanes when most products are too scarce for them.
         chosen = engine_name == "embedded" and contender in ("textbook", "ours_lanes")
         return (8,) if chosen else ()
     if workload != "hot" and contender not in _ON_ALL_WORKLOADS:
@@ -159,9 +159,9 @@ def _virtual_window(workload: str, contender: str, size: Size) -> float | None:
 
 
 def _supply(contender: str, workers: int, rounds: int) -> int:
-    """Compute how many orders a steady state needs: this number of batches per worker, counting at least 40 workers.
+    """Compute how many orders a steady state needs: this number of batches for each of at least 40 workers.
 
-    Another batch per worker is in the queue when the window ends.
+    When the window ends, the queue still has one batch per worker.
     """
     return contenders.describe(contender).batch * (rounds * max(40, workers) + workers)
 

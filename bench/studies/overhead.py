@@ -1,4 +1,4 @@
-"""The cost of a handler by itself: cold start, size of the layer, and CPU per order.
+"""Measures the cost of a handler by itself: its cold start, the size of its layer, and its CPU time per order.
 
 CPU times are the lowest of several new processes, because other load on the machine can only add to them (as the
 documentation of `timeit` explains). The cold start is the CPU time until the handler is imported and its clients are
@@ -51,7 +51,7 @@ _ENVIRONMENT = {
     "POWERTOOLS_SERVICE_NAME": "inventory-orders-bench",
 }
 
-# It has no queue, so it creates no SQS client.
+# This function has no queue, so it creates no SQS client.
 _WITHOUT_QUEUE = {"count_stock": "import os; del os.environ['QUEUE_URL']; "}
 
 
@@ -60,8 +60,8 @@ class Overhead:
     """The results so far.
 
     Attributes:
-        cold_ms: CPU time to get a handler ready, minus that of a bare interpreter, in milliseconds, by function; `usual` is
-            the handler in `contenders/usual.py`.
+        cold_ms: CPU time in milliseconds until a handler is ready, minus that of a bare interpreter, by function;
+            `usual` is the handler in `contenders/usual.py`.
         layer_bytes: Size of the unpacked layer.
         warm_us: CPU per order in a warm handler, in microseconds, by contender and for `usual`.
     """
@@ -72,7 +72,7 @@ class Overhead:
 
     @classmethod
     def of(cls, found: MeasuredCells) -> Overhead:
-        """Collect it from measured cells."""
+        """Collect the results of measured cells."""
         values = {(what["figure"], what["handler"]): result["value"] for what, result in found}
         cold, warm = (
             {handler: value for (figure, handler), value in values.items() if figure == name}
@@ -82,7 +82,7 @@ class Overhead:
 
 
 def cells(size: str) -> Iterator[dict[str, Value]]:
-    """The cold start of each function, the CPU of each contender, and the layer."""
+    """The cells: the cold start of each function, the CPU time of each contender, and the size of the layer."""
     cold, warm = [*function_names(), USUAL], [*contenders.NAMES, USUAL]
     if size == "tiny":
         cold, warm = ["place_orders"], ["ours_lanes"]

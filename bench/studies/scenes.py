@@ -1,4 +1,4 @@
-"""Simulated scenes with all kinds of traffic, to compare the engine before and after a change with the same seeds.
+"""Simulates scenes with all kinds of traffic, so that you can compare the engine before and after a change.
 
 A scene calls handlers with the messages and commands that other systems send, so it runs with any version of the
 engine. `python -m bench scenes --compare BEFORE AFTER` prints the results of two checkouts (`.local/bench.jsonl`) side
@@ -46,16 +46,18 @@ from testing.simulated_aws.latency import INVOCATION_SECONDS
 
 FIFO_BATCH = 10
 FIFO_DEPTH = 5_000
-"""Messages that wait in the FIFO queue at any time."""
+"""Number of messages that are waiting in the FIFO queue at any time."""
 
 LANES = 55
-"""Lanes of scenes with one worker: the default of a deployment, a lane for each worker of both order queues."""
+"""Number of lanes in scenes with one worker. It is the default of a deployment: one for each worker of both order
+queues."""
 
 _PARTITIONS = {"Products": 4, "Orders": 400, "Allotments": 400}
 _SWEEPS = 3
 """Number of sweeps in the window of hand-overs."""
 _EARLIER_SECONDS = 30.0
-"""The hand-overs of this many seconds are on the outbound pages at the start: half of the time between two sweeps."""
+"""At the start, the outbound pages contain the hand-overs of this many seconds, which is half of the time between two
+sweeps."""
 
 _LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which holds have ended, or the run ends."""
@@ -74,7 +76,9 @@ class Sales(Simulation):
         workload: The orders. The FIFO queue gets other orders of the same kind, grouped by their first product.
         standard: Workers of the standard queue.
         fifo: Workers of the FIFO queue.
-        lanes: Most lanes. seed: Seed of all randomness. conditions: The conditions of the run.
+        lanes: Maximum number of lanes.
+        seed: Seed of all randomness.
+        conditions: The conditions of the run.
     """
 
     def __init__(
@@ -114,7 +118,7 @@ class Sales(Simulation):
 
 
 class MinuteSales(Sales):
-    """An order a minute.
+    """One order a minute.
 
     Args:
         count: Number of orders.
@@ -138,10 +142,10 @@ class MinuteSales(Sales):
 
 
 class RecalledSales(Sales):
-    """Reclaims of fast sellers: an operator's commands for the ten best sellers, one after the other.
+    """An operator's commands for the ten best sellers, one after the other. Each of them reclaims the product's units.
 
     Args:
-        action: `discontinue`, or `count`: acquire the product's lease, and release it immediately.
+        action: `discontinue`, or `count`, which acquires the product's lease and releases it immediately.
         others: As for `Sales`.
     """
 
@@ -254,7 +258,7 @@ class ReturnSales(Holds):
             ]
 
     def _enter(self, message: Message) -> None:
-        """Keep the row, since the order may still be cancelled."""
+        """Keep the order's row, since the order may still be cancelled."""
         self._ended += 1
         self._wanted_of[message.order_id] = message.wanted
 
@@ -283,7 +287,7 @@ class Run:
 
     Attributes:
         orders: Path of the file of real orders.
-        lanes: Most lanes; 0: one for each worker.
+        lanes: Maximum number of lanes; 0 for one for each worker.
         seed: Seed of all randomness.
         scale: Factor for all numbers of seconds, holds and orders.
     """
@@ -373,7 +377,7 @@ class Run:
         )
 
     def called_hand_overs(self, name: str, calls_a_second: float) -> SceneFigures:
-        """Hand over while operators call the API."""
+        """Sell continuously while operators call the API to hand over earlier orders."""
         made = make(name, 2_000, self.seed, self.orders)
         kind = partial(CalledHandOvers, calls_a_second)
         return self._hands_over(kind, made, 0, seconds=30.0, warm_up=3.0, a_second=calls_a_second)
@@ -582,7 +586,7 @@ def _mean(seeds: Sequence[SceneFigures]) -> SceneFigures:
 
 
 def compare(before: Path, after: Path, screen: Console) -> None:
-    """Print after / before for each scene in both result files, with the newest result of each seed."""
+    """Print the ratio of after to before for each scene in both result files, from the newest result of each seed."""
     was, now = _newest(before), _newest(after)
     both = was.keys() & now.keys()
     old, new = (

@@ -24,7 +24,7 @@ class VirtualClock(Protocol):
 
 @dataclass
 class ManualClock:
-    """Time that passes only when code sleeps or sets it. Threads sleep one after the other.
+    """A clock that moves only when code sleeps or sets it. Threads sleep one after the other.
 
     Attributes:
         seconds: Unix seconds.

@@ -44,7 +44,7 @@ class ContendedDynamoDB:
         partitions: Number of partitions, by table.
 
     Attributes:
-        in_flight: Items that have accepted a transaction that has not ended yet.
+        in_flight: Items that are part of a transaction that has not ended yet.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ContendedDynamoDB:
             else None
             for place, content in zip(places, contents, strict=True)
         ]
-        # With a busy item the transaction is not applied, so the store must not remember its token.
+        # If an item is busy, the transaction is not applied, so the store must not remember its token.
         without_token = {
             name: value for name, value in request.items() if name != "ClientRequestToken"
         }

@@ -51,7 +51,7 @@ _MAX_ITEM = 400 * 1024
 _MAX_TRANSACTION = 4 * 1024 * 1024
 _MAX_PAGE = 1024 * 1024
 _MAX_BATCH = 16 * 1024 * 1024
-# Without the check for circular references, which takes as long as the rest.
+# The check for circular references is off, because it would take as long as everything else.
 _sorted_text = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 _CONDITION_FAILED = "The conditional request failed"
 
@@ -86,7 +86,7 @@ class Index:
 
     Attributes:
         keys: Names of its partition key and, if it has one, its sort key.
-        projected: Attributes that it holds in addition to all keys.
+        projected: Attributes that it contains in addition to all keys.
     """
 
     keys: tuple[str, ...]
@@ -129,7 +129,7 @@ class Table:
         return key
 
     def entry(self, index: Index, item: Item | None) -> Item | None:
-        """The part of an item that an index holds; None if the item is not in the index."""
+        """The part of an item that an index contains; None if the item is not in the index."""
         if item is None or not item.keys() >= {*index.keys}:
             return None
         kept = index.projected | {*self.keys, *index.keys}
@@ -145,7 +145,7 @@ class Table:
 
 @dataclass(frozen=True)
 class _Write:
-    """A checked write: to be applied, or failed with a reason."""
+    """A write after its check: it can be applied, or it has the reason why it fails."""
 
     table: Table
     key: Key
@@ -159,10 +159,10 @@ class _Write:
         return size_of_item(self.before or {}), size_of_item(self.after or {})
 
     def charge(self, times: int = 1) -> None:
-        """Count the capacity that it consumes. A failed write consumes the units of the existing item.
+        """Count the capacity that this write consumes. A failed write consumes the units of the existing item.
 
         Args:
-            times: 2 in a transaction, which does not count for the indexes.
+            times: 2 in a transaction. Units of indexes are not doubled.
         """
         consumed = self.table.consumed
         size = self.sizes[0] if self.reason else max(self.sizes)
@@ -173,7 +173,7 @@ class _Write:
                     consumed.index_writes[name] = consumed.index_writes.get(name, 0.0) + units
 
     def _index_units(self, index: Index) -> float:
-        """Write units of an index: a moved entry is deleted and written, an unchanged entry is free."""
+        """Compute the write units of an index. An entry with a new key is charged twice, an unchanged one not at all."""
         old = self.table.entry(index, self.before)
         new = self.table.entry(index, self.after)
         if old == new:
@@ -652,7 +652,7 @@ def _scope(request: Mapping[str, Any], expressions: Sequence[Expression]) -> Sco
 def _failed_condition(
     request: Mapping[str, Any], before: Item | None, scope: Scope
 ) -> dict[str, Any] | None:
-    """The cancellation reason if a condition of a write does not hold; None if all hold."""
+    """The cancellation reason if a condition of a write is not met; None if all are met."""
     for condition in _conditions(request):
         if not condition.holds(Scope(before or {}, scope.names, scope.values)):
             reason: dict[str, Any] = {

@@ -38,7 +38,7 @@ _NOT_SIMULATED = {
     *(".", "[", "BETWEEN", "IN"),
     *("BEGINS_WITH", "CONTAINS", "IF_NOT_EXISTS", "LIST_APPEND"),
 }
-# Holds every digit of the sum of any two numbers. Python's own context has only 28, DynamoDB stores 38.
+# Precise enough for the sum of any two numbers. DynamoDB stores 38 digits, and Python's own context has only 28.
 _ANY_SUM = Context(prec=300)
 
 T = TypeVar("T")
@@ -158,7 +158,7 @@ Condition = Comparison | Function | Size | Not | Both | Either
 
 def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
     if sign == "<>":
-        # The only comparison that holds for a missing attribute.
+        # This is the only comparison that is true for a missing attribute.
         return left != right
     if left is None or right is None:
         return False

@@ -1,4 +1,4 @@
-"""Latency and capacity: the simulated rules, with every number and its source.
+"""The simulated rules for latency and capacity, with the source of every number.
 
 **Time.** A call takes CPU time of the caller, a hop through the network, the time at the service, and a hop back.
 Latencies are drawn from published percentiles with linear interpolation. There are two sets, so that no conclusion
@@ -114,8 +114,9 @@ def _percentiles(
 
 
 # Alex DeBrie, "DynamoDB Transactions Performance Testing" (2020), percentiles in milliseconds as seen by a Python
-# client in Lambda: https://www.alexdebrie.com/posts/dynamodb-transactions-performance/. It has no reads, so
-# the times of PutItem and BatchWriteItem are used for reads of one and of several items, which are probably faster.
+# client in Lambda: https://www.alexdebrie.com/posts/dynamodb-transactions-performance/. The article does not measure
+# reads, so reads of one and of several items get the times of PutItem and BatchWriteItem, although they are probably
+# faster.
 # Transactions have 5 and 25 items; other sizes are extrapolated linearly.
 # SQS: "Serverless Messaging: Latency Compared" (2022), from sending to the start of the handler, P10 13.7, P50 16.2,
 # P90 33.8, P99 105: https://bitesizedserverless.com/bite/serverless-messaging-latency-compared/. A call to SQS is
@@ -227,7 +228,7 @@ class TokenBucket:
 
     Args:
         rate: Units per second.
-        burst: Most units that it can hold.
+        burst: Maximum number of unused units that it keeps.
     """
 
     def __init__(self, rate: float, burst: float) -> None:

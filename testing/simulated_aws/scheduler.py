@@ -1,4 +1,4 @@
-"""Scheduler: runs many tasks in virtual time in one thread, without real waiting.
+"""Runs many tasks in virtual time in one thread, without really waiting.
 
 A task is a greenlet, so its code needs no change. Where it would wait, it switches to the scheduler, which moves the
 clock to the next event. Between two waits nothing else runs. Events at the same time happen in the order in which they
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SchedulerError(Exception):
-    """Code waits outside of a task, so nothing can wake it."""
+    """Code waits outside of a task, so that nothing can wake it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,11 +109,11 @@ class Scheduler:
 
 
 class VirtualExecutor(Executor):
-    """Replaces `ThreadPoolExecutor`: runs calls concurrently in virtual time; further calls queue.
+    """Replaces `ThreadPoolExecutor`: runs calls concurrently in virtual time, and queues those above the maximum.
 
     Args:
         scheduler: Runs the calls.
-        max_workers: Most concurrent calls.
+        max_workers: Maximum number of concurrent calls.
     """
 
     def __init__(self, scheduler: Scheduler, max_workers: int) -> None:

@@ -69,8 +69,8 @@ class Queue:
         dead_letters: The dead-letter queue.
         content_based: Whether the deduplication id is derived from the body if the sender gives none.
         messages: In order of arrival, including those in flight.
-        remembered: Group and deduplication id -> until when, and the response to repeat. The scope is the group, as in
-            the stack.
+        remembered: By group and deduplication id, the end of the deduplication and the response to repeat. Its scope
+            is the group, as in the stack.
     """
 
     name: str
@@ -266,7 +266,7 @@ class Sqs:
         return {"Messages": taken} if taken else {}
 
     def _receivable(self, queue: Queue, now: float) -> Iterator[Message]:
-        """List messages that may be delivered; none of a group that has a message in flight."""
+        """List the messages that may be delivered, without groups that have a message in flight."""
         blocked = (
             {message.group for message in queue.messages if message.visible_at > now}
             if queue.is_fifo

@@ -1,4 +1,4 @@
-"""Connects the AWS clients of this process to a function instead of the network, through botocore or around it."""
+"""Connects the AWS clients of this process to a function instead of the network, with or without botocore."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def in_wire_format(value: Any) -> Any:
 
 
 def _from_json(reply: Any) -> dict[str, Any]:
-    """Copy a response as the SDK returns it, so that the caller owns all of it."""
+    """Copy a response into the form in which the SDK returns it, so that the caller may change it."""
     text = _text(reply)
     hook = _with_bytes if '"B": "' in text else None
     decoded: dict[str, Any] = json.loads(text, object_hook=hook)

@@ -1,1 +1,1 @@
-"""The exploration: runs the real handlers in every schedule of a small world."""
+"""The exploration, which runs the real handlers in every schedule of a few AWS calls."""

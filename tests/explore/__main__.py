@@ -1,4 +1,4 @@
-"""The command of the exploration: explores all schedules, or replays one that failed."""
+"""The command line of the exploration, which runs all schedules, or replays one that failed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ console = Console()
 def explore(
     processes: Annotated[int, typer.Option(help="Number of processes.")] = os.cpu_count() or 2,
 ) -> None:
-    """Explore all schedules of two processes with one fault, 1,000 random ones of three with two, and all mutants."""
+    """Run all schedules of two processes with one fault, 1,000 random ones of three processes with two, and all
+    mutants."""
     started = time.perf_counter()
     tasks = _tasks()
     done: list[workers.FinishedTask] = []
@@ -132,7 +133,7 @@ def replay(
     ] = None,
     mutant: Annotated[str, typer.Option(help="Replay it with this mutant of the code.")] = "",
 ) -> None:
-    """Replay one schedule, in the form that a failure prints."""
+    """Replay one schedule, as printed by a failure."""
     clocks = {
         name: float(ahead) for name, _, ahead in (each.partition("=") for each in clock or ())
     }

@@ -1,9 +1,10 @@
 """The explorer: enumerates all schedules depth first, draws random ones from a seed, or replays one.
 
-The search is stateless: each schedule is run from the start (Godefroid, "Model checking for programming languages using
-VeriSoft", POPL 1997). Orders of steps that commute are tried once, by sleep sets (Godefroid, "Partial-order methods for
-the verification of concurrent systems", LNCS 1032, 1996): a step tried at a node is not tried again after the other
-steps there, until one of them touches an item that it touches.
+The search is stateless: each schedule is run from the start (Godefroid, "Model checking for programming languages
+using VeriSoft", POPL 1997). If schedules differ only in the order of steps that commute, only one of them is run, by
+means of sleep sets (Godefroid, "Partial-order methods for the verification of concurrent systems", LNCS 1032, 1996): a
+step that was tried at a node is not tried again after the node's other steps, until one of these touches the same
+item.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Failure:
         message: The broken invariant.
         trace: The steps of the run, in words.
         schedule: The choices, for `replay`.
-        faults: Most faults that the run could have.
+        faults: Maximum number of faults in the run.
         rivals: Number of processes at the start.
         clocks: Seconds by which clocks were ahead, by process.
     """
@@ -49,8 +50,8 @@ class Result:
 
     Attributes:
         schedules: Distinct complete runs. If faults are explored, a run without a fault does not count.
-        pruned: Runs that were stopped because they only repeat others in another order.
-        longest: Most steps in a run.
+        pruned: Runs that were stopped because they only repeat earlier runs in another order.
+        longest: Number of steps in the longest run.
         failure: The first schedule that broke an invariant.
     """
 
@@ -100,7 +101,7 @@ class Explorer:
         handlers: The handlers of this process.
         scenario: The scenario to explore.
         rivals: Number of processes at the start.
-        faults: Most faults in a run.
+        faults: Maximum number of faults in a run.
         clocks: Seconds by which clocks are ahead, by process.
         reduce: Whether to try only one order of steps that commute.
     """
@@ -132,7 +133,7 @@ class Explorer:
         """Run every schedule until one fails.
 
         Args:
-            first_fault: Whether a fault may be the first one of a run.
+            first_fault: Decides whether a fault may be the first one in a run.
             most: Stop after this many runs.
             seen: Called after each run without a failure.
         """
@@ -157,7 +158,8 @@ class Explorer:
         first_fault: Callable[[Step], bool],
         seen: Callable[[World], None],
     ) -> None:
-        """Repeat the steps on the stack, advance its last node, and continue with the first possible steps."""
+        """Run once: repeat the steps on the stack, advance its last node, and continue with the first possible
+        steps."""
         world: World | None = None
         try:
             world = self._new_world()
@@ -220,7 +222,7 @@ class Explorer:
         return self._run_with(draw)
 
     def replay(self, schedule: str, seen: Callable[[World], None] = lambda _: None) -> Result:
-        """Run one schedule in the form that a failure prints, then take the first possible step until the run ends.
+        """Run one schedule, as printed by a failure, then take the first possible step until the run ends.
 
         Args:
             schedule: Choices, separated by spaces.
@@ -275,7 +277,7 @@ class Explorer:
 
 
 def _open_steps(world: World, steps_of: Callable[[World], list[Step]]) -> list[Step]:
-    """List the possible steps, once messages are visible again; none at the end of a run."""
+    """List the possible steps, if necessary after waiting for messages; none at the end of a run."""
     while not (steps := steps_of(world)):
         if not world.wake():
             break

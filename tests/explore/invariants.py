@@ -1,6 +1,6 @@
-"""The invariants of every run, for all schedules and faults.
+"""The invariants that must hold in every run, whatever its schedule and faults.
 
-They are checked on rows and answers, never on calls.
+The checks look at rows and answers, never at calls.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ _MOVES = {
     ("return", True): (1, 1),
     ("return", False): (0, 0),
 }
-"""Effect of a step on each of its units, by action and `restock`: change of available units, change of units on
-hand."""
+"""How each unit of a step changes the available units and the units on hand, by action and `restock`."""
 
 
 def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
@@ -98,7 +97,7 @@ def _is_outbound(page: str) -> bool:
 
 
 def _units_out(row: Mapping[str, Any] | None) -> Counter[_Generation]:
-    """Units on an outbound page by generation, without the service's own code."""
+    """The units on an outbound page, by generation. Does not use the service's own code."""
     if row is None:
         return Counter()
     entries = json.loads(zlib.decompress(base64.b64decode(row["units"])))
@@ -147,7 +146,7 @@ def _check_listed_places(world: World) -> None:
 
 
 def _check_places(world: World, lent: _SetAside) -> None:
-    """Check that each row names the lanes that hold more of the product, and that its status is still exact."""
+    """Check that each row names all lanes with units of the product, and that its status is correct."""
     rows = {(row["productId"], row["createdAt"]): row for row in world.rows("Products")}
     for (name, created_at), lanes in lent.items():
         row = rows.get((name, created_at), {})
@@ -215,7 +214,7 @@ def _check_change(world: World, change: Change) -> None:
 
 
 def _check_records(changes: Sequence[Change]) -> None:
-    """Check that counts and closings book the difference from the row that the same write changes."""
+    """Check that a count or a closing books the difference from the row that is changed in the same write."""
     rows = {change.place[1][0]: change for change in changes if change.place[0] == "Products"}
     for change in changes:
         booked = change.after
@@ -228,7 +227,7 @@ def _check_records(changes: Sequence[Change]) -> None:
             found = booked["counted"] - before.get("lockOnHand", 0)
             require(
                 booked["delta"] == found,
-                f"{booked['counted']} of {name} were there instead of {before.get('lockOnHand')}, and {booked['delta']} were booked",
+                f"a count found {booked['counted']} units of {name} instead of {before.get('lockOnHand')}, but booked {booked['delta']}",
             )
         if booked["reason"] == "CLOSING":
             require(
@@ -238,7 +237,7 @@ def _check_records(changes: Sequence[Change]) -> None:
 
 
 def _check_transfers(changes: Sequence[Change]) -> None:
-    """Check that both sides of a transfer are booked together: the same units, out of one location and into another."""
+    """Check that both sides of a transfer are booked together, with the same number of units."""
     booked = {c.place[1]: c.after for c in changes if c.place[0] == "StockAdjustments" and c.after}
     for (name, transfer_id), row in booked.items():
         if "transferWith" not in row:
@@ -253,8 +252,8 @@ def _check_transfers(changes: Sequence[Change]) -> None:
 
 
 def _check_outbound(changes: Sequence[Change]) -> None:
-    """Check that units handed over are on the outbound pages that the steps name, in the same write, and without any
-    product's row."""
+    """Check that units which are handed over are put on the outbound pages that the steps name, in a write without
+    rows of products."""
     leaving = dict[str, Counter[_Generation]]()
     for change in changes:
         if change.place[0] != "Orders" or change.after is None:
@@ -292,14 +291,14 @@ def _in_words(units: Mapping[str, Counter[_Generation]]) -> str:
 
 
 def _gained(page: Change) -> Counter[_Generation]:
-    """Units that a write has put on an outbound page."""
+    """The units that a write has put on an outbound page."""
     return _units_out(page.after) - _units_out(page.before)
 
 
 def _leaving(
     order: Mapping[str, Any], step: Mapping[str, Any], units: Counter[str]
 ) -> Counter[_Generation]:
-    """Units of a step that leave what is on hand, by the generation that they were taken from."""
+    """The units on hand that leave with a step, by the generation that they were taken from."""
     _, on_hand = _MOVES.get((step["action"], step.get("restock")), (0, 0))
     return Counter(
         {
@@ -370,7 +369,7 @@ def _check_stock(world: World) -> None:
 
 def _check_product(world: World, change: Change) -> None:
     before, after, name = change.before, change.after, change.place[1][0]
-    # With skewed clocks a lease does not exclude other processes; its fence protects the row instead.
+    # If clocks are wrong, a lease does not exclude other processes, and its fence protects the row instead.
     now = world.clock.seconds + change.process.clock
     if before is not None and before.get("lockTime", 0) > now:
         owner = world.lock_owners.get(change.place)
@@ -404,7 +403,7 @@ def _check_product(world: World, change: Change) -> None:
 
 
 def _check_begin(world: World, change: Change, begun_with: int) -> None:
-    """Check that a count began with what was on hand at a moment of its lease."""
+    """Check that a count began with the units that were on hand at some moment during its lease."""
     known, since = world.stock[change.place[1][0]], world.locked_since.get(change.place, 0)
     there = {
         stock.on_hand
@@ -461,7 +460,8 @@ _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
 def _check_step(
     world: World, change: Change, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Check a change of an order: a step of its life, a late payment, a return, or a tombstone filled in."""
+    """Check that a change of an order is a step of its lifecycle, a late payment, a return, or the arrival after its
+    tombstone."""
     from tests.explore.world import GRACE_SECONDS
 
     name, step = after["orderId"], (before["status"], after["status"])
@@ -515,7 +515,7 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Check that a change of an order adds one step that moves no more than there is, and that its status says so.
+    """Check that a change of an order adds one step, which moves no more units than it may, and that the status fits.
 
     Whether units were returned to stock is checked by the books.
     """
@@ -553,7 +553,7 @@ _Candidate = tuple[list["Stock | None"], int]
 
 
 def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -> None:
-    """Check that the reason of a rejection was true, for each location at some moment during the invocation."""
+    """Check that the reason of a rejection was true of each location at some moment during the invocation."""
     begun, reason = change.process.begun or 0, order["reason"]
     offers = [
         [
@@ -586,7 +586,7 @@ def _candidate(line: Mapping[str, Any], location: str) -> str:
 
 
 def _states(world: World, key: str, begun: int) -> list[Stock | None]:
-    """The states of a row and its lanes after the write number `begun`, and since."""
+    """The states of a row and its lanes after write number `begun` and after all later writes."""
     known = world.stock.get(key)
     if known is None:
         return [None]
@@ -638,7 +638,7 @@ def _check_places_of_lines(order: Mapping[str, Any]) -> None:
         chosen |= {place} if asked is None else set()
     require(
         len(chosen) <= 1 or "split" in order,
-        f"order {order['orderId']} may not be split, and comes from {sorted(chosen)}",
+        f"order {order['orderId']} may not be split, but comes from {sorted(chosen)}",
     )
 
 
@@ -734,7 +734,7 @@ def check_event(world: World, event: dict[str, Any]) -> None:
     """Check that an event matches a change of the rows, and does not overtake an earlier event of its subject.
 
     Raises:
-        ViolationError: It is wrong.
+        ViolationError: The event is wrong.
     """
     published, happened = _published(world), _happened(world)
     event_id = event["metadata"]["eventId"]
@@ -800,7 +800,7 @@ _ENDS_AS = {"fulfil": "FULFILLED", "cancel": "CANCELLED"}
 
 
 def product_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """The types of the events that a change of a product's row calls for, derived independently of the service."""
+    """The types of the events that a change of a product's row requires, derived independently of the service."""
     steps = [order.get("status") for order in (before, after)]
     ranks = ["OUT_OF_STOCK", "LOW_STOCK", "ACTIVE"]
     if steps[0] in ranks and steps[1] in ranks and steps[0] != steps[1]:
@@ -848,7 +848,7 @@ def check_end(world: World) -> None:
 
 
 def _check_books(world: World, every_page: Iterable[Page]) -> None:
-    """Check that the audit would find nothing."""
+    """Check that an audit would find no problem."""
     outbound = {
         item["page"]["S"]: read_outbound_page(
             item | {"units": {"B": base64.b64decode(item["units"]["B"])}}
@@ -876,7 +876,7 @@ def _check_answer(
     if function == "sweep" or (function == "count_stock" and action != "commit"):
         return
     done = _is_done(world, function, command)
-    # A cancellation gets the same answer if there was nothing left to cancel.
+    # A cancellation also gets this answer if there was nothing left to cancel.
     if result in {"APPLIED", "REPLAYED", "STALE", "COMMITTED"} and (result, action) != (
         "REPLAYED",
         "cancel",

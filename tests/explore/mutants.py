@@ -1,4 +1,4 @@
-"""Mutants: injected bugs, each a small replacement in the code, all of which the explorer must catch."""
+"""The mutants: bugs that are injected by replacing a piece of code, and that the explorer must catch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tree(folder: Path, mutant: Mutant) -> None:
         ValueError: The bug does not fit the code.
     """
     for name in FOLDERS:
-        # With bytecode: otherwise most of a mutant's time would go into compiling unchanged modules.
+        # The copy includes bytecode. Otherwise, most of a mutant's time would be spent compiling unchanged modules.
         shutil.copytree(ROOT / name, folder / name)
     for file, text in mutant.changes().items():
         path = folder / file

@@ -1,4 +1,4 @@
-"""Injects bugs into code: each replaces a piece of code, even if it was moved or its names have changed."""
+"""Injects bugs by replacing pieces of code, which are found even if they were moved or their names have changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Edit(NamedTuple):
     that differs in the fewest names is replaced, and its names are used in the replacement.
 
     Attributes:
-        old: Whole tokens; a string is one token.
+        old: The piece to replace, as whole tokens; a string is one token.
         new: The replacement. Lines after the first get the indentation of the old piece's first line.
         within: The package, module, class or function that has the piece, if others have an equal one.
     """
@@ -95,7 +95,8 @@ def plant(sources: Mapping[Path, str], edit: Edit) -> tuple[Path, str]:
 
 
 def _pieces(path: Path, text: str, edit: Edit) -> Iterator[_Piece]:
-    """Yield the pieces of a file in which at most half of the names differ, each always in the same way."""
+    """Yield the pieces of a file that match an edit, except that at most half of the names may be replaced
+    consistently."""
     old, shape = _read(dedent(edit.old).strip())
     tokens, shapes = _read(text)
     position = shapes.find(shape)

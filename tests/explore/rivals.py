@@ -1,4 +1,4 @@
-"""The vocabulary of the scenarios: messages, set-up steps, and rivals (concurrent writers)."""
+"""The building blocks of the scenarios: messages, set-up steps, and rivals (concurrent writers)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Script = Callable[[Client], None]
 
 
 def order(order_id: str, user_id: str = "u-1", **lines: int) -> Message:
-    """Order a number of units of each product."""
+    """Make an order for a number of units of each product."""
     items = [{"productId": name, "quantity": quantity} for name, quantity in lines.items()]
     return {"orderId": order_id, "userId": user_id, "items": items}
 
@@ -38,7 +38,7 @@ def order_at(
     named: Mapping[str, str] | None = None,
     **lines: int,
 ) -> Message:
-    """Order a number of units of each product from the first location that has them.
+    """Make an order for a number of units of each product, from the first location that has them.
 
     Args:
         order_id: The order's id.
@@ -55,36 +55,36 @@ def order_at(
 
 
 def transfer(transfer_id: str, source: str, target: str, units: int) -> Message:
-    """Move units of p from one location to another."""
+    """Make a transfer of units of p from one location to another."""
     asked = {"action": "transfer", "transferId": transfer_id, "productId": "p"}
     return {**asked, "from": source, "to": target, "quantity": units}
 
 
 def receipt(adjustment_id: str, delta: int) -> Message:
-    """Book a receipt or a loss of units of p."""
+    """Make a receipt or a loss of units of p."""
     of_product = {"adjustmentId": adjustment_id, "productId": "p"}
     return {**of_product, "delta": delta, "reason": "RECEIPT"}
 
 
 def decrement(adjustment_id: str, units: int, **more: str) -> Message:
-    """Decrement the stock of p."""
+    """Make a decrement of the stock of p."""
     asked = {"action": "decrement", "adjustmentId": adjustment_id, "productId": "p"}
     return {**asked, "quantity": units, **more}
 
 
 def command(action: str, order_id: str = "o", **more: Any) -> Message:
-    """Send a command for an order."""
+    """Make a command for an order."""
     return {"action": action, "orderId": order_id, **more}
 
 
 def part(action: str, step_id: str, units: int, order_id: str = "o", **more: Any) -> Message:
-    """Send a command for some units of an order for p."""
+    """Make a command for some units of an order for p."""
     items = [{"productId": "p", "quantity": units}]
     return command(action, order_id, stepId=step_id, items=items, **more)
 
 
 def comes_back(return_id: str, units: int, order_id: str = "o", *, restock: bool = True) -> Message:
-    """Return some units of an order for p."""
+    """Make a command that returns some units of an order for p."""
     return part("return", return_id, units, order_id, restock=restock)
 
 
@@ -153,7 +153,7 @@ def asks(function: str, *commands: Messages, times: int = 1) -> Rival:
     Args:
         function: Name of the function.
         commands: The commands.
-        times: How often it sends a command while the answer is to try later.
+        times: How often it sends a command that is answered with `RETRY_LATER`.
     """
 
     def start(world: World, name: str) -> None:
@@ -200,7 +200,7 @@ def counts(adjustment_id: str, found: int, location: str = "") -> Rival:
 
 
 def acquire(seconds: int, location: str = "") -> Message:
-    """Take the lease on p."""
+    """Make a command that takes the lease on p."""
     asked = {"action": "acquire", **p_at(location), "seconds": seconds}
     return asked | {"outliveInvocation": True}
 
@@ -211,7 +211,7 @@ def p_at(location: str) -> Message:
 
 
 def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
-    """Book a count under the lease that `acquire` returned."""
+    """Make a command that books a count under the lease that `acquire` returned."""
     return {
         "action": "commit",
         "lease": acquired["lease"],
@@ -221,17 +221,17 @@ def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
 
 
 def delist(location: str = "") -> Message:
-    """Delist the first generation of p."""
+    """Make a command that delists the first generation of p."""
     return {"action": "delist", **p_at(location), "createdAt": OPENED}
 
 
 def create(location: str = "", stock: int = 1) -> Message:
-    """List p."""
+    """Make a command that lists p."""
     return {"action": "create", **p_at(location), "openingStock": stock}
 
 
 def relists(client: Client, stock: int = 1, location: str = "") -> None:
-    """Delist p, then list it again."""
+    """Let a client delist p, then list it again."""
     gone = client("manage_products", delist(location)).get("result")
     if gone not in {"APPLIED", "STALE"}:
         return
@@ -247,7 +247,7 @@ def relists(client: Client, stock: int = 1, location: str = "") -> None:
 
 
 def stock(low: int = 0, **units: int) -> SetUp:
-    """List products with these units, and with a threshold for low stock."""
+    """List products with these units and a low-stock threshold before the run."""
 
     def set_up(world: World) -> None:
         for product_id, count in units.items():
@@ -257,7 +257,7 @@ def stock(low: int = 0, **units: int) -> SetUp:
 
 
 def stock_at(location: str, **units: int) -> SetUp:
-    """List products at a location with these units."""
+    """List products with these units at a location before the run."""
     return stock(**{f"{product_id}#{location}": count for product_id, count in units.items()})
 
 
@@ -274,7 +274,7 @@ def add_order(
     Args:
         order_id: Its id.
         status: Its status.
-        units: How many.
+        units: Number of units.
         age: Seconds since it was placed; by default it is as old as the product.
         location: Where its units were taken from.
         more: More attributes of its row.

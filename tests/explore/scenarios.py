@@ -268,7 +268,7 @@ def _is_paid(world: World) -> None:
 
 
 def _at_once(world: World) -> None:
-    """Without a fault no message is returned: the loser knows what to do next."""
+    """Check that no message was returned without a fault: the loser of a race can continue at once."""
     again = [name for name in world.processes if name.startswith("R")]
     require(world.faults_used > 0 or not again, "messages were returned, though nothing failed")
 
@@ -347,13 +347,13 @@ def _units_at_depot(world: World) -> int:
 
 
 def _leased(world: World) -> None:
-    """Let a client lease p."""
+    """Lease p for a count before the run."""
     asks("count_stock", acquire(20))(world, "A")
     world.finish("A")
 
 
 def _commit(world: World) -> Message:
-    """Book a count under that lease."""
+    """Make a command that books a count under the lease from `_leased`."""
     (_, _, acquired), *_ = world.answers
     return commit(acquired, "c", 3)
 
@@ -390,7 +390,7 @@ def _lane_filled_again(world: World) -> None:
 
 
 def _page_replaced(*, same_epoch: bool) -> SetUp:
-    """Replace the page of lane 1 by one with fewer units, which happens to be at the version that A remembers."""
+    """Replace the page of lane 1 by a page with fewer units and the version that A remembers."""
 
     def set_up(world: World) -> None:
         (page,) = (page for page in world.handlers.pages(world) if page.key.lane == 1)
@@ -401,7 +401,7 @@ def _page_replaced(*, same_epoch: bool) -> SetUp:
 
 
 def _count_begun(world: World) -> None:
-    """Let a client lease p for a count and never continue."""
+    """Lease p for a count that never continues."""
     row = world.row("Products", "p") or {}
     row |= {"lockedBy": "a count", "lockTime": int(world.clock.seconds) + 4}
     row |= {"lockVersion": row["_version"], "lentTo": frozenset(row["lentTo"])}
@@ -409,7 +409,7 @@ def _count_begun(world: World) -> None:
 
 
 def _two_holds_ended(world: World) -> None:
-    """Sell one order from the row, and one from A's lane."""
+    """Place two orders whose holds have ended, one from the row and one from A's lane."""
     for order_id in ("by-row", "from-lane"):
         world.warm_up("A", order(order_id, p=1) | {"holdSeconds": 60})
         world.put("Orders", _row(world, order_id) | {"expiresAt": world.moment(OVER)})
@@ -464,7 +464,7 @@ def _named(name: str, rival: Rival) -> Rival:
 
 
 def _nobody(world: World, name: str) -> None:
-    """Leave a rival out."""
+    """A rival that does nothing."""
 
 
 def _with_lanes(
@@ -529,12 +529,12 @@ _IN_ROWS = (
             _named("A'", asks("count_stock", _commit)),
             restocks(1),
         ],
-        # By a fast clock the lease has expired, and the other attempt may still succeed.
+        # If its clock is fast, the lease seems to have expired, and the other attempt may still succeed.
         faults=(*_TELLING, "throttled", "lost-twice", "late", "parted"),
     ),
     Scenario(
         "count, asked again after its lease",
-        # Its lease is about to expire: without an answer, the commit is repeated after the end.
+        # Its lease is about to expire. If the commit is not answered, it is repeated after the end of the lease.
         [stock(p=5), _leased, wait(19.9)],
         [insists("count_stock", _commit, times=3), buys("o", p=1), runs(relists)],
     ),
@@ -760,7 +760,7 @@ _LIFE_OF_AN_ORDER = (
         [stock(p=2)],
         [
             places(order("o", p=2) | {"holdSeconds": 3600}),
-            # They may be early; the second command is for the units that the first one leaves.
+            # The commands may be too early. The second one is for the units that the first one leaves.
             changes(CONFIRM, FULFIL),
             buys("other", p=2),
         ],

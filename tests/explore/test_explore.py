@@ -17,7 +17,7 @@ MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::4]]
 
 
 def in_a_process(function, *arguments):
-    """Call a function in a new process, because a run replaces parts of its process for good."""
+    """Call a function in a new process, because a run replaces parts of its process permanently."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(function, arguments)
 

@@ -9,7 +9,7 @@ def require(holds: bool, message: str) -> None:
     """Check an invariant.
 
     Raises:
-        ViolationError: It does not hold.
+        ViolationError: The invariant does not hold.
     """
     if not holds:
         raise ViolationError(message)

@@ -1,4 +1,4 @@
-"""Runs explorations as tasks in separate processes, because a run replaces parts of its process for good."""
+"""Runs explorations as tasks in separate processes, because a run replaces parts of its process permanently."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Task:
 
     Attributes:
         scenario: Name of the scenario.
-        kind: For a complete search with two rivals, the kind of its one fault, or `no fault`. Empty for seeds.
+        kind: The kind of the one fault, or `no fault`, for a complete search with two rivals. Empty for random
+            schedules.
         seeds: Seeds of random schedules with three rivals and two faults.
         most: Stop after this many runs; None for all.
     """
@@ -88,7 +89,7 @@ def run(tasks: Sequence[Task], processes: int) -> Iterator[FinishedTask]:
 def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, FinishedTask]]:
     """Explore mutants in parallel until each is caught, and yield each when it ends."""
     _preload()
-    # One process per mutant, because an imported module keeps its mistake.
+    # Each mutant has its own process, because a process keeps the bugs of the modules that it has imported.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(_catch, names)
         # Terminating a pool that is still replacing its processes occasionally leaves one behind that waits forever.

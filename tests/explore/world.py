@@ -1,8 +1,8 @@
-"""The world of a run: tables and queues in memory, and invocations that pause before every AWS call.
+"""The world of one run, with tables and queues in memory, and invocations that pause before every AWS call.
 
 Each invocation is a greenlet. It pauses before each call, and the explorer chooses whose call happens next and whether
-a fault hits it. Nothing else may differ between runs: time is virtual, tokens are numbered, jitter is always at its
-upper bound, and only the invocations run concurrently.
+a fault hits it. Nothing else may differ between runs, so time is virtual, tokens are numbered, and jitter is always at
+its upper bound.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ LOST_SECONDS = 0.1
 MAX_INVOCATIONS = 25
 MAX_STEPS = 400
 
-# A process that waits for a lease polls. Rivals may continue after each of the first refused requests, and after the
-# last. The requests in between differ only in their number.
+# A process that waits for a lease keeps asking. Rivals may continue after each of the first refused requests, and
+# after the last one. Continuing after one in between makes no difference.
 MAX_REFUSALS = 2
 
-# A request that is still on its way after its sender has repeated it.
+# The arrival of a request after its sender has repeated it.
 ARRIVES = "arrives"
 TOKEN = "ClientRequestToken"
 # The half of a BatchGetItem that is read first; the other half is read later.
@@ -140,13 +140,13 @@ class Step:
 
 
 def _is_of_leases(call: Call | None) -> bool:
-    """Whether a call is only about leases of lanes, and so does not reveal the content of rows and pages."""
+    """Whether a call affects only leases of lanes, so that it reveals nothing about rows and pages."""
     places = call.reads | call.writes if call is not None else ()
     return all(table == "Allotments" and "".join(key).endswith("/lease") for table, key in places)
 
 
 def _meet(writes: frozenset[Place], reads: frozenset[Place]) -> bool:
-    """Whether any of the written items is read. A query reads everything in its table."""
+    """Whether any of the written items is among those that are read. A query reads all items of its table."""
     return any(place in reads or (place[0], ()) in reads for place in writes)
 
 
@@ -174,7 +174,7 @@ class LateRequest:
     Attributes:
         process: Its sender.
         call: The request.
-        repeated: Whether the sender has continued. Arriving before that would be the same as a lost response.
+        repeated: Whether the sender has continued. Before that, its arrival would be the same as a lost response.
     """
 
     process: Process
@@ -227,7 +227,8 @@ class Process:
         call: The AWS call that it will make next.
         forced: The action to apply if it repeats its last call.
         ends_at: Unix second at which Lambda ends its invocation.
-        begun: Number of writes before its invocation made its first call, leases of lanes aside; None before that call.
+        begun: Number of writes before its invocation made its first call that is not about leases of lanes; None
+            before that call.
         asked: Its last call and the number of writes before it, if the call changed nothing.
         refusals: How often it has repeated that call without effect.
         environment: Its execution environment, which keeps state between invocations.
@@ -320,14 +321,13 @@ class Scenario:
         rivals: Start the three rivals `A`, `B` and `C`.
         jumps: Seconds by which time may jump, as a fault.
         check: Checks the end of the run, in addition to the invariants.
-        faults: The kinds of faults that the complete search covers, one at a time; None: all. Random schedules use all
-            kinds.
-        switches: In the complete search, how often at most a process is interrupted although it could continue; 0: no
-            bound.
-        lanes: How many lanes the environments that place orders may use. With 0, which no stack has, they always sell
-            from rows, which makes a complete search feasible.
-        line_works: Whether the depot's lease excludes other processes. If not, every process gets it on request, as if
-            all clocks were wrong.
+        faults: The kinds of faults that the complete search covers, one at a time; None for all. Random schedules use
+            all kinds.
+        switches: How often the complete search may interrupt a process that could continue; 0 for any number of times.
+        lanes: Number of lanes for the environments that place orders. With 0, which no real stack has, they always
+            sell from rows, so that a complete search is feasible.
+        line_works: Whether the depot's lease excludes other processes. If not, every process gets the lease, as if all
+            clocks were wrong.
     """
 
     name: str
@@ -354,7 +354,7 @@ class World:
         handlers: The handlers of this process.
         scenario: The scenario.
         rivals: Number of processes at the start.
-        faults: Most faults.
+        faults: Maximum number of faults.
         clocks: Seconds by which clocks are ahead, by the process whose environment has them.
     """
 
@@ -508,7 +508,7 @@ class World:
         self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def moment(self, seconds: float = 0.0) -> str:
-        """The time a number of seconds from now, as stored in rows."""
+        """The time in a number of seconds from now, in the format of rows."""
         moment = datetime.fromtimestamp(self.clock.seconds + seconds, UTC)
         return moment.isoformat(timespec="microseconds")
 
@@ -559,11 +559,11 @@ class World:
             raise ViolationError(f"the messages that warm {name} up were not answered")
 
     def meet_rivals(self, name: str, *product_ids: str) -> None:
-        """Let an environment have just met contention on products' rows: for a while it sells them from lanes."""
+        """Make an environment believe that it has just met contention on products, so that it sells them from lanes."""
         self._act_in(name, lambda: self.handlers.meet_rivals(product_ids))
 
     def wait_in_line(self, name: str) -> None:
-        """Let an environment have just waited for the depot, so that it avoids visits."""
+        """Make an environment believe that it has just waited for the depot, so that it avoids visits."""
         self._act_in(name, self.handlers.wait_in_line)
 
     def _act_in(self, name: str, act: Callable[[], None]) -> None:
@@ -675,7 +675,7 @@ class World:
         )
 
     def _follow(self, process: Process, table: str) -> None:
-        """Act as the event source of a stream: pass on its changes in order, each until it is accepted."""
+        """Act as the event source of a stream: pass on its changes in order, and repeat each until it is accepted."""
         taken = 0
         while True:
             request = {"Table": table, "From": taken}
@@ -795,7 +795,7 @@ class World:
         return Step(Choice(process.name), call.reads, call.writes)
 
     def _makes_a_change(self, call: Call) -> bool:
-        """Whether a late request would change anything now. If not, it need not arrive."""
+        """Whether a late request would change anything now. If not, its arrival need not be tried."""
         if call.request.get(TOKEN) in self.applied:
             return False
         before = self._items(call.writes)
@@ -817,7 +817,8 @@ class World:
                 self.model.dynamodb.tables[name].items[key] = item
 
     def _is_rent(self, process: Process) -> bool:
-        """Whether a process is not in the middle of a torn read, or an item has changed since the first half."""
+        """Whether a process is not between the halves of a read, or one of its items has changed since the first
+        half."""
         torn = process.torn
         return torn is None or any(c.place in torn.reads for c in self.history[torn.since :])
 
@@ -836,7 +837,7 @@ class World:
         return process.refusals >= MAX_REFUSALS and asks == process.asked
 
     def _is_in_line(self, process: Process) -> bool:
-        """Whether a process was refused the depot's lease, and would be again."""
+        """Whether a process was refused the depot's lease, and would be refused again now."""
         call, asked = process.call, process.asked
         return (
             call is not None
@@ -847,7 +848,7 @@ class World:
         )
 
     def without_switch(self, steps: list[Step]) -> list[Step]:
-        """Keep the steps that continue the process of the last step; all, if it cannot continue."""
+        """Keep only the steps that continue the process of the last step, or all steps if it cannot continue."""
         goes_on = any(not s.is_fault and s.choice.process == self._before for s in steps)
         return [
             s
@@ -900,7 +901,8 @@ class World:
                 yield fault(action, applied=True)
 
     def _may_tear(self, call: Call) -> bool:
-        """Whether a read of several items is strongly consistent. Only then might code expect a joint snapshot."""
+        """Whether a read of several items is strongly consistent. Only then might code expect that all are from the
+        same moment."""
         entries = call.request["RequestItems"].values() if call.operation == "BatchGetItem" else ()
         return len(call.reads) > 1 and any(entry.get("ConsistentRead") for entry in entries)
 
@@ -982,8 +984,8 @@ class World:
         self._run(process, outcome)
 
     def _note_turn(self, process: Process) -> None:
-        """Record that it is a process's turn, for the bound on switches, for what it may have seen, and for late
-        requests."""
+        """Record that a process takes a step: count the switch, note when its invocation began, and allow its late
+        requests to arrive."""
         stopped = self.processes.get(self._before)
         if stopped not in (None, process):
             self.switches += not stopped.is_over and not self._is_in_line(stopped)
@@ -1027,7 +1029,7 @@ class World:
                 self._note(process, call, "is delayed, and its sender gives up on it")
                 return ReadTimeoutError(endpoint_url="simulated")
             case "refused":
-                # Refuse the first of several entries: the ones after it must not overtake it.
+                # Refuse the first of several entries, which the others must not overtake.
                 call.request["Entries"][0]["Refused"] = True
         return self._answered(process, call, action, repeated=repeated)
 
@@ -1121,8 +1123,8 @@ class World:
         return outcome
 
     def _answer(self, call: Call) -> dict[str, Any]:
-        """Let the simulated AWS answer a call. With a partly visible transaction, reads miss the rest, and all else
-        conflicts."""
+        """Let the simulated AWS answer a call. If it meets a transaction that is partly visible, a read misses the
+        rest, and a write conflicts."""
         unseen: dict[Place, dict[str, Any] | None] = {}
         for parted in self._parted():
             unseen |= parted.unseen
@@ -1155,7 +1157,7 @@ class World:
         return [p.parted for p in self.processes.values() if p.parted is not None]
 
     def _reasons(self, call: Call, unseen: Mapping[Place, Any]) -> list[dict[str, Any]]:
-        """Reasons for the cancellation of a transaction that meets another one in flight: the conflict, and failed
+        """The reasons for the cancellation of a transaction that meets another one in flight: the conflict, and failed
         conditions."""
         actions = call.request["TransactItems"]
         reasons: list[dict[str, Any]] = [{"Code": "None"} for _ in actions]
@@ -1207,7 +1209,7 @@ class World:
         )
 
     def _jump(self, seconds: float) -> None:
-        """Let time pass, as if all processes had been paused."""
+        """Let time pass, as if all processes were paused."""
         self.clock.seconds += seconds
         self.trace.append(f"     {seconds:g} s pass")
         for process in list(self.processes.values()):
@@ -1328,9 +1330,9 @@ class Client:
 
 
 class Handlers:
-    """The real handlers, with time, randomness, network and executor of their process replaced.
+    """The real handlers, in a process whose time, randomness, network and executor are replaced.
 
-    A process has one of these and never restores the originals, so it needs a process of its own.
+    The originals are never restored, so this needs a process of its own.
     """
 
     def __init__(self, load: Callable[[str], ModuleType], names: Sequence[str]) -> None:
@@ -1365,9 +1367,9 @@ class Handlers:
         # Otherwise the retry quota would shrink from run to run.
         patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
         patch.object(os, "urandom", self._random_bytes).start()
-        # Jitter is always at its upper bound, so that a process polls as rarely as possible.
+        # Jitter is always at its upper bound, so that a process asks as rarely as possible.
         patch.object(random, "_urandom", lambda count: b"\xff" * count).start()
-        # The reference is kept, because the patch ends with the last reference.
+        # The reference must be kept, because the patch ends with its last reference.
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         self._stack.enter_context(
@@ -1470,7 +1472,7 @@ def _without_token(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _conflict(call: Call) -> ServiceError:
-    """DynamoDB's error if another transaction on an item of a call is in flight."""
+    """The error of DynamoDB if another transaction on one of the call's items is in flight."""
     if call.operation != "TransactWriteItems":
         return ServiceError("TransactionConflictException", "a transaction is in flight")
     reasons = [{"Code": "None"} for _ in call.request["TransactItems"]]

@@ -46,7 +46,7 @@ def test_a_tiny_run_of_all_studies(run, tmp_path):
     lines = (tmp_path / "bench.jsonl").read_text().splitlines()
     assert len(lines) == len(cells)
     again = run(cells)
-    assert f"{len(cells)} of {len(cells)} cells have results with this code" in again[2]
+    assert f"{len(cells)} of {len(cells)} cells already have results for this code" in again[2]
     assert again[2][again[2].index("\n\n") :] in printed, "the same report"
 
 

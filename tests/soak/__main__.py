@@ -1,9 +1,11 @@
-"""The soak: ten thousand orders and other messages to the deployed stack, while workers, DynamoDB and EventBridge fail.
+"""The soak sends ten thousand orders and other messages to a stack whose workers, DynamoDB and EventBridge fail.
 
-Workers are killed, and most clocks are two minutes off. DynamoDB throttles, cancels transactions, loses responses,
-executes requests after their repetition, and reads a batch in halves. EventBridge has brown-outs. Customers receive the
+Workers are killed, and most clocks are two minutes off. DynamoDB throttles requests, cancels transactions, loses
+responses, executes requests after they were repeated, and reads the halves of a batch at different times. EventBridge
+has brown-outs. Customers receive the
 published events and answer with commands: they pay, cancel, collect and return, and some units are lost. Some products
-are at three locations, and most orders name these. The staff count products while they are sold, move units between
+are at three locations, and most of the orders name locations. The staff count products while they are sold, move units
+between
 locations, and delist products and locations with open orders. The exit status is 0 only if every message has exactly
 one outcome, the books balance (also by the soak's own arithmetic), exactly the changes of orders and of product
 statuses were published, no event was parked or overtaken by a later one of its order, each rejected order was short of
@@ -81,28 +83,29 @@ SHARES = Shares(
 FUNCTION_TIMEOUT_SECONDS = 10
 VISIBILITY_SECONDS = 30
 MESSAGES_BETWEEN_KILLS = (50, 350)
-# After this share of messages, no more workers are killed and the staff stop, so that the rest can finish.
+# After this share of messages, no more workers are killed and the staff stop, so that the other messages can be
+# settled.
 KILL_UNTIL = 0.9
-# Longer than a hold whose sweeper is two minutes ahead and whose worker is two minutes behind: the worker considers its
-# expiry early, and the sweeper sends it again ten minutes after the hold has ended.
+# Long enough for a hold whose sweeper's clock is two minutes fast and whose worker's clock is two minutes slow. The
+# worker ignores the expiry as too early, and the sweeper sends it again ten minutes after the hold has ended.
 QUIET_SECONDS = 900
 
 FED_FUNCTIONS = ("PlaceOrders", "AdjustStock", "ManageProducts", "ChangeOrders")
 FUNCTIONS = (*FED_FUNCTIONS, "CountStock", "PublishEvents", "Sweep")
 
-# The stack sweeps each minute; here two sweeps start together, much more often.
+# A stack sweeps once a minute. Here, two sweeps start together, and much more often.
 SECONDS_BETWEEN_SWEEPS = 10.0
 # The run ends once nothing new has been published for this long. A killed publisher is invoked again much sooner.
 SILENT_SECONDS = 10.0
 
-# Entries of the summary that are empty or 0 in a clean run. Messages and audits are checked separately.
+# These entries of the summary are empty or 0 in a clean run. Messages and audits are checked separately.
 WRONG = (
     *("stillWaiting", "holdsLeft", "notPublished", "rejectedWithoutReason"),
     *("productEventsMissing", "productEventsUnexpected", "undeliverableEvents", "overtakenEvents"),
     *("unexplainedUnits", "wrongBooks", "brokenEquations", "wrongCounts", "wrongDelistings"),
     *("wrongTransfers", "wrongPlaces"),
 )
-# A run is only valid if each of these happened.
+# A run is valid only if each of these happened.
 HAPPENED = (
     "entriesFolded",
     "unitsLost",
@@ -194,9 +197,9 @@ def prepare(aws: Aws, trouble: Trouble) -> None:
 
 
 def sweep(aws: Aws, over: threading.Event) -> int:
-    """Sweep repeatedly until told to stop. Returns how many entries of outbound pages were folded, at least.
+    """Sweep repeatedly until told to stop. Returns how many entries of outbound pages these sweeps report as folded.
 
-    A sweeper may be killed, or report a failure.
+    A sweep may be killed, or report a failure, and then its entries are not counted.
     """
     folded = 0
     while not over.wait(SECONDS_BETWEEN_SWEEPS):
@@ -260,7 +263,7 @@ def soak(
                     break
                 time.sleep(0.2)
         finally:
-            # After Ctrl-C, too: the pool waits for its threads.
+            # This also happens after Ctrl-C, because the pool waits for its threads.
             over.set()
             closing.set()
         for future in (*beside, *sending):
@@ -284,7 +287,7 @@ def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
 def read_ends(
     aws: Aws, work: Workload, customers: Customers, books: Books
 ) -> tuple[Ends, Counter[str]]:
-    """Account for every message. Also returns the dead letters by cause, without copies."""
+    """Find the outcome of every message. Also returns the number of dead letters by cause, without copies."""
     dead_letters = {
         (queue, dead_letter.original_message_id): dead_letter
         for queue, output in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True)
@@ -446,7 +449,7 @@ def of_run(aws: Aws, trouble: Trouble, seconds: float, waiting: int, folded: int
 
 
 def is_clean(aws: Aws, result: Mapping[str, Any]) -> bool:
-    """Whether orders, stock and events are right, and each kind of fault did happen."""
+    """Whether orders, stock and events are right, and each kind of fault happened."""
     harmed = {aws.outputs[f"{name}FunctionName"] for name in ("PublishEvents", "Sweep")}
     return (
         not any(result[name] for name in WRONG)

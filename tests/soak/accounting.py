@@ -1,4 +1,4 @@
-"""Accounting: finds the outcome of each message, purely from data, so that it can be tested itself."""
+"""Finds the outcome of each message, from data alone, so that this code can itself be tested."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Ends:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every message has its one right outcome, and there is nothing else."""
+        """Whether every message has exactly one outcome, the right one, and there is nothing else."""
         return not (self.both or self.missing or self.strangers or self.wrong)
 
 
@@ -85,8 +85,8 @@ def account(
 ) -> Ends:
     """Find each distinct message in the tables or among the dead letters.
 
-    An invalid message becomes a dead letter and leaves no trace. But if its only mistake is that it reuses the id of a
-    good message, the first of the two is stored, and the others become dead letters.
+    An invalid message becomes a dead letter, and nothing else. But if it is invalid only because it reuses the id of a
+    good message, the first one to arrive is stored, and the others become dead letters.
 
     Args:
         sent: The messages, including invalid ones; duplicates count once.
@@ -133,7 +133,8 @@ def account(
 
 
 def _name(message: Sent) -> tuple[object, ...] | None:
-    """The key of the row that makes a message exactly-once, if any. Does not use the parser, which is under test."""
+    """The key of the row that makes a message exactly-once; None if there is none. Does not use the parser, which is
+    under test."""
     fields = _NAMED_BY.get(message.queue)
     try:
         document = json.loads(message.body)
@@ -155,7 +156,7 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
             booked = tables.adjustments.get(key)
             return booked is not None and is_adjustment(booked, document)
         case queues.CATALOGUE:
-            # It is applied, or ignored because a newer one was applied.
+            # The event is applied, or is ignored because a newer one was applied.
             row = tables.products.get(key, {})
             newest = (row.get("detailsEventTime", ""), row.get("detailsEventId", ""))
             return newest >= (document["eventTime"], document["eventId"])
@@ -220,8 +221,8 @@ _ID_REUSED = {
     queues.FIFO: "ORDER_ID_REUSED",
     queues.STOCK: "ADJUSTMENT_ID_REUSED",
 }
-"""The only cause for which a good message, or one that reuses its id, may be a dead letter. No command of the soak
-waits in vain."""
+"""The only cause with which a good message, or one that reuses its id, may be dead-lettered. No command in the soak
+waits too long."""
 
 _KEY: Mapping[str, Callable[[str], tuple[str, ...]]] = {
     queues.STANDARD: lambda body: (parse_order(body).order_id,),

@@ -1,4 +1,4 @@
-"""Audits the shop while it is open: the only differences found must be units that were removed by hand."""
+"""Audits the shop while it is open, and checks that audits find exactly the units that were removed by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _THEFTS = {
     "stockCount": {"available": -1, "committed": 1},
     "onHand": {"on_hand": -1, "committed": -1},
 }
-"""The unexplained units after a unit is removed from an attribute of a row."""
+"""The units that an audit reports as unexplained after one unit was removed from an attribute of a row."""
 
 
 class Auditor:

@@ -1,4 +1,4 @@
-"""Changes of rows, from the streams: which product events they call for, and which rejections they justify."""
+"""Reads the streams of the tables, to find out which events and which rejections the changes of rows justify."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ _BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo
 def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
     """Yield all changes of a table, including those that the publisher's filters drop.
 
-    The embedded AWS keeps them for 24 hours, as AWS does. An empty page is the end, because writing has stopped by
-    then.
+    The embedded AWS keeps them for 24 hours, as AWS does. An empty page is the end, because nothing writes any more.
     """
     streams = aws.session.client("dynamodbstreams")
     arn = aws.dynamodb.describe_table(TableName=aws.tables[table])["Table"]["LatestStreamArn"]
@@ -42,7 +41,7 @@ def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
 
 
 def demanded(changes: Iterable[Change]) -> set[str]:
-    """The ids of the events that changes call for, without the service's own code."""
+    """The ids of the events that changes require. Does not use the service's own code."""
     return {
         _event_id(after, name)
         for image in (change["dynamodb"] for change in changes)

@@ -14,7 +14,8 @@ from inventory_orders.domain.events import EventType
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
-# How often a customer sends a command, by the event received. Commands for an order that has ended are rejected.
+# By event, the probability with which a customer answers with each command. Commands for an order that has ended are
+# rejected.
 _ASKS: Mapping[str, Mapping[str, float]] = {
     EventType.ORDER_PLACED: {"confirm": 0.4, "cancel": 0.05, "cancel one": 0.05, "lose one": 0.05},
     EventType.ORDER_CONFIRMED: {
@@ -122,7 +123,7 @@ _OF_ONE: Mapping[str, Mapping[str, Any]] = {
 def differences(
     rows: Mapping[str, Mapping[str, Any]], events: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """Compare the events that orders' rows call for with those published. Empty if each was published once.
+    """Compare the events that the rows of orders require with the published ones. Empty if each was published once.
 
     Args:
         rows: All orders, by id.
@@ -149,7 +150,7 @@ def differences(
 
 
 def _happened(row: Mapping[str, Any]) -> list[str]:
-    """The types of the events that a row calls for. A tombstone without an order calls for none."""
+    """The types of the events that an order's row requires. A tombstone whose order never arrived requires none."""
     if "userId" not in row:
         return []
     status = row["status"]

@@ -1,4 +1,4 @@
-"""The three equations of the books, the staff's counts and transfers, and the products' locations, from the rows alone.
+"""Checks the equations of the books, the staff's counts and transfers, and the locations of products, from rows alone.
 
 It does not use the service's own code, which is under test.
 """
@@ -40,11 +40,11 @@ class StaffCount:
 
 @dataclass(frozen=True, slots=True)
 class StaffTransfer:
-    """A transfer that the staff asked for.
+    """A transfer that the staff requested.
 
     Attributes:
         transfer_id: Its id.
-        source: The key of the row that units should come from.
+        source: The key of the row that the units should come from.
         target: The key of the row that they should go to.
         quantity: Number of units.
         result: The `result` of the answer; empty if there was none.
@@ -63,7 +63,7 @@ def imbalances(
     adjustments: Iterable[Row],
     orders: Iterable[Row],
 ) -> list[str]:
-    """Describe the equations that do not hold for a listed product.
+    """Describe the equations of the books that are wrong for a listed product.
 
     Args:
         products: The rows of Products.
@@ -102,7 +102,8 @@ def imbalances(
 
 
 def _entries(pages: Iterable[Row]) -> Iterator[tuple[str, Generation, int]]:
-    """The units in pages: name of the page, generation and units. A lane's page also names products without units."""
+    """The units on pages: name of the page, generation, and number of units. A lane's page also names products without
+    units."""
     for row in pages:
         entries = json.loads(zlib.decompress(bytes(row["units"]))) if "units" in row else []
         for product_id, *rest in entries:
@@ -111,7 +112,8 @@ def _entries(pages: Iterable[Row]) -> Iterator[tuple[str, Generation, int]]:
 
 
 def _of_order(order: Row) -> Iterator[tuple[Generation, tuple[int, int, int]]]:
-    """By generation of a line: held units, units handed over or lost and not returned, and open units."""
+    """By generation: the units that an order holds, those that were handed over or lost and not returned, and the open
+    ones."""
     open_, delivered = units_of(order)
     cancelled, lost = Counter[str](), Counter[str]()
     restocked, broken = Counter[str](), Counter[str]()

@@ -1,4 +1,4 @@
-"""The soak's staff: count products while they are sold, move units between locations, and delist and relist products.
+"""The soak's staff, who count products during sales, move units between locations, and delist and relist products.
 
 Delisted products may have open orders.
 """
@@ -22,12 +22,12 @@ from tests.soak.workload import SEASONAL
 
 # Number of counts before the next product is delisted. A transfer follows every second count.
 _COUNTS = 8
-# The last quantity is more than there is.
+# The last quantity is more than there are units.
 _TRANSFERRED = (1, 2, 3, 5, 100_000)
 _PAUSE_SECONDS, _AWAY_SECONDS = 0.5, 1.0
 _LEASE_SECONDS = 30
-# How often a command is repeated until it has a final answer. A lease left by a killed worker lasts for minutes by
-# another worker's clock.
+# How often a command is repeated until it has a final answer. By another worker's clock, the lease of a killed worker
+# may last for minutes.
 _TRIES = 20
 _RETRY_SECONDS = 0.5
 
@@ -60,7 +60,7 @@ class Staff:
         self.delisted = 0
 
     def work(self, over: threading.Event) -> None:
-        """Count, transfer, delist and relist until told to stop. In the end all products are listed."""
+        """Count, transfer, delist and relist products until told to stop. At the end, all products are listed."""
         keys = [product.product_id for product in sample_orders.stocked()]
         while not over.wait(_PAUSE_SECONDS):
             for number in range(_COUNTS):
@@ -110,7 +110,7 @@ class Staff:
         for key in reversed(keys):
             stock = next(p.opening_stock for p in SEASONAL if p.product_id == key)
             create = {"action": "create", **public_key(key), "openingStock": stock}
-            # Refused because it exists: an attempt whose response was lost has created it.
+            # The product already exists: an attempt whose response was lost has created it.
             self._insist(create, ("APPLIED", "REFUSED"))
 
     def _row(self, key: str) -> Row:
@@ -130,7 +130,7 @@ class Staff:
             try:
                 answer = self._aws.invoke(function, command)
             except LostAnswerError:
-                # Its worker was killed, or too slow.
+                # The worker was killed, or was too slow.
                 continue
             if answer.get("result") != "RETRY_LATER":
                 return answer

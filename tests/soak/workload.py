@@ -24,7 +24,7 @@ DUPLICATES = _GOOD * 15 // 100
 INVALID = _GOOD * 2 // 100
 MESSAGES = _GOOD + DUPLICATES + INVALID
 
-# Orders with the shortest hold that a message may ask for, which ends during the run.
+# Orders with the shortest hold that a message may request, which ends during the run.
 _HELD, _HOLD_SECONDS = 500, 60
 # Orders for products that are delisted and relisted. There are no receipts or catalogue events for these: while a
 # product is delisted, a receipt would wait, and a catalogue event would be dropped.
@@ -69,7 +69,7 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     Args:
         run: Prefix of all ids.
         seed: Seed of the random numbers.
-        now: Catalogue events have times in the hours before this.
+        now: The current time. Catalogue events have times in the hours before.
     """
     chance = random.Random(seed)
     orders = sample_orders.orders(run, ORDERS, chance)

@@ -102,11 +102,11 @@ def test_an_interrupted_run_keeps_its_results_and_the_next_one_continues(thing, 
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(command.typer.Exit):
         command.measure(CELLS, ResultFile(path), console)
-    assert "2 of 4 cells are saved: the same command continues" in console.file.getvalue()
+    assert "2 of 4 results are saved. To measure the rest" in console.file.getvalue()
     thing.faults.clear()
     failed, printed = measured(path)
     assert not failed
-    assert "2 of 4 cells have results with this code. --anew" in printed
+    assert "2 of 4 cells already have results for this code." in printed
     assert thing.measured == [0, 1, 2, 3]
     result = ResultFile(path).get(CELLS[3])
     assert result["half"] == 1.5

@@ -1,8 +1,8 @@
-"""Whole handlers in a simulated world: arbitrary input, hours of outage, simulated load."""
+"""Tests of whole handlers in a simulated world, with arbitrary input, hours of outage, and simulated load."""
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
-    """All tests here run without the embedded AWS."""
+    """Run all tests of this folder without the embedded AWS."""

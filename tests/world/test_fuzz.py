@@ -1,6 +1,6 @@
-"""Fuzzing: whatever the input, a handler does not raise and loses nothing, and every error names the field.
+"""Fuzzing: whatever the input, a handler raises no exception and loses nothing, and every error names a field.
 
-Inputs are generated from the handlers' JSON Schemas, and broken in many ways; so are changes of rows. An independent
+Inputs are generated from the handlers' JSON Schemas and broken in many ways, and so are changes of rows. An independent
 validator (jsonschema) decides which inputs are valid. DynamoDB and SQS are simulated. Time passes only in waits.
 Nothing is random: Hypothesis derives its choices from the tests.
 """
@@ -70,7 +70,7 @@ ORDERS = {
     "o-ended": [OrderCommand("o-ended", OrderAction.EXPIRE, ended_by=SOON)],
     "o-refused": [],
 }
-"""The existing orders, one in each status, and the steps that led to it."""
+"""The existing orders, one in each status, with the steps that led to this status."""
 
 LEASES: list[dict] = []
 """Two leases as returned by `acquire`: one is live, the other has expired."""
@@ -82,7 +82,7 @@ SCHEMA_OF = {
     "change_orders": None,
     "expire_orders": "expiry",
 }
-"""Schemas by the function that the queue feeds; the queue of expiries is the second one of `change_orders`. A command
+"""Schemas by the function that a queue feeds. The second queue of `change_orders` is the queue of expiries. A command
 has the schema of its action."""
 
 
@@ -100,7 +100,7 @@ class World:
         self._place_orders()
         shop.clock.seconds = NOW - 60
         LEASES[:] = [self._acquire("counted", 900), self._acquire("counted-before", 30)]
-        # Number of changes in the engine, by kind and outcome.
+        # The number of changes that the engine processed, by kind and outcome.
         self.met = Counter()
         self._start = self._rows()
 
@@ -152,7 +152,7 @@ class World:
         logs.flush()
         for line in logs.buffer.getvalue().splitlines():
             assert isinstance(json.loads(line), dict)
-        # Not every Lambda runtime escapes the answer; Python 3.12's does not.
+        # Some Lambda runtimes, such as Python 3.12's, do not escape the answer.
         json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
         return answer
 
@@ -185,7 +185,7 @@ def texts_of(message):
 
 
 def raise_again(_record):
-    """Raise logging errors, which would otherwise silently drop a line."""
+    """Raise errors in logging, which would otherwise silently drop a line."""
     raise  # noqa: PLE0704 - called by logging while it handles the error
 
 
@@ -280,7 +280,7 @@ def documents(schema, name=""):
         made = made.filter(lambda number: number != schema.get("not", {}).get("const"))
     if name not in LIKELY:
         return made
-    # Hypothesis draws two alternatives equally often, so hardly any message would have only known values.
+    # Hypothesis draws both alternatives equally often, so hardly any message would consist of known values.
     likely = 4 if name == "items" else 7
     return st.integers(1, 8).flatmap(lambda number: LIKELY[name] if number <= likely else made)
 
@@ -352,7 +352,7 @@ def broken(draw, whole):
 
 @st.composite
 def written(draw, values):
-    """Encode a value as some JSON library does, or carelessly."""
+    """Encode a value as a JSON library would, or with careless mistakes."""
     text = json.dumps(draw(values), ensure_ascii=draw(st.booleans()))
     habit = draw(st.sampled_from(["plain", "plain", "spaced", "twice", "exponent", "cut"]))
     if habit == "spaced":
@@ -369,7 +369,7 @@ def written(draw, values):
 
 
 def known_commands(function):
-    """List commands for existing rows, so that each command succeeds for some rows and is refused for the rest."""
+    """List commands for existing rows. Each command succeeds for some rows and is refused for the others."""
     if function == "count_stock":
         yield {"action": "release", "lease": LEASES[1]}
         for lease in (*LEASES, LEASES[0] | {"owner": "count-another"}):
@@ -478,7 +478,7 @@ ATTRIBUTES = st.sampled_from(
 
 @st.composite
 def broken_changes(draw, table):
-    """Generate a broken change of a row: in an attribute, an image, or anywhere."""
+    """Generate a change of a row that is broken in an attribute, in an image, or anywhere else."""
     record = change(*draw(st.sampled_from(CHANGES[table])))
     images = record["dynamodb"]
     name = draw(st.sampled_from(["NewImage", "OldImage"] if "OldImage" in images else ["NewImage"]))
@@ -539,7 +539,7 @@ def validator(schema):
 
 
 def missing_beside_others(document, dependencies):
-    """The missing fields that other fields of the document require."""
+    """List the missing fields that other fields of a document require."""
     return [
         needed
         for name, (needed,) in dependencies.items()
@@ -548,7 +548,7 @@ def missing_beside_others(document, dependencies):
 
 
 def faults(document, schema):
-    """Find the wrong fields; `the message` stands for the whole document."""
+    """Find the wrong fields of a document. `the message` stands for the whole document."""
     result = set()
     for error in validator(json.dumps(schema)).iter_errors(document):
         path = "".join(
@@ -577,7 +577,7 @@ def wrong_fields(function, document):
 
 
 def is_nonsense(function, document):
-    """Whether the document is too wrong for the schema to name a field."""
+    """Whether a document is so wrong that its schema cannot name a field."""
     if function == "manage_products":
         return not "2000" < document["eventTime"] <= SOON or "T24" in document["eventTime"]
     return False
@@ -625,7 +625,7 @@ def is_applied(world, function, document):
 
 
 def is_carried_out(command, row):
-    """Whether an order's row shows that a command was carried out, or why it was not."""
+    """Whether an order's row shows that a command was carried out, or why it was refused."""
     action, is_over = command["action"], row["status"] in ("REJECTED", "CANCELLED", "EXPIRED")
     if action == "confirm":
         return "confirmedAt" in row or "confirmationRejected" in row
@@ -742,8 +742,8 @@ def check_books(world):
 
 
 def is_no_news(record):
-    """Whether a change must not be published: the status is the same, or the row is a tombstone, or the shop made the
-    change."""
+    """Whether a change must not be published, because the status is the same, the row is a tombstone, or the shop made
+    the change."""
     images = record["dynamodb"]
     before = {} if record["eventName"] == "INSERT" else images["OldImage"]
     after = images["NewImage"]
@@ -903,7 +903,7 @@ NEIGHBOURS = {
     "o-1": ["#1#OrderPlaced", "#3#OrderFulfilled"],
     "tea": ["#1#ProductOutOfStock", "#3#ProductLowOnStock"],
 }
-"""Endings of the ids of the events that these changes cause, by subject."""
+"""By subject, how the ids of the events that these changes cause end."""
 
 
 @pytest.mark.parametrize("table", CHANGES)

@@ -1,4 +1,4 @@
-"""Hours in which DynamoDB refuses all requests: the real handlers on the simulated AWS, in virtual time."""
+"""Tests of outages in which DynamoDB refuses all requests for hours, in virtual time."""
 
 import json
 import logging
@@ -55,7 +55,7 @@ HOLDS = {"unpaid": 600, "paid": 900}
 # Sent during the outage, one after the other, each with its confirmation. Afterwards about half of the confirmations
 # are delivered first.
 PAID_AT_ONCE = tuple(f"paid-at-once-{number}" for number in range(8))
-# The drop sells out in the middle of the orders sent during the outage, so the test can check their sequence.
+# The drop sells out among the orders that are sent during the outage, so the test can check their sequence.
 DROP_STOCK = 7
 # Deliveries after 1, 2, 4, ... 256 s, then every 450 s: the shortest possible delays.
 MAX_IN_THE_FIRST_HOUR, MAX_IN_ANOTHER = 16, 8
@@ -98,7 +98,7 @@ class ScheduledClock(ManualClock):
 
 
 class World(Shop):
-    """A shop whose queues feed the handlers, and whose tables are unavailable from BEGIN on.
+    """A shop whose queues feed the handlers, and whose tables become unavailable at BEGIN.
 
     Args:
         refusals: The errors with which DynamoDB refuses requests, in turn.

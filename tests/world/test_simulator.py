@@ -1,4 +1,4 @@
-"""The contention simulator: time, DynamoDB's rules, published latencies, and real handlers."""
+"""Tests of the contention simulator: time, DynamoDB's rules, published latencies, and real handlers."""
 
 import io
 import json
@@ -83,7 +83,7 @@ class TestScheduler:
 
 
 class _Network:
-    """One second to the service, two at the service, one second back."""
+    """A network in which a request takes one second to the service, two at the service, and one back."""
 
     def times(self, operation, items):
         return 1.0, 2.0, 1.0
