@@ -1,6 +1,7 @@
-"""The CDK app for `cdk synth` and `cdk deploy`, with settings from cdk.json for the stage in `-c stage=NAME`.
+"""The CDK app for `cdk synth` and `cdk deploy`.
 
-`-c overrides=JSON` replaces settings for one deployment, such as a short grace for the embedded AWS.
+`-c stage=NAME` chooses the stage, whose settings are in cdk.json.
+`-c overrides=JSON` replaces settings for one deployment, for example to shorten the grace period on the embedded AWS.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""The generated documents: pages, tables and the AsyncAPI document, all derived from the code."""
+"""Generates documents from the code: the pages in docs/generated, tables of other pages, and the AsyncAPI document."""

@@ -1,4 +1,4 @@
-"""`make docs`: writes all generated documents."""
+"""Writes all generated documents for `make docs`."""
 
 import tests.support.environment  # noqa: F401 - the documents do not depend on who writes them
 

@@ -1,4 +1,4 @@
-"""The service's assumptions about AWS (`assumptions.toml`), as tables."""
+"""Writes tables of the service's assumptions about AWS, which are in `assumptions.toml`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One assumption.
+    """A behaviour of AWS that the service relies on.
 
     Attributes:
         says: The assumed behaviour of AWS.
-        pages: Addresses of the pages that document it, the most important one first.
-        test: Name of the test that fails if the service no longer respects it.
+        pages: URLs of the pages that document the behaviour, the most important one first.
+        test: The name of the test that fails if the service no longer respects the behaviour.
         file: The test's file, from the root of the repository.
     """
 
@@ -46,19 +46,19 @@ class Assumption:
 
     @property
     def service(self) -> str:
-        """The section of the page."""
+        """The AWS service, whose section lists the assumption."""
         return SERVICES[self.pages[0].removeprefix(AWS).partition("/")[0]]
 
     @property
     def row(self) -> str:
-        """The assumption as a row of a table."""
+        """Format the assumption as a row of a Markdown table."""
         links = ", ".join(f"[{page.rpartition('/')[2][:-5]}]({page})" for page in self.pages)
         return f"| {self.says} | {links} | [{self.test}](../../{self.file.as_posix()}) |"
 
 
 @cache
 def assumptions() -> tuple[Assumption, ...]:
-    """Read all assumptions."""
+    """Read the assumptions from `assumptions.toml`."""
     path = Path(__file__).with_suffix(".toml")
     entries = tomllib.loads(path.read_text("utf-8"))["assumption"]
     found = []
@@ -70,7 +70,7 @@ def assumptions() -> tuple[Assumption, ...]:
 
 
 def tables() -> str:
-    """Write a table for each service, with the assumptions from one page next to each other."""
+    """Write a table for each AWS service, sorted by the page that documents the assumption."""
     found = sorted(assumptions(), key=lambda one: one.pages)
     parts = []
     for service in dict.fromkeys(SERVICES.values()):

@@ -1,4 +1,4 @@
-"""The AsyncAPI document of the events on the bus, derived from their JSON Schemas."""
+"""Derives the AsyncAPI document from the JSON Schemas of the events on the bus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDING = ".schema.json"
 
 
 def schemas() -> dict[str, Any]:
-    """The JSON Schemas by name: each event's `detail`, and shared parts."""
+    """Read the JSON Schemas of the events' `detail`, and of the parts that they share, by name."""
     return {
         path.name.removesuffix(_ENDING): json.loads(path.read_text("utf-8"))
         for path in sorted(FOLDER.glob(f"*{_ENDING}"))
@@ -27,13 +27,13 @@ def schemas() -> dict[str, Any]:
 
 
 def example(event: str) -> dict[str, Any]:
-    """An example of an event, as a consumer receives it."""
+    """Read an example of an event, in the form in which a consumer receives it."""
     found: dict[str, Any] = json.loads((FOLDER / "examples" / f"{event}.json").read_text("utf-8"))
     return found
 
 
 def document() -> dict[str, Any]:
-    """The document."""
+    """Make the AsyncAPI document."""
     parts = schemas()
     return {
         "asyncapi": "3.0.0",
@@ -87,7 +87,7 @@ def _message(name: str, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _within(schema: Any) -> Any:
-    """Rewrite a schema's references to files as references within the document."""
+    """Turn a schema's references to other files into references within the document."""
     if isinstance(schema, list):
         return [_within(each) for each in schema]
     if not isinstance(schema, dict):
@@ -102,5 +102,5 @@ def _within(schema: Any) -> Any:
 
 
 def text() -> str:
-    """Format the document as a file."""
+    """Return the content of the file `asyncapi.json`."""
     return json.dumps(document(), indent=2) + "\n"

@@ -1,7 +1,8 @@
-"""Computes costs on AWS, of orders and of an idle month: the tables in docs/costs.md.
+"""Computes the tables in docs/costs.md: what orders, and a month without orders, cost on AWS.
 
-The units follow from DynamoDB's rules and the service's writes; a test measures them, and the log, on the handlers.
-Another test counts the resources of the template. Prices come from `operations.prices`.
+The numbers of read and write units follow from DynamoDB's rules and from what the service writes. A test measures them,
+and the size of the log, on the handlers. Another test counts the resources of the template. Prices come from
+`operations.prices`.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ EMPTY_POLLS = POLLERS * HOURS_OF_A_MONTH * 3600 // 20
 
 
 def seconds_of(invocations: float, cold: float = COLD_STARTS) -> float:
-    """Compute the billed seconds of a number of invocations with a share of cold starts."""
+    """Compute for how many seconds Lambda bills a number of invocations, of which a share are cold starts."""
     return invocations * (SECONDS_OF_AN_INVOCATION + cold * SECONDS_OF_A_COLD_START)
 
 
 def cold_starts(invocations_a_second: float) -> float:
-    """Compute the share of cold starts of a function whose invocations arrive at random times."""
+    """Compute what share of a function's invocations are cold starts if they arrive at random times."""
     return max(COLD_STARTS, math.exp(-IDLE_SECONDS * invocations_a_second))
 
 
@@ -86,20 +87,20 @@ SWEEP = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of order, or a step in its life, with the batches in which its messages arrive.
+    """Orders of one kind, or one step in their life, and the batches in which their messages arrive.
 
     Attributes:
-        title: Its name in the table.
+        title: The name in the table.
         batch: Orders in one invocation, on average.
         lines: Products in one order.
-        updates: Updates of products, pages and leases in one invocation; several orders for one product share an update.
+        updates: Updates of products, pages and leases in one invocation. Several orders for one product share an update.
         reads: Read units of one invocation for products, pages and leases.
-        log_bytes: Bytes that the handler logs in one invocation, including metrics, within 15 %.
+        log_bytes: Bytes that the handler logs in one invocation, including metrics (accurate to 15 %).
         row_kilobytes: Size of the order's row, rounded up.
         index_units: Write units of the indexes for one order.
         row_read_units: Read units for the order's row.
-        sent_together: Messages per send request.
-        queue_requests: Further requests to SQS in one invocation.
+        sent_together: How many messages the sender puts into one request.
+        queue_requests: Additional requests to SQS in one invocation.
         cold: The share of cold starts.
     """
 
@@ -118,17 +119,17 @@ class Kind:
 
     @property
     def write_units(self) -> float:
-        """Write units of one order: row, products and pages, doubled because of the transaction, and the indexes."""
+        """The write units that one order uses: its row, products and pages, doubled because of the transaction, plus the indexes."""
         return 2 * self.row_kilobytes + self.index_units + 2 * self.updates / self.batch
 
     @property
     def read_units(self) -> float:
-        """Read units of one order: its row, and each product once per invocation, strongly consistent."""
+        """The read units that one order uses: its row, and its share of reading each product once per invocation."""
         return self.row_read_units + self.reads / self.batch
 
     @property
     def log_bytes_of_an_order(self) -> float:
-        """Log bytes of one order: its share of its invocation's log."""
+        """The number of bytes in an order's share of the invocation's log."""
         return (self.log_bytes + PLATFORM_LOG_BYTES) / self.batch
 
     def bill(self, orders: int) -> Bill:
@@ -189,21 +190,21 @@ class Life:
 
     @property
     def write_units(self) -> float:
-        """Write units of one order."""
+        """The write units that one order uses in all its steps."""
         return sum(step.write_units for step in self.steps)
 
     @property
     def read_units(self) -> float:
-        """Read units of one order."""
+        """The read units that one order uses in all its steps."""
         return sum(step.read_units for step in self.steps)
 
     @property
     def events(self) -> int:
-        """Events of one order."""
+        """The number of events that are published for one order."""
         return len(self.steps)
 
     def bills(self, orders: int) -> list[Bill]:
-        """Compute the usage of a number of orders, step by step, and of publishing their events."""
+        """Compute the usage of a number of orders for each step, and for publishing their events."""
         published = self.events * orders
         # The publishing function has half the memory.
         seconds = seconds_of(published, self.cold) / 2
@@ -216,13 +217,13 @@ class Life:
 
     @property
     def log_bytes_of_an_order(self) -> float:
-        """Log bytes of one order in all steps."""
+        """The number of bytes that the functions log for one order, in all its steps."""
         publishing = self.events * (LOG_BYTES_OF_AN_EVENT + PLATFORM_LOG_BYTES)
         return sum(step.log_bytes_of_an_order for step in self.steps) + publishing
 
 
 def _steps(batch: float, command_batch: float, updates: float) -> list[Kind]:
-    """Placing an order of one product that is held, confirming it, and fulfilling it."""
+    """Describe the steps of an order for one product: it is placed with a hold, confirmed and fulfilled."""
     placing, step = round(1405 + 45 * batch), round(1205 + 45 * command_batch)
     return [
         Kind("placed", batch, 1, updates, updates, placing, index_units=2),
@@ -253,10 +254,10 @@ LIVES = (
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A hand-over by one command, and the later fold that takes its units off products' rows.
+    """A hand-over by one command, and the later fold that subtracts its units from the products' rows.
 
     Attributes:
-        title: Its name in the table.
+        title: The name in the table.
         lines: Number of products handed over.
         row_kilobytes: Size of the order's row, rounded up.
         index_units: Write units of the indexes.
@@ -269,11 +270,11 @@ class HandOver:
 
     @property
     def write_units(self) -> float:
-        """Write units of the command: the row, an outbound page of less than 1 KB, and the indexes."""
+        """The write units that the command uses, for the order's row, an outbound page of less than 1 KB, and the indexes."""
         return 2 * self.row_kilobytes + 2 + self.index_units
 
     def fold_units(self, alike: int) -> float:
-        """Write units per hand-over if one sweep folds `alike` hand-overs of the same products on one page."""
+        """The fold's write units for each hand-over, if a sweep folds `alike` hand-overs of the same products at once."""
         return (2 + 2 * self.lines) / alike
 
 
@@ -288,14 +289,14 @@ ALIKE = 100
 
 
 def batch_of(queue: str, rate: float) -> float:
-    """Compute how many messages an invocation has on average, with the default settings.
+    """Compute how many messages an invocation receives on average, with the default settings.
 
     Five pollers share the messages. Each waits for its window after the first message, and messages pile up while all
     workers are busy.
 
     Args:
-        queue: Its name.
-        rate: Messages a second, arriving at random.
+        queue: The name of the queue.
+        rate: How many messages a second arrive, at random times.
     """
     settings = _QUEUES[queue]
     waiting = 1 + rate * settings.batchWindowSeconds / POLLERS
@@ -304,11 +305,11 @@ def batch_of(queue: str, rate: float) -> float:
 
 
 def life_at(rate: float, *, hot: bool = False) -> Life:
-    """Describe orders of one product that are held, confirmed and fulfilled, at a given rate.
+    """Describe the life of orders for one product each, which are held, confirmed and fulfilled, at a given rate.
 
     Args:
-        rate: Orders a second, arriving at random.
-        hot: Whether all are for the same product, rather than each for a different one.
+        rate: How many orders a second arrive, at random times.
+        hot: Whether all orders are for the same product. Otherwise, each is for a different one.
     """
     batch, commands = batch_of("OrderQueue", rate), batch_of("OrderCommandQueue", 2 * rate)
     steps = _steps(batch, commands, 1 if hot else batch)
@@ -335,9 +336,9 @@ class Standing:
     """A monthly cost that does not depend on orders.
 
     Attributes:
-        title: Its name in the table.
-        count: How many of them there are.
-        price: Monthly price of one, in USD.
+        title: The name in the table.
+        count: How many of these resources a stage has.
+        price: The monthly price of one resource, in USD.
     """
 
     title: str
@@ -346,7 +347,7 @@ class Standing:
 
     @property
     def dollars(self) -> float:
-        """Monthly price of all of them, in USD."""
+        """The monthly price of all these resources, in USD."""
         return self.count * self.price
 
 
@@ -368,9 +369,9 @@ SWEEP_MINUTES = 5
 
 
 def in_free_tiers() -> float:
-    """Compute the monthly costs, in USD, of the cheapest idle stage, if it is the only user of the account's free tiers.
+    """Compute what the cheapest idle stage costs a month, in USD, if nothing else uses the account's free tiers.
 
-    They cover its alarms and its invocations, but neither all of its requests to SQS nor its reads.
+    The free tiers cover its alarms and invocations, but not all of its requests to SQS, and not its reads.
     """
     polls = 5 * EMPTY_POLLS - prices.FREE_SQS_REQUESTS
     reads = SWEEPS / SWEEP_MINUTES * READ_UNITS_OF_A_SWEEP
@@ -386,24 +387,27 @@ LEVEL_BYTES = 25
 
 @dataclass(frozen=True, slots=True)
 class StockEvents:
-    """The additional usage of the setting `stockEvents`.
+    """What the setting `stockEvents` uses in addition.
 
     Attributes:
-        products: The number of products, none of them in lanes.
+        products: The number of products, if none of them is in lanes.
     """
 
     products: int
 
     @property
     def read_units(self) -> float:
-        """Read units of a sweep: rows, outbound pages for each thousand rows (strongly consistent), and the last published stock."""
+        """The read units of a sweep: products' rows, the outbound pages for each thousand rows, and the last published stock."""
         rows = self.products * PRODUCT_BYTES / 4096
         outbound = len(OUTBOUND_KEYS) * math.ceil(self.products / 1_000)
         return rows + outbound + STOCK_PARTS * math.ceil(self._part_bytes / 4096) / 2
 
     @property
     def write_units(self) -> float:
-        """Write units of a change that is alone in its part and minute: the part is written before and after publishing."""
+        """The write units of one change, if its part of the published stock has no other change in this sweep.
+
+        The part is written before and after the event is published.
+        """
         return 2 * math.ceil(self._part_bytes / 1024)
 
     @property
@@ -412,11 +416,11 @@ class StockEvents:
 
     @property
     def month(self) -> float:
-        """Compute the cost of a month of sweeps, in dollars, if nothing changes."""
+        """Compute what a month of sweeps costs, in USD, if no stock changes."""
         return SWEEPS * self.read_units * prices.READ_UNIT
 
     def dollars(self, changes: int) -> float:
-        """Compute the cost of a number of changes, each alone in its part and minute."""
+        """Compute what a number of changes cost, if no two of them share a part of the published stock in the same sweep."""
         return changes * (self.write_units * prices.WRITE_UNIT + prices.EVENT)
 
 
@@ -451,7 +455,7 @@ def _at_all_rates() -> list[str]:
 
 
 def _standing_table() -> str:
-    """Compute the monthly costs of a stage without orders."""
+    """Write the table of the monthly costs of a stage without orders."""
     basic = sum(one.price * BASIC.get(one.title, one.count) for one in STANDING)
     saved = (1 - 1 / SWEEP_MINUTES) * SWEEPS * SWEEP
     return _table(
@@ -471,7 +475,7 @@ def _standing_table() -> str:
 
 
 def tables() -> list[str]:
-    """The tables of docs/costs.md, as Markdown."""
+    """Write the tables of docs/costs.md, as Markdown."""
     shop = small_shop()
     return [
         _table(
@@ -525,7 +529,7 @@ def tables() -> list[str]:
 
 
 def updated(page: str) -> str:
-    """Make the page with its tables up to date."""
+    """Replace the tables in the page with up-to-date ones."""
     for table in tables():
         head = "|".join(table.split("|")[:3])
         before, _, after = page.partition(head)
@@ -537,18 +541,18 @@ def updated(page: str) -> str:
 
 
 def log_dollars(size: float) -> float:
-    """Compute the cost of log bytes kept for a month, as if CloudWatch did not compress them."""
+    """Compute what a number of log bytes costs if CloudWatch keeps them for a month without compression."""
     return size / 10**9 * (prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH)
 
 
 def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
-    """Compute the cost of storing a million orders for a month: row, index entry and recovery."""
+    """Compute what it costs to store a million orders for a month: rows, index entries and point-in-time recovery."""
     gigabytes = (bytes_of_a_row + bytes_of_an_index_entry + 2 * _OVERHEAD_BYTES) * 10**6 / 10**9
     return gigabytes * (prices.STORAGE_GIGABYTE_MONTH + prices.RECOVERY_GIGABYTE_MONTH)
 
 
 def publishing_dollars(events: int, in_one_invocation: int) -> float:
-    """Compute the cost of a number of events: the bus, and the function. Lambda's reads of the streams are free.
+    """Compute the cost of publishing a number of events: the bus, and the function. Reading the streams is free for Lambda.
 
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
     """
@@ -558,7 +562,7 @@ def publishing_dollars(events: int, in_one_invocation: int) -> float:
 
 
 def asking_dollars(requests: int, write_units: float = 0.0, read_units: float = 0.0) -> float:
-    """Compute the cost of a number of requests to the HTTP API: API Gateway, the function, and table capacity."""
+    """Compute the cost of a number of requests to the HTTP API: API Gateway, the function, and the tables."""
     seconds = seconds_of(1) * prices.MEMORY_GIGABYTES
     request = prices.HTTP_REQUEST + prices.LAMBDA_REQUEST + seconds * prices.LAMBDA_GIGABYTE_SECOND
     tables = write_units * prices.WRITE_UNIT + read_units * prices.READ_UNIT
@@ -570,7 +574,7 @@ REQUESTS_OF_AN_ORDER = 20
 
 
 def small_shop() -> dict[str, float]:
-    """Compute the items of a small shop's monthly bill after a year."""
+    """Compute the items of the monthly bill that a small shop gets after a year."""
     requests = SHOP_ORDERS * REQUESTS_OF_AN_ORDER
     life = life_at(RATES[f"{SHOP_ORDERS:,} a month"])
     logged = SHOP_ORDERS * life.log_bytes_of_an_order + requests * LOG_BYTES_OF_A_REQUEST

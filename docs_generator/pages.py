@@ -1,6 +1,6 @@
-"""The pages of docs/generated, each derived from the code that defines its facts.
+"""Writes the pages of docs/generated from the code.
 
-The modules of the CDK and of the command line take seconds to import, so each page imports its own.
+The modules of the CDK and of the command line take seconds to import, so each page imports only what it needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = tuple[str, ...]
 
 
 def _table(heading: str, rows: Iterable[Row]) -> str:
-    """Lay out a table. Commas separate the columns of the heading."""
+    """Format rows as a Markdown table. The heading has the names of the columns, separated by commas."""
     columns = tuple(heading.split(", "))
     lines = [columns, ("---",) * len(columns), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -136,7 +136,7 @@ def _fields_of(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
 
 
 def all_codes() -> str:
-    """List the codes of dead letters, rejections, returned messages, parked events and bad lines."""
+    """List all codes: of dead letters, rejections, returned messages, parked events, and bad lines of a catalogue."""
     subject = "X"
     rejections = [
         (_code(reason), Rejection(reason, subject, (Shortage(subject, 3, 2),)).words)
@@ -279,6 +279,6 @@ NEED_THE_CDK = {"alarms.md", "stack.md"}
 
 
 def text_of(page: str) -> str:
-    """Make the text of a page."""
+    """Return the content of a page, as Markdown."""
     title, write = PAGES[page]
     return f"# {title}\n\n[Reference](../reference.md). `make docs` generates this page from the code.\n\n{write()}"

@@ -1,4 +1,4 @@
-"""The sections of the runbook, and their alarms."""
+"""Reads which alarms each section of the runbook is about."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 
 
 def sections() -> dict[str, str]:
-    """Read the sections, by heading."""
+    """Read the sections of the runbook, by heading."""
     _, *parts = re.split(r"^## (.+)$", RUNBOOK.read_text("utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def families() -> dict[str, str]:
-    """Map the suffix of an alarm's name to the heading of its section."""
+    """Map the last part of each alarm's name to the heading of the section about it."""
     return {suffix: heading for heading in sections() for suffix in heading.split(", ")}

@@ -1,4 +1,4 @@
-"""The index of the sample events, in a sequence in which each one gets the answer shown in the index."""
+"""Writes the index of the sample events, which shows the answer to each of them if they are sent in its sequence."""
 
 from __future__ import annotations
 
@@ -62,35 +62,35 @@ _WORDS = {"INVALID": "dead-lettered", "RETURNED": "returned"}
 
 
 def function_of(name: str) -> str:
-    """Find the function of a sample by the sample's name."""
+    """Find the function that a sample event is for. The sample's name begins with the function's name."""
     (function,) = (function for function in function_names() if name.startswith(function))
     return function
 
 
 def event_of(name: str) -> Any:
-    """Read a sample."""
+    """Read a sample event from its file."""
     return json.loads((ROOT / "events" / f"{name}.json").read_text("utf-8"))
 
 
 def is_bad(name: str) -> bool:
-    """Whether a sample is not entirely accepted, by its name."""
+    """Whether a sample contains something that the service does not accept, which its name shows."""
     return name.endswith(("_bad", "_invalid", "_expired", "_unreadable"))
 
 
 def opened() -> contextlib.AbstractContextManager[Shop]:
-    """Open a tea shop for the samples."""
+    """Set up a tea shop in simulated tables, for the samples."""
     return open_shop(catalogue())
 
 
 def invoke(shop: Shop, function: str, event: Any) -> Invocation:
-    """Invoke a handler in the tea shop."""
+    """Invoke the handler of a function with a sample, in the tea shop."""
     with contextlib.redirect_stdout(io.StringIO()) as logs:
         answer = shop.invoke(function, event)
     return Invocation(answer, logs.getvalue())
 
 
 def said(done: Invocation) -> str:
-    """Describe a handler's answer."""
+    """Describe a handler's answer in a few words, for the index."""
     answer = done.answer
     if "statusCode" in answer:
         return f"status {answer['statusCode']}"
@@ -112,7 +112,7 @@ def _listed(codes: list[str]) -> str:
 
 
 def text() -> str:
-    """Write the index, with the handlers' answers."""
+    """Return the content of the index, with the handlers' answers to the samples."""
     lines = [
         "# Sample events",
         "",

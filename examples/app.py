@@ -1,4 +1,4 @@
-"""An app of your own with two services in one stack: tea with holds and two warehouses, and tickets for little money."""
+"""A CDK app with two services in one stack: one for tea, with holds and two warehouses, and a cheaper one for tickets."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events

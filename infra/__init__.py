@@ -11,7 +11,7 @@ __all__ = ["InventoryOrders", "InventoryOrdersStack", "SettingsError"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, and no more: the settings alone need no CDK, which takes seconds to import."""
+    """Import each name only when it is first used: the CDK takes seconds to import, and the settings do not need it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{'settings' if name == 'SettingsError' else 'stack'}")

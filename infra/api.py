@@ -57,7 +57,7 @@ LOGGED = {
 def access_log(
     scope: Construct, settings: Settings, log_retention: logs.RetentionDays
 ) -> logs.LogGroup:
-    """Make the log group for access to all APIs."""
+    """Create the log group for the access logs of both APIs."""
     return logs.LogGroup(
         scope,
         "ApiAccessLog",
@@ -74,7 +74,7 @@ def access_log(
 
 
 class Api(Construct):
-    """An HTTP API of one stage. With an issuer (`jwt`) callers need its tokens, otherwise a signature."""
+    """An HTTP API of one stage. With an issuer (`jwt`), callers need a token from it. Otherwise, they sign their requests."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ and hashed requirements. They are all pure Python, so one asset fits every archi
 
 The CDK sets the date of every file in an asset to 1980. This makes ordinary bytecode stale, so Python would compile
 everything at every cold start. Therefore the bytecode is compiled here, with an interpreter of the runtime's version and
-with `unchecked-hash`, which ignores dates. Without such an interpreter, the asset holds only source, and a warning says so.
+with `unchecked-hash`, which ignores dates. Without such an interpreter, assets contain only source code, and the CDK warns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import inventory_orders
 
 _HERE = Path(__file__).resolve().parent
 ROOT = _HERE.parent
-"""The checkout. Meaningless in an installed package."""
+"""The root of the checkout. In an installed package, this path has no meaning."""
 _DATA = _HERE / "data"
 """The functions and the layer's dependencies in an installed package, copied there by `wheel.py`."""
 OF_THE_CHECKOUT = ROOT / ".local" / "assets"
@@ -48,17 +48,17 @@ _UNUSED_SECONDS = 7 * 24 * 3600
 
 
 class AssetError(Exception):
-    """An asset cannot be built; the message says what to do."""
+    """An asset cannot be built. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Asset:
-    """A folder to deploy.
+    """A folder with the code of a layer or a function, ready to be deployed.
 
     Attributes:
         path: The folder.
-        digest: Digest of everything from which it is built.
-        compiled: Whether it holds bytecode.
+        digest: A digest of everything that the asset is built from.
+        compiled: Whether the folder contains bytecode.
     """
 
     path: Path
@@ -67,7 +67,7 @@ class Asset:
 
 
 def build_folder(scope: Construct) -> Path:
-    """Choose the folder for the assets of an app: below its output, or the checkout's own."""
+    """Choose the folder in which assets are built: an installed package uses the app's output folder, a checkout its own."""
     if _DATA.is_dir():
         return Path(Stage.of(scope).asset_outdir) / "inventory-orders"  # type: ignore[union-attr]
     return OF_THE_CHECKOUT
@@ -89,7 +89,7 @@ def function(name: str, runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
 
 
 def dependencies(runtime: str, prefix: str = "") -> dict[str, Path]:
-    """List the files of the layer's dependencies, as installed in this environment, by their place in the layer."""
+    """List the files of the layer's dependencies that are installed in this environment, by their path in the layer."""
     files: dict[str, Path] = {}
     for name, version in pinned(REQUIREMENTS, runtime).items():
         files |= _files_of(_installed(name, version), prefix)
@@ -97,7 +97,7 @@ def dependencies(runtime: str, prefix: str = "") -> dict[str, Path]:
 
 
 def pinned(requirements: Path, runtime: str) -> dict[str, str]:
-    """Read the versions that a requirements file pins, by name, without lines for other Python versions."""
+    """Read which version of each package a requirements file pins for this version of Python."""
     minor = int(runtime.removeprefix("python3."))
     pins = {}
     for line in requirements.read_text("utf-8").splitlines():
@@ -121,7 +121,7 @@ def _installed(name: str, version: str) -> importlib.metadata.Distribution:
 
 
 def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, Path]:
-    """List a distribution's files by their path in the asset."""
+    """List the files of an installed distribution by the path that they get in the asset."""
     files = {}
     for file in found.files or ():
         if file.suffix in (".so", ".pyd", ".dylib"):
@@ -139,7 +139,7 @@ def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, 
 
 
 def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
-    """List the files below a folder by their path in the asset."""
+    """List the files below a folder by the path that they get in the asset."""
     return {
         f"{prefix}{path.relative_to(folder).as_posix()}": path
         for path in folder.rglob("*")
@@ -148,12 +148,12 @@ def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
 
 
 def _build(name: str, runtime: str, files: Mapping[str, Path], folder: Path) -> Asset:
-    """Build an asset, unless it exists, from files given by their paths in it.
+    """Build an asset from files, unless it already exists. The files are given by the paths that they get in the asset.
 
     The digest covers everything that determines the result: every file's path and bytes, this module, which sets the modes, and
     whether the asset is compiled. It leaves out owners, dates, modes and links of the sources, and the compiler's patch
-    version, because all patches of a minor version read the same bytecode. So all machines that compile get the same digest,
-    and none redeploys another one's code.
+    version, because all patches of a minor version read the same bytecode. So all machines that can compile get the same
+    digest, and do not redeploy each other's code.
     """
     interpreter = _interpreter(runtime)
     compiled = "compiled" if interpreter else "source only"
@@ -196,7 +196,7 @@ def _delete_unused(name: str, folder: Path) -> None:
 
 
 def _make_readable(folder: Path) -> None:
-    """Set every file mode, whatever the umask. The CDK uploads modes too, and on Lambda another user reads the files.
+    """Let every user read the files, whatever the umask. The CDK uploads file modes, and Lambda reads files as another user.
 
     repost.aws/knowledge-center/lambda-deployment-package-errors: 644 for files, 755 for folders.
     """
@@ -215,7 +215,7 @@ def _compile(interpreter: str, folder: Path) -> None:
 
 @functools.cache
 def _interpreter(runtime: str) -> str | None:
-    """Find an interpreter of the runtime's version, if any."""
+    """Find a Python interpreter of the runtime's version on this machine, if there is one."""
     minor = runtime.removeprefix("python")
     folders = [Path(folder) for folder in os.get_exec_path()]
     # pyenv does not add inactive versions to the PATH.

@@ -36,10 +36,10 @@ class Events(Construct):
         orders: dynamodb.TableV2,
         products: dynamodb.TableV2,
     ) -> list[lambda_.EventSourceMapping]:
-        """Let a function publish the changes of both tables. Returns the event source mappings of the streams.
+        """Let a function publish the changes of both tables. Returns the event source mappings of the tables' streams.
 
-        The streams invoke the function's alias, `live`. It raises until it has published each event of a batch, or has parked it in
-        the queue `undeliverable`.
+        The streams invoke the function's alias, `live`. An invocation fails, and is retried, until each event of its batch is
+        published or parked in the queue `undeliverable`.
         """
         function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
         function.add_environment("UNDELIVERABLE_EVENTS_QUEUE_URL", undeliverable.queue_url)
@@ -97,7 +97,7 @@ BATCH_SIZE = 100
 
 
 def _change(before: list[str], after: str) -> Mapping[str, object]:
-    """Write a filter for a change of a product's status."""
+    """Build the filter for stream records in which a product's status changes."""
     images = {"OldImage": before, "NewImage": [after]}
     pattern = {image: {"status": {"S": statuses}} for image, statuses in images.items()}
     return lambda_.FilterCriteria.filter({"dynamodb": pattern})

@@ -37,7 +37,7 @@ _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """The declaration of a function.
+    """What the stack needs to know about a Lambda function before it creates it.
 
     Attributes:
         name: Name of its folder in functions/.
@@ -171,7 +171,7 @@ VARIABLES = {
 
 
 class Functions(Construct):
-    """One function for each folder in functions/, each with its own role, log group and alias.
+    """The Lambda functions, one for each folder in functions/. Each has its own role, log group and alias.
 
     Attributes:
         all: The functions by construct id.
@@ -210,9 +210,9 @@ class Functions(Construct):
         if not layer.compiled:
             Annotations.of(self._layer).add_warning_v2(
                 "inventory-orders:notCompiled",
-                f"this machine has no {settings.runtime}, so the code is deployed without bytecode: every cold start "
-                f"compiles it, which about doubles the time for imports. Install {settings.runtime} (on the "
-                "PATH, or in pyenv) on every machine that you deploy from: otherwise they redeploy each other's functions",
+                f"this machine has no {settings.runtime}, so the code is deployed without bytecode, and every cold start "
+                f"has to compile it, which about doubles the time for imports. Install {settings.runtime} (on the PATH, or in "
+                "pyenv) on every machine that you deploy from. Otherwise, these machines redeploy each other's functions",
             )
         self._environment = _environment(settings, queues)
         self.all = {
@@ -239,7 +239,7 @@ class Functions(Construct):
 
     @staticmethod
     def _watch(function: lambda_.Function, mappings: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Let a function check the mappings of the streams."""
+        """Allow a function to check that the event source mappings of the streams are enabled."""
         ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
         function.add_environment("STREAM_MAPPINGS", ids)
         for mapping in mappings:
@@ -248,7 +248,7 @@ class Functions(Construct):
             allow(function, arn, "lambda:GetEventSourceMapping")
 
     def _publish_stock(self, function: lambda_.Function, events: Events) -> None:
-        """Let a function read all products, and publish changes of their stock."""
+        """Allow a function to read all products, and to publish events about changes of their stock."""
         function.add_environment("STOCK_EVENT_BUS_NAME", events.bus.event_bus_name)
         allow(function, events.bus.event_bus_arn, "events:PutEvents")
         allow(function, self._tables.products.table_arn, "dynamodb:Scan", "dynamodb:GetItem")
@@ -317,7 +317,7 @@ class Functions(Construct):
             allow(function, f"{arn}/index/{index}" if index else arn, *actions)
 
     def _variables(self, declared: _Function) -> dict[str, str]:
-        """The environment variables that a function is created with."""
+        """List the environment variables that a function has from the start; queues and streams add others."""
         return {
             **{
                 f"{table.name}_TABLE_NAME": made.table_name
@@ -359,12 +359,12 @@ class Functions(Construct):
 
     @staticmethod
     def _name(function: lambda_.Function, pair: QueuePair, prefix: str) -> None:
-        """Give a function the URLs of a queue and its dead-letter queue."""
+        """Tell a function the URLs of a queue and of its dead-letter queue, in environment variables."""
         function.add_environment(f"{prefix}QUEUE_URL", pair.queue.queue_url)
         function.add_environment(f"{prefix}DEAD_LETTER_QUEUE_URL", pair.dead_letters.queue_url)
 
     def _schedule(self, construct_id: str, event: Mapping[str, str]) -> scheduler.CfnSchedule:
-        """Invoke a function at the interval of the sweep. A failed invocation is not retried: the next one does its work."""
+        """Invoke a function at regular intervals. A failed invocation is not retried, because the next one does its work."""
         minutes = self._settings.sweep_minutes
         often = "minute" if minutes == 1 else f"{minutes} minutes"
         live = self.live[construct_id]
@@ -402,7 +402,7 @@ class Functions(Construct):
 
 
 def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
-    """The environment variables that only some functions or stages have."""
+    """List the environment variables that only some functions or stages have."""
     jwt = settings.jwt
     claim = jwt.operators_claim if jwt is not None else None
     values = {

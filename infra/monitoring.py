@@ -83,7 +83,7 @@ def _queue(queue: sqs.Queue) -> Thing:
 
 
 class Monitoring(Construct):
-    """The alarms of one stage, and its dashboard.
+    """The alarms and the dashboard of one stage.
 
     Attributes:
         dashboard: None with the setting `monitoring: basic`.
@@ -230,9 +230,9 @@ class Monitoring(Construct):
 
 
 def _without_gaps(metric: watched.Metric, thing: Thing) -> cloudwatch.IMetric:
-    """Make the metric of an alarm. Fills gaps in DynamoDB's metrics, because an alarm on them might otherwise never clear.
+    """Make the metric of an alarm. Gaps in DynamoDB's metrics are filled, because the alarm might otherwise never clear.
 
-    AWS's pages disagree on whether `TreatMissingData` applies to them:
+    AWS's pages disagree on whether `TreatMissingData` applies to DynamoDB's metrics:
     docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html,
     docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
     """

@@ -1,4 +1,4 @@
-"""Permissions of functions, each for a single resource."""
+"""Grants functions permissions on single resources."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from aws_cdk import aws_lambda as lambda_
 
 
 def allow(function: lambda_.Function, arn: str, *actions: str) -> None:
-    """Let a function do something with a resource."""
+    """Add a statement to the function's role that allows the actions on this one resource."""
     function.add_to_role_policy(iam.PolicyStatement(actions=[*actions], resources=[arn]))

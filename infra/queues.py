@@ -41,7 +41,7 @@ class QueuePair:
 
 
 class Queues(Construct):
-    """All queues: encrypted, and reachable over TLS only.
+    """All queues. They are encrypted and accept only requests over TLS.
 
     Attributes:
         all: The queues that feed functions, by name, each with its dead-letter queue.

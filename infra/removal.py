@@ -8,7 +8,9 @@ from .settings import Settings
 
 
 def kept_in_production(settings: Settings) -> RemovalPolicy:
-    """Keep a resource of production, unless the deployment that creates it fails, when it is still empty.
+    """Keep a production stage's resource when the stack is deleted.
+
+    If the deployment that creates the resource fails, it is deleted, because it is still empty.
 
     docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
     """

@@ -35,12 +35,12 @@ _WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
 
 
 class SettingsError(Exception):
-    """A setting is unknown or out of range; the message names it and the allowed values."""
+    """A setting is unknown or out of range. The message names the setting and the allowed values."""
 
 
 @dataclass(frozen=True)
 class FunctionSettings:
-    """Settings of one Lambda function, named as in the schema."""
+    """The memory and timeout of one Lambda function, named as in the schema."""
 
     memoryMegabytes: int  # noqa: N815 - spelt as in cdk.json
     timeoutSeconds: int  # noqa: N815
@@ -65,7 +65,7 @@ class WarmThroughput:
 
 @dataclass(frozen=True)
 class ApiLimits:
-    """Limits on calls of the HTTP API, named as in the schema."""
+    """The limits of the HTTP API, named as in the schema."""
 
     requestsPerSecond: int  # noqa: N815
     burst: int
@@ -90,7 +90,7 @@ class Jwt:
 
 
 class Arguments(TypedDict, total=False):
-    """The settings as arguments of the construct. Inner names are spelt as in the schema."""
+    """The settings as keyword arguments of the construct. The keys of nested settings are spelt as in the schema."""
 
     production: bool
     runtime: str
@@ -175,8 +175,8 @@ class Settings:
 
         Args:
             stage: Name of the stage.
-            settings: `settings` of cdk.json: values for all stages that differ from the defaults.
-            stages: `stages` of cdk.json: values for single stages, by name.
+            settings: The object `settings` of cdk.json, which replaces defaults for all stages.
+            stages: The object `stages` of cdk.json, which replaces values for single stages.
             overrides: Values for this deployment only.
 
         Raises:
@@ -190,10 +190,10 @@ class Settings:
 
     @classmethod
     def from_arguments(cls, name: str, arguments: Arguments) -> Settings:
-        """Read the settings that an app gives to the construct.
+        """Read the settings that an app passes to the construct.
 
         Args:
-            name: The name of the service, which takes the place of a stage.
+            name: The name of the service, which is used as its stage.
             arguments: Settings that differ from the defaults.
 
         Raises:
@@ -220,14 +220,14 @@ class Settings:
 
 
 def _field(setting: str) -> str:
-    """Return the field of `Settings` for a setting."""
+    """Convert a setting's name to the name of its field in `Settings`."""
     if setting == "production":
         return "is_production"
     return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", setting)
 
 
 def _setting(argument: str) -> str:
-    """Return the setting for an argument."""
+    """Convert the name of the construct's argument to the name of its setting."""
     return re.sub("_([a-z])", lambda match: match[1].upper(), argument)
 
 
@@ -243,20 +243,21 @@ def _jwt(
 
 
 def check_names(config: Mapping[str, Any], context: Mapping[str, Any]) -> None:
-    """Check that every name in cdk.json, and each `-c NAME=VALUE`, is known.
+    """Check that all names in cdk.json and in `-c NAME=VALUE` are known.
 
     Args:
         config: The content of cdk.json.
-        context: Its `context`, with additions from the command line. The CDK's own names are not plain words.
+        context: The `context` of cdk.json, and values from the command line. Names that are not plain words are the CDK's
+            own, and are not checked.
 
     Raises:
-        SettingsError: A name is unknown, or in the wrong place.
+        SettingsError: A name is unknown or in the wrong place.
     """
     for name in config.keys() - {"context"}:
         if near := get_close_matches(name, (*_CONTEXT, "context"), 1, 0.8):
             place = near[0] if near[0] == "context" else f"context.{near[0]}"
             raise SettingsError(
-                f"{name} is not read at the top level of cdk.json; did you mean {place}?"
+                f"cdk.json has {name} at the top level, where it has no effect; did you mean {place}?"
             )
     if isinstance(config.get("context", {}).get("stage"), Mapping):
         raise SettingsError("context.stage in cdk.json is an object; did you mean context.stages?")
@@ -275,13 +276,13 @@ def _hint(unknown: str, known: Collection[str]) -> str:
 def _choose(
     stage: str, settings: object, stages: object, overrides: object
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Determine the value of each setting of a stage. Returns the values and their sources."""
+    """Determine the value of each setting of a stage, and where it comes from."""
     chosen: dict[str, Any] = {}
     sources: dict[str, str] = {}
     layers = {DEFAULT: _defaults(SCHEMA), "settings": {} if settings is None else settings}
     for name, of_stage in _object("stages", {} if stages is None else stages).items():
         if not STAGE.fullmatch(name):
-            raise SettingsError(f"stages.{name}: no stage can have this name")
+            raise SettingsError(f"stages.{name} is not a valid name of a stage")
         if name == stage:
             layers[f"stages.{name}"] = of_stage
     layers[_OVERRIDES] = {} if overrides is None else overrides
@@ -296,7 +297,7 @@ def _choose(
 
 
 def _defaults(schema: Mapping[str, Any]) -> Any:
-    """The default values of a schema's properties."""
+    """Collect the default values of a schema's properties."""
     return {
         name: part["default"] if "default" in part else _defaults(part)
         for name, part in schema["properties"].items()
@@ -335,20 +336,20 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     _check_windows(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
-            f"{_named('cors', sources)} needs jwt: without tokens, callers sign requests with keys that allow every route, "
-            "and such keys must not be in a web page"
+            f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign requests with "
+            "AWS keys that allow every route, and must not contain such keys"
         )
     for path, _ in _leaves(chosen):
         sources.setdefault(path, DEFAULT)
 
 
 def _check_windows(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Refuse a large batch without a window, and a window so long that an order paid in time could expire."""
+    """Refuse a large batch without a window, or a window so long that an order could expire although it was paid in time."""
     for name, queue in chosen["queues"].items():
         if queue["batchSize"] > 10 and queue.get("batchWindowSeconds") == 0:
             path = f"queues.{name}.batchWindowSeconds"
             raise SettingsError(
-                f"{_named(path, sources)} is 0; it must be a whole number from 1 to 300, because batchSize is above 10"
+                f"{_named(path, sources)} is 0; it must be a whole number from 1 to 300 if batchSize is above 10"
             )
     # The embedded AWS has no windows, and a different grace.
     if sources.get("holdGraceSeconds") == _OVERRIDES:
@@ -380,7 +381,7 @@ def _object(source: str, value: object) -> Mapping[str, Any]:
 
 
 def _named(path: str, sources: Mapping[str, str]) -> str:
-    """Name a setting by its path in cdk.json, below `settings` or below its stage."""
+    """Return the path of a setting in cdk.json, below `settings` or below its stage."""
     name = path.split("[", maxsplit=1)[0]
     inner = (of for known, of in sources.items() if known.startswith(f"{name}."))
     source = sources.get(name) or next(inner, DEFAULT)

@@ -1,4 +1,4 @@
-"""The service as a construct for any app, and as a stack with outputs for other tools."""
+"""The service as a construct for any CDK app, and as a stack with outputs for other tools."""
 
 from __future__ import annotations
 
@@ -63,21 +63,21 @@ _FLAGS = (
 
 
 class InventoryOrders(Construct):
-    """The inventory and order service, for a stack of any app.
+    """The inventory and order service, as a construct for any CDK stack.
 
-    Its physical names derive from `name`, so one app may have several services.
+    The names of its resources derive from `name`, so an app may contain several services.
 
     Args:
         scope: The stack.
         construct_id: Its id.
         name: 1 to 20 lowercase letters, digits or hyphens, unique in the account and region.
-        settings: Settings that differ from the defaults. docs/generated/settings.md has their meanings and limits.
+        settings: Settings that replace defaults, as described in docs/generated/settings.md.
 
     Attributes:
-        queues: The queues by name, such as `OrderQueue` and `OrderDeadLetterQueue`. Grant on them, and send.
+        queues: The queues by name, such as `OrderQueue` and `OrderDeadLetterQueue`.
         tables: The tables by name, such as `Products`. Only the service may write to them.
-        bus: The event bus, with the events of orders and products. Subscribe with a rule.
-        functions: The alias `live` of each function by name, such as `PlaceOrders`. Grant and invoke.
+        bus: The event bus for events of orders and products. Subscribe to it with a rule.
+        functions: The functions by name, such as `PlaceOrders`, each as its alias `live`.
 
     Raises:
         SettingsError: A setting is unknown or out of range.
@@ -139,7 +139,7 @@ class InventoryOrders(Construct):
         """Add the stack outputs listed in docs/generated/stack.md. The command `inventory-orders` reads them without a prefix.
 
         Args:
-            prefix: Prefix of each output's name. Two services in one stack need different prefixes.
+            prefix: The prefix of each output's name. Two services in one stack need different prefixes.
         """
         stack = Stack.of(self)
         of_functions = self._outputs_of_functions.items()
@@ -158,14 +158,14 @@ def _outputs_of_apis(apis: Mapping[str, Api], log: LogGroup) -> dict[str, str]:
 
 
 class _Configured(InventoryOrders):
-    """The service with settings from cdk.json."""
+    """The service, with settings that were read from cdk.json."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         self._define(scope, construct_id, settings)
 
 
 class InventoryOrdersStack(Stack):
-    """A stack with only the service: protected in production, and with outputs."""
+    """A stack that contains only the service, with outputs. A production stack is protected against deletion."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The DynamoDB tables, built from the service's own list."""
+"""The DynamoDB tables, created from the list of tables in the layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 
 class Tables(Construct):
-    """Products, Orders, StockAdjustments and Allotments: on demand, encrypted, with point-in-time recovery for 35 days."""
+    """All tables of the service. They are on demand, encrypted, and can be restored to any time of the last 35 days."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)

@@ -1,7 +1,7 @@
-"""The alarms, each with its meaning and first step, and the dashboard, both built by `monitoring.py`.
+"""Declares the alarms and the sections of the dashboard, from which `monitoring.py` builds them.
 
 The handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events and replays are successes:
-the dashboard shows them, and no alarm counts them.
+the dashboard shows them, but no alarm counts them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Metric:
     Attributes:
         name: Its name in CloudWatch.
         statistic: How CloudWatch aggregates the values of a period.
-        of: A kind ("queues"), or one source of a kind ("functions/Sweep"), as in `monitoring.list_things`.
+        of: A kind of source ("queues"), or a single source ("functions/Sweep"), as in `monitoring.list_things`.
         minutes: The length of a period.
     """
 
@@ -37,11 +37,11 @@ class When:
     """The condition of an alarm.
 
     Attributes:
-        threshold: In the unit of the metric.
-        periods: The number of last periods to evaluate.
-        breaching: How many of these have to be beyond the threshold; None for all.
+        threshold: The threshold, in the unit of the metric.
+        periods: How many of the most recent periods are evaluated.
+        breaching: How many of these periods must be beyond the threshold. With None, all of them must be.
         silence: How a period without a value counts. Most metrics have values only when something happens, so by default
-            silence is healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+            it counts as healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
         comparison: Which side of the threshold is unhealthy.
     """
 
@@ -57,11 +57,11 @@ class Alarm:
     """An alarm for each source of its metric.
 
     Attributes:
-        name: Its name. In it and in `text`, `{name}` is the name of the source.
+        name: The alarm's name. Here and in `text`, `{name}` stands for the name of the source.
         metric: The metric to watch.
-        when: The condition that turns it on.
-        text: Its meaning and the first step.
-        then: The words for `{then}` in the text, by the name of the source.
+        when: The condition that turns the alarm on.
+        text: What the alarm means, and what to do first.
+        then: What replaces `{then}` in the text, by the name of the source.
         basic: The sources that also have it with the setting `monitoring: basic`: orders may be lost there, or their work
             may be stuck. At most ten alarms, which are free in an account without others, and only on AWS's own metrics.
     """
@@ -76,7 +76,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line for each source of a metric. By default the label is the source's name, and the colour is from `PALETTE`."""
+    """A graph's line for each source of a metric. By default, its label is the source's name, and its colour is from `PALETTE`."""
 
     metric: Metric
     label: str = ""
@@ -95,7 +95,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A labelled value drawn across a graph: the threshold of alarms (`_limit`), or a healthy value (`_guide`)."""
+    """A horizontal line across a graph, with a label: the threshold of alarms (`_limit`), or a healthy value (`_guide`)."""
 
     value: float
     label: str
@@ -114,12 +114,12 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A question about the service, with graphs that answer it.
+    """A section of the dashboard: a question about the service, and graphs that answer it.
 
     Attributes:
         title: The question.
-        text: One sentence on its meaning.
-        advice: What is healthy, and what to do otherwise.
+        text: One sentence that explains the question.
+        advice: Which values are healthy, and what to do about others.
         rows: The graphs.
         totals: Totals above the graphs.
     """
@@ -346,12 +346,12 @@ def _section(
 
 
 def _limit(unit: str, *names: str, drawn: Callable[[float], float] = float) -> Mark:
-    """Draw the threshold that alarms share, with the periods after which each one turns on.
+    """Draw the threshold that several alarms share. Its label shows after how many periods each alarm turns on.
 
     Args:
         unit: The unit of the graph.
-        names: The alarms, as in `ALARMS`.
-        drawn: What the graph draws for a value of the alarms' metric.
+        names: The alarms' names in `ALARMS`.
+        drawn: A function that converts a value of the alarms' metric to the unit of the graph.
     """
     alarms = [next(alarm for alarm in ALARMS if alarm.name == name) for name in names]
     value = round(drawn(alarms[0].when.threshold), 9)
@@ -396,7 +396,7 @@ def _each(name: str, statistic: str, of: str) -> Line:
 
 
 def _spread(name: str, of: str = "handlers", **colors: str) -> list[Line]:
-    """Draw several statistics of one metric. Their labels are percentiles, or as in `_STATISTICS`."""
+    """Draw a line for each of several statistics of a metric. Its label is a percentile, or a key of `_STATISTICS`."""
     return [
         Line(Metric(name, _STATISTICS.get(label, label), of), label, color)
         for label, color in colors.items()
@@ -407,7 +407,7 @@ _STATISTICS = {"average": "Average", "most": "Maximum", "latest": "Maximum"}
 
 
 def _rate(expression: str, label: str, color: str, name: str) -> Formula:
-    """Draw a percentage of attempts. The last word of the expression is the average of zeros and ones."""
+    """Draw a percentage of attempts. The last word of the expression stands for the average of their zeros and ones."""
     average = Line(Metric(name, "Average"), expression.rpartition(" ")[2], color)
     return Formula(expression, label, color, [average])
 
@@ -415,7 +415,8 @@ def _rate(expression: str, label: str, color: str, name: str) -> Formula:
 def _write_units(of: str, label: str, color: str) -> Formula:
     """Draw the write units of a table or an index for each placed order.
 
-    CloudWatch counts an index separately from its table. Each has its own line, because a sum would have the gaps of all.
+    CloudWatch counts an index separately from its table. Each gets a line of its own, because a sum would be missing whenever
+    one of them is.
     """
     units = _sum("ConsumedWriteCapacityUnits", label, color, of)
     return Formula(f"{label} / placed", f"for {label}", color, (_PLACED, units))
@@ -477,7 +478,7 @@ _FLOW = _section(
 
 
 def _life(grace: int) -> Section:
-    """Draw the section whose healthy limit depends on the grace of holds, in seconds."""
+    """Make the section about confirmations and expiries. Its healthy limit depends on the grace period of holds, in seconds."""
     latest = grace + _MAX_EXPIRY_DELAY_SECONDS
     return _section(
         "Are orders confirmed, or do they expire?",
@@ -680,7 +681,7 @@ _PLATFORM = _section(
 
 
 def sections(hold_grace_seconds: int, *, api: bool) -> list[Section]:
-    """List the sections of the dashboard, in the sequence of an operator's questions."""
+    """List the sections of the dashboard, in the order in which an operator asks their questions."""
     return [
         _FLOW,
         _life(hold_grace_seconds),

@@ -1,7 +1,8 @@
-"""Puts into the wheel what another CDK app needs: the construct, the functions, the layer, and the layer's dependencies.
+"""A build hook for Hatchling that adds to the wheel what another CDK app needs to deploy the service.
 
-Hatchling runs it. The dependencies come from the environment that builds the wheel, at the versions that are pinned for
-the layer: a deployment needs no pip, and nothing clashes with the packages of the app.
+These are the construct, the functions, the layer, and the layer's dependencies, in the pinned versions that are installed
+in the environment that builds the wheel. So a deployment does not need pip, and the dependencies do not clash with the
+packages of the app.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _RUNTIME = "python3.14"
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds files to a wheel, unless it is the editable one of a checkout."""
+    """Adds the files to the wheel, unless the package is installed in editable mode from a checkout."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Choose the files."""
+        """Tell Hatchling which files to add, and under which paths."""
         if version == "editable":
             return
         # The command needs the checkout.

@@ -1,4 +1,4 @@
-"""Sends an order to the service."""
+"""A Lambda function of a shop that sends orders to the service."""
 
 import json
 import os
@@ -9,5 +9,5 @@ sqs = boto3.client("sqs")
 
 
 def handler(event, _context):
-    """Send the order that the event holds."""
+    """Send the event, which is an order, to the order queue."""
     sqs.send_message(QueueUrl=os.environ["ORDER_QUEUE_URL"], MessageBody=json.dumps(event))

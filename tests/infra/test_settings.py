@@ -50,10 +50,13 @@ NOT_READ = [
     ),
     (
         {"context": {}, "stages": {}},
-        "stages is not read at the top level of cdk.json; did you mean",
+        "cdk.json has stages at the top level, where it has no effect; did you mean",
     ),
     ({"context": {}, "setting": {}}, "did you mean context.settings?"),
-    ({"contexts": {}}, "contexts is not read at the top level of cdk.json; did you mean context?"),
+    (
+        {"contexts": {}},
+        "cdk.json has contexts at the top level, where it has no effect; did you mean context?",
+    ),
 ]
 
 
@@ -136,7 +139,7 @@ def test_the_error_of_a_stage_names_the_stage():
     for wrong, says in (({"lane": 5}, "lane is unknown"), ({"cors": ["*"]}, r"cors\[0\] is")):
         with pytest.raises(SettingsError, match=rf"stages\.dev\.{says}"):
             Settings.from_context("dev", {}, {"dev": wrong})
-    with pytest.raises(SettingsError, match=r"stages\.Dev: no stage can have this name"):
+    with pytest.raises(SettingsError, match=r"stages\.Dev is not a valid name of a stage"):
         Settings.from_context("dev", {}, {"Dev": {}})
     assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 55
     assert Settings.from_context("dev", {"jwt": JWT}, {"dev": {"jwt": None}}).jwt is None
@@ -325,7 +328,7 @@ def test_the_app_prints_the_error_instead_of_a_traceback(monkeypatch):
         ("cors", "https://a.example", 'settings.cors is "https://a.example"; it must be a list'),
         ("cors", ["*"], 'settings.cors[0] is "*"; it must be an origin'),
         ("cors", ["https://a.example/"], "must be an origin"),
-        ("cors", ["https://a.example"], "settings.cors needs jwt"),
+        ("cors", ["https://a.example"], "settings.cors requires the setting jwt"),
         ("tableKey", "alias/aws/dynamodb", "must be the ARN of a KMS key"),
         ("apiLimits", {"requestsPerSecond": 0}, "requestsPerSecond is 0; it must be a whole"),
         ("apiLimits", {"burst": 5001}, "settings.apiLimits.burst is 5001"),
