@@ -27,7 +27,6 @@ from unittest.mock import patch
 
 import boto3
 
-from inventory_orders.api.serving import ApiSettings
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
@@ -487,7 +486,6 @@ class _Functions:
         """End all processes."""
         self._handlers.clear()
         self._processes.clear()
-        ApiSettings.from_environment.cache_clear()
 
     def handler(self, function: str) -> ModuleType:
         self._last[self._shop.caller()] = function

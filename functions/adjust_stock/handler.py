@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
@@ -25,6 +26,8 @@ from inventory_orders.messages.commands import parse_adjustment, stock_command
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from inventory_orders.products.catalogue import AtomicDecrement
 
 runtime.prepare("store", "queue", "engine")
 
@@ -67,7 +70,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     change = stock_command(command)
     if command.get("mode") == "atomic" and isinstance(change, Decrement):
-        report = runtime.process().atomic_decrement.apply(change, deadline)
+        report = _atomic_decrement(runtime.process()).apply(change, deadline)
     else:
         report = runtime.process().engine.apply([change], deadline)
     emit_stats(report.stats, report.failure)
@@ -83,6 +86,14 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
     # The shortages at the time of the refusal. The stock may have changed since.
     raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
+
+
+@cache
+def _atomic_decrement(process: runtime.Process) -> AtomicDecrement:
+    """Decrements without a read, based on what a process remembers of the products."""
+    from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415 - few calls need it
+
+    return AtomicDecrement(process.engine)
 
 
 def _facts(command: dict[str, Any], change: Adjustment | Transfer) -> direct.Answer:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api import orders, products
-from inventory_orders.api.requests import HttpAnswer, Request, is_request
-from inventory_orders.api.serving import Caller, serve
+from inventory_orders.api.requests import is_request
+from inventory_orders.api.serving import Route, serve
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger, metrics
@@ -18,23 +17,32 @@ if TYPE_CHECKING:
 
 runtime.prepare("store", "engine", "impatient_engine", "order_queue")
 
-_ROUTES: Mapping[str, Callable[[Request, Caller], HttpAnswer]] = {
-    "POST /orders": orders.place_order,
-    "GET /orders": orders.list_orders,
-    "GET /orders/{orderId}": orders.get_order,
+_PAGE = ("limit", "cursor")
+
+_ROUTES = {
+    "POST /orders": Route(orders.place_order),
+    "GET /orders": Route(orders.list_orders, ("userId", "status", "locationId", *_PAGE)),
+    "GET /orders/{orderId}": Route(orders.get_order),
     **{
-        f"POST /orders/{{orderId}}/{action.path}": partial(orders.change_order, action)
+        f"POST /orders/{{orderId}}/{action.path}": Route(
+            partial(orders.change_order, action), for_operators=True
+        )
         for action in OrderAction
         if action.path
     },
-    "GET /products": products.get_products,
-    "GET /products/{productId}": products.get_product,
-    "GET /products/{productId}/adjustments": products.list_adjustments,
-    "GET /products/{productId}/history": products.list_history,
-    "GET /stock": products.list_stock,
-    "GET /stock/{productId}": products.get_stock,
+    "GET /products": Route(products.get_products, ("ids",)),
+    "GET /products/{productId}": Route(products.get_product),
+    "GET /products/{productId}/adjustments": Route(
+        products.list_adjustments, ("locationId", *_PAGE), for_operators=True
+    ),
+    "GET /products/{productId}/history": Route(
+        products.list_history, ("locationId", "cursor"), for_operators=True
+    ),
+    "GET /stock": Route(
+        products.list_stock, ("status", "inLanes", "locationId", *_PAGE), for_operators=True
+    ),
+    "GET /stock/{productId}": Route(products.get_stock, ("locationId",), for_operators=True),
 }
-"""The function that answers each route."""
 
 
 @logger.inject_lambda_context
@@ -55,7 +63,4 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if not is_request(event):
         what = "the event must be a request of the HTTP API; see events/api.json"
         return direct.invalid("UNSUPPORTED_EVENT", what)
-
-    return serve(
-        event, context, _ROUTES, lambda request, caller: _ROUTES[request.route](request, caller)
-    )
+    return serve(event, context, _ROUTES)

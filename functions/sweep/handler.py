@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, Outcome, OutcomeError, RepairNeededError
-from inventory_orders.holds.ending import POLICY, EndingHolds
+from inventory_orders.holds.ending import MAX_REMEMBERED, POLICY, EndingHolds, SentHolds
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import log_queue_errors, logger
@@ -85,6 +86,12 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     return {"result": "SWEPT"} | done
 
 
+@cache
+def _sent_holds(_: runtime.Process) -> SentHolds:
+    """The holds that a process has recently sent."""
+    return SentHolds(MAX_REMEMBERED)
+
+
 def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
     """Send the holds that are about to end, unless many are already waiting to expire."""
     calls = SqsCalls(runtime.process().expiry_queue, runtime.end_of(context))
@@ -97,7 +104,7 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
     is_full = _MAX_WAITING < calls.count_waiting("NotVisible") < inf
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
     times = (process.sweep_seconds, process.hold_grace_seconds)
-    holds = EndingHolds(client, send, process.sent_holds, *times, share)
+    holds = EndingHolds(client, send, _sent_holds(process), *times, share)
     # If SQS does not say, try to send: without that, a failure would look like a sweep without holds.
     if is_full:
         holds.unfinished = "many holds that have ended are already waiting to expire"

@@ -14,7 +14,7 @@ import yaml
 from inventory_orders.api import orders, products, requests
 from inventory_orders.api.products import availability
 from inventory_orders.api.requests import encode_cursor, place_after
-from inventory_orders.api.serving import ApiSettings, Caller
+from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
@@ -25,6 +25,7 @@ from inventory_orders.errors import (
     StoreUnavailableError,
     ThrottledError,
 )
+from inventory_orders.invocation.runtime import Process
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.store.dynamodb import Store
@@ -2060,11 +2061,12 @@ def test_a_token_without_a_subject_is_refused(customers):
     ],
 )
 def test_a_caller_with_the_claim_is_an_operator(claim, is_operator):
-    settings = ApiSettings("sub", ("groups", "operators"), shows_numbers=False)
-    caller = Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, settings)
+    settings = {"USER_ID_CLAIM": "sub", "SHOW_STOCK": "availability"}
+    operators = {"OPERATORS_CLAIM_NAME": "groups", "OPERATORS_CLAIM_VALUE": "operators"}
+    token = {"jwt": {"claims": {"sub": "u", "groups": claim}}}
+    caller = Caller.of(token, Process(settings | operators))
     assert (caller.customer is None) is is_operator
-    nobody = ApiSettings("sub", None, shows_numbers=False)
-    assert Caller.of({"jwt": {"claims": {"sub": "u", "groups": claim}}}, nobody).customer == "u"
+    assert Caller.of(token, Process(settings)).customer == "u", "no operators without the setting"
 
 
 def test_the_shop_chooses_the_claim_that_names_the_user(customers, monkeypatch):

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 
+from inventory_orders.domain.events import Event
 from inventory_orders.publishing.publisher import CLIENT_CONFIG, Bus, BusEntry
 from tests.support.faults import BrownOut, FaultyBus
 
@@ -46,7 +47,7 @@ def test_each_kind_of_brown_out_is_followed_by_a_healthy_time(proxy):
     def put():
         """Send a call with three entries, and return their error codes."""
         sent = [f"o-{next(ids)}#1#OrderPlaced" for _ in range(3)]
-        entries = [BusEntry("t", json.dumps({"metadata": {"eventId": id_}})) for id_ in sent]
+        entries = [BusEntry.of(Event("t", id_, id_, "", {})) for id_ in sent]
         answers = bus.put(entries)
         taken.extend(id_ for id_, no in zip(sent, answers, strict=True) if no is None)
         return tuple(no and no.code for no in answers)

@@ -3,7 +3,6 @@
 import json
 import random
 from functools import cache
-from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import (
@@ -14,7 +13,7 @@ from botocore.exceptions import (
 )
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.events import SOURCE, order_events
+from inventory_orders.domain.events import SOURCE, Event, order_events
 from inventory_orders.domain.order_command import MAX_ROW_SIZE
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation.sqs import BYTES_PER_CALL, Queue, SqsCalls
@@ -325,7 +324,7 @@ def order_lines(units):
 
 
 def sized(characters, *, alone=False):
-    return SimpleNamespace(entry=BusEntry("t", "x" * characters), is_alone=alone)
+    return BusEntry(Event("t", "o-1", "o-1", "", {}), "x" * characters, is_alone=alone)
 
 
 def test_no_call_has_more_than_ten_entries_or_as_much_as_a_megabyte():
@@ -340,11 +339,11 @@ def test_no_call_has_more_than_ten_entries_or_as_much_as_a_megabyte():
         assert sorted(id(each) for call in calls for each in call) == sorted(map(id, pending))
         for call in calls:
             assert 0 < len(call) <= MAX_ENTRIES
-            assert sum(each.entry.size for each in call) < MAX_BYTES
+            assert sum(each.size for each in call) < MAX_BYTES
             assert len(call) == 1 or not any(each.is_alone for each in call)
     half = sized(MAX_BYTES // 2 - len(SOURCE) - 1)
     assert [len(call) for call in calls_of([half] * 2)] == [1, 1], "a call must have less than 1 MB"
-    assert BusEntry("ä", '"€"').size == len(SOURCE) + 2 + 5
+    assert BusEntry(Event("ä", "o-1", "o-1", "", {}), '"€"').size == len(SOURCE) + 2 + 5
 
 
 def test_an_unreadable_change_is_parked_and_the_next_ones_continue():

@@ -21,7 +21,8 @@ from inventory_orders.api.requests import (
     malformed,
     reading,
 )
-from inventory_orders.api.serving import ApiSettings, Caller
+from inventory_orders.api.serving import Caller
+from inventory_orders.clock import Deadline
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
@@ -31,15 +32,14 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import OrderRecord
-from inventory_orders.engine.retrying_client import CommitStats
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
-from inventory_orders.invocation import direct
+from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_levels, read_rows
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
-from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.rows import Row, drop_none
 
 Shown = dict[str, Any]
@@ -51,7 +51,6 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: It cannot be shown.
     """
-    request.parameters(())
     product_id = request.id_of("productId")
     levels, found = _read([product_id])
     if product_id in found.unreadable:
@@ -87,7 +86,7 @@ def _ids_of(request: Request) -> list[str]:
     Raises:
         InvalidMessageError: It names no products or too many, or one of them is not a valid id.
     """
-    given = request.parameters(("ids",)).get("ids")
+    given = request.query.get("ids")
     if not given:
         raise malformed("ids", "is missing; name products, such as ids=tea-earl-grey,milk")
     ids = given.split(",")
@@ -104,7 +103,7 @@ def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:
     """
     client, deadline = reading()
     found = read_rows(client, ids, deadline)
-    if ApiSettings.from_environment().shows_numbers:
+    if runtime.process().shows_numbers:
         levels = estimate_levels(client, found, deadline, on_hand=False)
     else:
         levels = {key: StockLevel(row) for key, row in found.products.items() if row}
@@ -119,15 +118,13 @@ def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[Stock
     return [levels[key] for key in keys if key in levels]
 
 
-def get_stock(request: Request, caller: Caller) -> HttpAnswer:
+def get_stock(request: Request, _: Caller) -> HttpAnswer:
     """Show operators how many units of a product there are and where: a snapshot, unless writers keep interfering.
 
     Raises:
         InventoryOrdersError: It cannot be shown.
     """
-    caller.check_may_operate()
-    query = request.parameters(("locationId",))
-    key, everywhere = _key_in(request, query), "locationId" not in query
+    key, everywhere = _key_in(request), "locationId" not in request.query
     client, deadline = reading()
     levels = read_levels(client, key, deadline, CommitStats(), everywhere=everywhere)
     if not levels:
@@ -135,12 +132,12 @@ def get_stock(request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer(200, shown_stock(levels))
 
 
-def _key_in(request: Request, query: Mapping[str, str]) -> str:
+def _key_in(request: Request) -> str:
     """The key of the row that a path and query name. Without a location, it is the default one."""
-    return stock_key(request.id_of("productId"), location_in(query) or DEFAULT_LOCATION)
+    return stock_key(request.id_of("productId"), location_in(request.query) or DEFAULT_LOCATION)
 
 
-def list_stock(request: Request, caller: Caller) -> HttpAnswer:
+def list_stock(request: Request, _: Caller) -> HttpAnswer:
     """List for operators how many units of all products there are at each location, unsorted.
 
     The list is an estimate, because units move while it is read.
@@ -148,8 +145,7 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: They cannot be shown.
     """
-    caller.check_may_operate()
-    query = request.parameters(("status", "inLanes", "locationId", "limit", "cursor"))
+    query = request.query
     location_id = location_in(query)
     status = query.get("status", "ACTIVE")
     if status not in tuple(ProductStatus):
@@ -164,7 +160,7 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     def is_there(key: str) -> bool:
         return location_id in (None, location_of(key))
 
-    def read_page(after: ListPosition | None) -> Listed:
+    def read_page(after: lists.ListPosition | None) -> Listed:
         found, last = client.call(lambda: lists.list_products(client.store, limit, after), deadline)
         levels = estimate_levels(client, found, deadline)
         shown = [
@@ -181,28 +177,29 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     return answer_with_page("#STOCK", query, read_page, deadline)
 
 
-def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
+def list_adjustments(request: Request, _: Caller) -> HttpAnswer:
     """List for operators the adjustments of a product by id, even if it was delisted.
 
     Raises:
         InventoryOrdersError: They cannot be shown.
     """
-    caller.check_may_operate()
-    query = request.parameters(("locationId", "limit", "cursor"))
-    key, limit = _key_in(request, query), limit_of(query)
-    _, deadline = reading()
+    key, limit = _key_in(request), limit_of(request.query)
+    client, deadline = reading()
 
-    def read_page(after: ListPosition | None) -> Listed:
-        adjustments, last = _adjustments(key, limit, after)
+    def read_page(after: lists.ListPosition | None) -> Listed:
+        adjustments, last = _adjustments(client, deadline, key, limit, after)
         return {"adjustments": adjustments}, last
 
-    return answer_with_page(f"#ADJUSTMENTS {key}", query, read_page, deadline)
+    return answer_with_page(f"#ADJUSTMENTS {key}", request.query, read_page, deadline)
 
 
 def _adjustments(
-    key: str, limit: int, after: ListPosition | None
-) -> tuple[list[Shown], ListPosition | None]:
-    client, deadline = reading()
+    client: RetryingClient,
+    deadline: Deadline,
+    key: str,
+    limit: int,
+    after: lists.ListPosition | None,
+) -> tuple[list[Shown], lists.ListPosition | None]:
     rows, last = client.call(
         lambda: lists.list_adjustments(client.store, key, limit, after), deadline
     )
@@ -225,7 +222,7 @@ _ADJUSTMENT = (
 )
 
 
-def list_history(request: Request, caller: Caller) -> HttpAnswer:
+def list_history(request: Request, _: Caller) -> HttpAnswer:
     """List for operators all stock changes of a product: first its adjustments, then the units that orders took and returned.
 
     No index lists orders by product, so all of them are read, a megabyte at a time.
@@ -233,15 +230,13 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: It cannot be shown.
     """
-    caller.check_may_operate()
-    query = request.parameters(("locationId", "cursor"))
-    key = _key_in(request, query)
+    key = _key_in(request)
     client, deadline = reading()
 
-    def read_page(after: ListPosition | None) -> Listed:
+    def read_page(after: lists.ListPosition | None) -> Listed:
         booked = list[Shown]()
         if after is None or not after.at:
-            adjustments, after = _adjustments(key, MAX_LISTED, after)
+            adjustments, after = _adjustments(client, deadline, key, MAX_LISTED, after)
             booked = [
                 {"action": "adjust", "at": adjustment.pop("appliedAt", ""), **adjustment}
                 for adjustment in adjustments
@@ -252,7 +247,7 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
         shown, last = filled_page(after, read_orders, deadline)
         return shown | {"entries": booked + shown["entries"]}, last
 
-    def read_orders(after: ListPosition | None) -> Listed:
+    def read_orders(after: lists.ListPosition | None) -> Listed:
         entries, unreadable = list[Shown](), list[str]()
         orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
         for order_id, order in orders.items():
@@ -265,7 +260,7 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
                 unreadable.append(order_id)
         return {"entries": entries, "unreadable": unreadable}, last and replace(last, at="orders")
 
-    return answer_with_page(f"#HISTORY {key}", query, read_page, deadline)
+    return answer_with_page(f"#HISTORY {key}", request.query, read_page, deadline)
 
 
 def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
@@ -333,7 +328,7 @@ def shown_product(levels: Sequence[StockLevel]) -> Shown:
     Args:
         levels: Its stock levels, its own row's first.
     """
-    product, settings = levels[0].product, ApiSettings.from_environment()
+    product = levels[0].product
     # While other locations sell it, units at a location where it is discontinued cannot be ordered.
     sold = [level for level in levels if not level.product.is_discontinued] or levels
     units = sum(max(0, level.available) for level in sold)
@@ -343,7 +338,7 @@ def shown_product(levels: Sequence[StockLevel]) -> Shown:
             "availability": min((availability(each.product) for each in levels), key=_BEST.index),
             "name": product.name,
             "price": product.price,
-            "units": units if settings.shows_numbers else None,
+            "units": units if runtime.process().shows_numbers else None,
         }
     )
 

@@ -74,18 +74,6 @@ class Request:
         self.authorizer = event.get("requestContext", {}).get("authorizer") or {}
         self.context = context
 
-    def check_route(self, known: Collection[str]) -> None:
-        """Check that the function serves the route, and that the ids in its path are the ones that the caller sent.
-
-        Raises:
-            ProblemError: It does not serve the route.
-            InvalidMessageError: The ids may differ from the ones sent.
-        """
-        if self.route not in known:
-            raise ProblemError(404, "UNKNOWN_ROUTE", "the API has no such route; see docs/api.md")
-        for name, value in self.path.items():
-            check_path_can_name(name, value)
-
     def text(self) -> str:
         """The body as a string.
 
@@ -126,8 +114,8 @@ class Request:
             )
         return strict_json(text)
 
-    def parameters(self, known: Collection[str]) -> Mapping[str, str]:
-        """The query parameters.
+    def check_parameters(self, known: Collection[str]) -> None:
+        """Check that the query only has known parameters.
 
         Raises:
             InvalidMessageError: One of them is unknown.
@@ -136,7 +124,6 @@ class Request:
             if name not in known:
                 others = f", or correct it to one of {', '.join(known)}" if known else ""
                 raise malformed(shown_key(name), f"unknown query parameter; remove it{others}")
-        return self.query
 
     def id_of(self, name: str) -> str:
         """An id in the path.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Any
 
 from inventory_orders.api.requests import (
@@ -18,7 +17,7 @@ from inventory_orders.api.requests import (
     problem_of,
 )
 from inventory_orders.clock import Deadline
-from inventory_orders.errors import ConfigurationError, InvalidMessageError, OutcomeError
+from inventory_orders.errors import InvalidMessageError, OutcomeError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.messages.commands import action_in, parse_command, validated_part
@@ -26,44 +25,6 @@ from inventory_orders.messages.documents import json_schema
 
 _PATIENCE_SECONDS = 5.0
 """Longest wait for a lease, because a person waits for the answer. A longer lease is reported immediately."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApiSettings:
-    """The environment variables of the API's function, in addition to those of all functions.
-
-    Attributes:
-        user_id_claim: `USER_ID_CLAIM`: the claim of a token that names its user; None if tokens are not accepted.
-        operators_claim: `OPERATORS_CLAIM_NAME` and `OPERATORS_CLAIM_VALUE`: the claim of tokens that may call every
-            route; None if no token may.
-        shows_numbers: `SHOW_STOCK`: whether customers see the number of units (`numbers`), or only whether a product is
-            available (`availability`).
-    """
-
-    user_id_claim: str | None
-    operators_claim: tuple[str, str] | None
-    shows_numbers: bool
-
-    @classmethod
-    @cache
-    def from_environment(cls) -> ApiSettings:
-        """Read the settings, once.
-
-        Raises:
-            ConfigurationError: One is missing or wrong.
-        """
-        shown = os.environ.get("SHOW_STOCK")
-        if shown not in ("numbers", "availability"):
-            what = "not set" if shown is None else repr(shown)
-            raise ConfigurationError(
-                f"the environment variable SHOW_STOCK is {what}; it must be numbers or availability"
-            )
-        name, value = (os.environ.get(f"OPERATORS_CLAIM_{part}", "") for part in ("NAME", "VALUE"))
-        return cls(
-            user_id_claim=os.environ.get("USER_ID_CLAIM"),
-            operators_claim=(name, value) if name and value else None,
-            shows_numbers=shown == "numbers",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +42,7 @@ class Caller:
     name: str = ""
 
     @classmethod
-    def of(cls, authorizer: Mapping[str, Any], settings: ApiSettings) -> Caller:
+    def of(cls, authorizer: Mapping[str, Any], process: runtime.Process) -> Caller:
         """Identify the caller from what API Gateway has verified.
 
         Raises:
@@ -92,17 +53,15 @@ class Caller:
             # The end of the ARN identifies the user, or the session of a role, within the account.
             return cls(None, name=(arn.partition("/")[2] or arn)[-_MAX_NAME:])
         claims = authorizer.get("jwt", {}).get("claims", {})
-        if settings.operators_claim is not None:
-            name, value = settings.operators_claim
+        user_id = claims.get(process.user_id_claim)
+        if process.operators_claim is not None:
+            name, value = process.operators_claim
             if _says(claims.get(name), value):
-                return cls(None, name=str(claims.get(settings.user_id_claim, ""))[:_MAX_NAME])
-        user_id = claims.get(settings.user_id_claim)
+                return cls(None, name=str(user_id or "")[:_MAX_NAME])
         if not isinstance(user_id, str) or not user_id:
-            detail = (
-                f"the token does not name its user; it needs the claim {settings.user_id_claim}"
-            )
+            detail = f"the token does not name its user; it needs the claim {process.user_id_claim}"
             raise ProblemError(403, "NO_SUBJECT", detail)
-        return cls(user_id, settings.shows_numbers)
+        return cls(user_id, process.shows_numbers)
 
     def acts_for(self, user_id: str | None) -> bool:
         """Whether the caller may act for a user, and see the user's orders."""
@@ -122,15 +81,6 @@ class Caller:
             detail = f"userId: customers may only {what}; send your own id"
             raise ProblemError(403, "OTHER_USER", detail)
 
-    def check_may_operate(self) -> None:
-        """Check that the caller is an operator.
-
-        Raises:
-            ProblemError: The caller is a customer.
-        """
-        if self.customer is not None:
-            raise ProblemError(403, "OPERATORS_ONLY", "only operators may do this")
-
 
 _MAX_NAME = 128
 
@@ -144,19 +94,28 @@ def _says(claim: object, value: str) -> bool:
     return value in re.split(r"[\s,]+", in_list[1]) if in_list else text == value
 
 
-def serve(
-    event: Mapping[str, Any],
-    context: Any,
-    routes: Collection[str],
-    work: Callable[[Request, Caller], HttpAnswer],
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of the HTTP API.
+
+    Attributes:
+        answer: Answers a request. An `OutcomeError` becomes a problem document.
+        query: Its query parameters.
+        for_operators: Whether only operators may call it.
+    """
+
+    answer: Callable[[Request, Caller], HttpAnswer]
+    query: tuple[str, ...] = ()
+    for_operators: bool = False
+
+
+def serve(event: Mapping[str, Any], context: Any, routes: Mapping[str, Route]) -> dict[str, Any]:
     """Answer a request; an error becomes a problem document.
 
     Args:
         event: The event of the HTTP API.
         context: The context of the invocation.
-        routes: The routes that the function serves.
-        work: Answers a request on one of them. An `OutcomeError` becomes a problem document.
+        routes: The routes that the function serves, by API Gateway's names for them.
 
     Returns:
         The answer, for API Gateway.
@@ -165,11 +124,8 @@ def serve(
         ConfigurationError: A setting is missing.
     """
     request = Request(event, context)
-    settings = ApiSettings.from_environment()
     try:
-        caller = Caller.of(request.authorizer, settings)
-        request.check_route(routes)
-        answer = work(request, caller)
+        answer = _answer(request, routes)
         logger.info("request answered", extra={"status": answer.status})
     except (ProblemError, OutcomeError) as error:
         problem = error if isinstance(error, ProblemError) else problem_of(error)
@@ -182,6 +138,20 @@ def serve(
         else:
             logger.info("request refused", extra=fields)
     return answer.for_gateway()
+
+
+def _answer(request: Request, routes: Mapping[str, Route]) -> HttpAnswer:
+    """Answer a request, once it is clear that the route exists and its caller may use it."""
+    caller = Caller.of(request.authorizer, runtime.process())
+    route = routes.get(request.route)
+    if route is None:
+        raise ProblemError(404, "UNKNOWN_ROUTE", "the API has no such route; see docs/api.md")
+    for name, value in request.path.items():
+        check_path_can_name(name, value)
+    if route.for_operators and caller.customer is not None:
+        raise ProblemError(403, "OPERATORS_ONLY", "only operators may do this")
+    request.check_parameters(route.query)
+    return route.answer(request, caller)
 
 
 def answer_command(
@@ -207,15 +177,22 @@ def answer_command(
         return direct.answer(lambda: carry_out(parse_command(event, function, default), deadline))
     deadline = Deadline.after(min(_PATIENCE_SECONDS, deadline.remaining()), deadline.clock)
 
-    def work(request: Request, caller: Caller) -> HttpAnswer:
-        caller.check_may_operate()
-        command = command_of(request, caller, function, routes[request.route])
+    def work(action: str | None, request: Request, caller: Caller) -> HttpAnswer:
+        command = command_of(request, caller, function, action)
         is_new = command["action"] == "create"
         if is_new:
             check_path_can_name("productId", command["productId"])
         return HttpAnswer(201 if is_new else 200, carry_out(command, deadline))
 
-    return serve(event, context, routes, work)
+    served = {
+        name: Route(partial(work, action), _QUERIES.get(action, ()), for_operators=True)
+        for name, action in routes.items()
+    }
+    return serve(event, context, served)
+
+
+_QUERIES: Mapping[str | None, tuple[str, ...]] = {"delist": ("createdAt", "locationId")}
+"""The fields of a command that its query contains, by action."""
 
 
 def command_of(
@@ -232,8 +209,7 @@ def command_of(
     Raises:
         InvalidMessageError: A part of the request is wrong.
     """
-    in_query = ("createdAt", "locationId") if action == "delist" else ()
-    query = dict(request.parameters(in_query))
+    in_query = _QUERIES.get(action, ())
     body = request.json() if request.text().strip() else {}
     if not isinstance(body, dict):
         detail = "the body must be a JSON object; see docs/openapi.yaml"
@@ -248,7 +224,7 @@ def command_of(
     command: dict[str, Any] = {"action": action, **named}
     command |= validated_part(body, function, action, fields - elsewhere, "the body")
     if in_query:
-        command |= validated_part(query, function, action, in_query, "the query")
+        command |= validated_part({**request.query}, function, action, in_query, "the query")
     if "actor" in fields and caller.name:
         command["actor"] = caller.name
     if "outliveInvocation" in fields:

@@ -51,14 +51,14 @@ class Event:
     """One outcome.
 
     Attributes:
-        type: What happened.
+        type: What happened: an `EventType`, or a type of the publisher's own.
         subject: The order's id, or the key of the product's row. Events about one subject are published one after the other.
         id: Identical however often the event is published.
         occurred_at: When the row was written.
         data: The public part of the row at that time.
     """
 
-    type: EventType
+    type: str
     subject: str
     id: str
     occurred_at: str

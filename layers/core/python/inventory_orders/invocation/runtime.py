@@ -22,8 +22,6 @@ from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
-    from inventory_orders.holds.ending import SentHolds
-    from inventory_orders.products.catalogue import AtomicDecrement
     from inventory_orders.publishing.publisher import Bus
     from inventory_orders.publishing.stock import StockWatch
 
@@ -90,6 +88,32 @@ class Process:
         return tuple(self._environment.get("LOCATIONS", DEFAULT_LOCATION).split(","))
 
     @cached_property
+    def user_id_claim(self) -> str | None:
+        """The claim of a token that names its user; None if tokens are not accepted."""
+        return self._environment.get("USER_ID_CLAIM")
+
+    @cached_property
+    def operators_claim(self) -> tuple[str, str] | None:
+        """Name and value of the claim of tokens that may call every route; None if no token may."""
+        name = self._environment.get("OPERATORS_CLAIM_NAME")
+        value = self._environment.get("OPERATORS_CLAIM_VALUE")
+        return (name, value) if name and value else None
+
+    @cached_property
+    def shows_numbers(self) -> bool:
+        """Whether customers see the number of units, or only whether a product is available.
+
+        Raises:
+            ConfigurationError: The setting is missing or wrong.
+        """
+        shown = self._text("SHOW_STOCK")
+        if shown not in ("numbers", "availability"):
+            raise ConfigurationError(
+                f"the environment variable SHOW_STOCK is {shown!r}; it must be numbers or availability"
+            )
+        return shown == "numbers"
+
+    @cached_property
     def hold_grace_seconds(self) -> int:
         """Seconds between the end of a hold and its expiry."""
         return self._whole_number("HOLD_GRACE_SECONDS")
@@ -137,20 +161,6 @@ class Process:
 
         client = retrying_client.RetryingClient(self.store, RetryPolicy(max_attempts=1))
         return loop.Engine(client, loop.UncontestedRows())
-
-    @cached_property
-    def atomic_decrement(self) -> AtomicDecrement:
-        """Decrements without a read, based on what this process remembers of the products."""
-        from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415
-
-        return AtomicDecrement(self.engine)
-
-    @cached_property
-    def sent_holds(self) -> SentHolds:
-        """The holds that this process has recently sent."""
-        from inventory_orders.holds import ending  # noqa: PLC0415 - only the sweep pays for it
-
-        return ending.SentHolds(ending.MAX_REMEMBERED)
 
     @cached_property
     def stock_watch(self) -> StockWatch | None:

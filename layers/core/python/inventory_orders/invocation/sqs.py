@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,7 +59,7 @@ class Message:
         receive_count: Deliveries so far, including this one.
         first_received: When it was first delivered, in Unix milliseconds; None if SQS does not say.
         sent: When the sender sent it, in the same format.
-        copy_of: The id of the message that this one is a copy of; None for an original.
+        original_id: The id that the sender knows. A copy has another one.
     """
 
     message_id: str
@@ -70,12 +70,7 @@ class Message:
     receive_count: int
     first_received: int | None
     sent: int | None
-    copy_of: str | None
-
-    @property
-    def original_id(self) -> str:
-        """The id that the sender knows."""
-        return self.copy_of or self.message_id
+    original_id: str
 
     @property
     def sequence(self) -> str:
@@ -134,7 +129,22 @@ class SqsCalls:
 
     def send_dead_letters(self, invalid: Mapping[Message, ChangeOutcome]) -> set[Message]:
         """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
-        entries = {m: _dead_letter_entry(m, outcome) for m, outcome in invalid.items()}
+        entries = {
+            m: {
+                "MessageBody": m.body,
+                "MessageAttributes": _attributes(
+                    errorCode=outcome.cause,
+                    errorMessage=outcome.detail,
+                    originalMessageId=m.original_id,
+                ),
+                **(
+                    {"MessageGroupId": m.group, "MessageDeduplicationId": m.message_id}
+                    if m.group is not None
+                    else {}
+                ),
+            }
+            for m, outcome in invalid.items()
+        }
         return invalid.keys() - self._call_for_each(
             "send_message_batch", self.queue.dead_letter_url, entries
         )
@@ -196,12 +206,14 @@ class SqsCalls:
         self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
     ) -> bool:
         """Send one message to the queue. Returns whether SQS certainly has it; otherwise it may still have it."""
-        url, more = self.queue.url, attributes or {}
-        return self._call("send_message", url, MessageBody=body, MessageAttributes=more) is not None
+        message = {"MessageBody": body, "MessageAttributes": attributes or {}}
+        return self._call("send_message", self.queue.url, **message) is not None
 
     def park(self, event: Undeliverable) -> bool:
         """Send an event, or only its id if the event is too large. Returns whether SQS has it."""
-        why = _why(event.code, event.message, event.id)
+        why = _attributes(
+            errorCode=event.code, errorMessage=event.message, originalMessageId=event.id
+        )
         return self.send_one(event.body, why) or (
             len(event.body) + BYTES_OF_ATTRIBUTES > BYTES_PER_CALL
             and self.send_one(json.dumps({"id": event.id, "bytes": len(event.body)}), why)
@@ -231,9 +243,8 @@ class SqsCalls:
                 self.errors.append(f"no time was left for {operation}")
                 return None
             try:
-                call = getattr(self.queue.client, operation)
-                answer: Mapping[str, Any] = call(QueueUrl=url, **request)
-                return answer
+                call: Callable[..., Mapping[str, Any]] = getattr(self.queue.client, operation)
+                return call(QueueUrl=url, **request)
             except (BotoCoreError, ClientError) as error:
                 self.errors.append(str(error))
                 if not isinstance(error, ConnectionClosedError):
@@ -241,25 +252,11 @@ class SqsCalls:
         return None
 
 
-def _why(code: str, message: str, original_id: str) -> dict[str, MessageAttributeValueTypeDef]:
-    """Why a message is in this queue, for machines and for people."""
-    return _attributes(errorCode=code, errorMessage=message, originalMessageId=original_id)
-
-
 def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
     """Make message attributes. SQS does not accept empty ones."""
     return {
         name: {"DataType": "String", "StringValue": printable(text) or "?"}
         for name, text in texts.items()
-    }
-
-
-def _dead_letter_entry(message: Message, outcome: ChangeOutcome) -> dict[str, Any]:
-    of_group = {"MessageGroupId": message.group, "MessageDeduplicationId": message.message_id}
-    return {
-        "MessageBody": message.body,
-        "MessageAttributes": _why(outcome.cause, outcome.detail, message.original_id),
-        **(of_group if message.group is not None else {}),
     }
 
 

@@ -50,7 +50,8 @@ class QueueRules:
             return Outcome.INVALID
         if outcome.cause not in self.may_be_early:
             return Outcome.REJECTED
-        is_last = message.copy_of is not None and message.receive_count >= EARLY_DELIVERIES
+        is_copy = message.original_id != message.message_id
+        is_last = is_copy and message.receive_count >= EARLY_DELIVERIES
         return Outcome.INVALID if is_last else Outcome.RETURNED
 
 
@@ -74,7 +75,6 @@ class SqsBatch(Generic[T]):
         # All messages in a batch came from one queue.
         is_fifo = any(message.group is not None for message in messages)
         self._calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
-        self._asking: list[Message] = []
         self._returned: set[Message] = set()
         self._copied: set[Message] = set()
         self.contents: dict[Message, T] = {}
@@ -97,8 +97,7 @@ class SqsBatch(Generic[T]):
             except InvalidMessageError as error:
                 self.outcomes[message] = outcome_of(error)
         self._end(dict.fromkeys(self.outcomes, Outcome.INVALID))
-        self._asking = [message for message in self.contents if message not in self.ends]
-        return [self.contents[message] for message in self._asking]
+        return [self.contents[message] for message in self.contents if message not in self.ends]
 
     @property
     def age(self) -> float:
@@ -119,8 +118,8 @@ class SqsBatch(Generic[T]):
         Raises:
             ValueError: The number of outcomes differs, or the messages already have their ends.
         """
-        asked = dict(zip(self._asking, outcomes, strict=True))
-        self._asking = []
+        without_end = [message for message in self.contents if message not in self.ends]
+        asked = dict(zip(without_end, outcomes, strict=True))
         self.outcomes |= asked
         ends = {message: rules.end_of(message, outcome) for message, outcome in asked.items()}
         early = {
@@ -140,8 +139,6 @@ class SqsBatch(Generic[T]):
         invalid = [message for message, end in ends.items() if end is Outcome.INVALID]
         if invalid:
             self._returned |= self._send_dead_letters(invalid)
-        if not self._returned:
-            return
         for message in followers(self._messages, self._returned.__contains__):
             # A dead letter that was already sent stays one.
             if self.ends.get(message) is not Outcome.INVALID:
@@ -232,7 +229,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         raise ValueError(f"eventSource is {record['eventSource'][:64]!a}")
     queue = record["eventSourceARN"].rsplit(":", 1)[-1]
     attributes = record.get("attributes") or {}
-    of_sender = record.get("messageAttributes") or {}
+    of_sender = record.get("messageAttributes", {})
     of_copy = {name: value.get("stringValue") for name, value in of_sender.items()}
     return Message(
         message_id=record["messageId"],
@@ -244,7 +241,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         receive_count=_number(attributes, "ApproximateReceiveCount") or 1,
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
         sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
-        copy_of=of_copy.get("originalMessageId"),
+        original_id=of_copy.get("originalMessageId") or record["messageId"],
     )
 
 

@@ -5,6 +5,7 @@ An id is a field of a log line and never a dimension of a metric.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -12,9 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
-from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
-    AmazonCloudWatchEMFProvider,
-)
 
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
@@ -39,16 +37,10 @@ STALE = "STALE"
 CORRUPT_PAGE = "CORRUPT_PAGE"
 
 
-class _Provider(AmazonCloudWatchEMFProvider):
-    """Writes no metrics if an invocation has nothing to count, such as for the replay of a command."""
-
-    def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:
-        if self.metric_set or raise_on_empty_metrics:
-            super().flush_metrics(raise_on_empty_metrics)
-
-
 logger = Logger(version=VERSION)
-metrics = Metrics(provider=_Provider(namespace=NAMESPACE))
+metrics = Metrics(namespace=NAMESPACE)
+# Some invocations have nothing to count, such as the replay of a command.
+warnings.filterwarnings("ignore", "No application metrics to publish")
 
 
 METRICS = {
@@ -123,8 +115,8 @@ def emit_orders(report: CommitReport) -> None:
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
     """Count the outcomes of commands, and measure how late holds expired."""
-    applied = (outcome.applied for outcome in report.outcomes)
-    _emit_transitions([change for change in applied if isinstance(change, Transition)], now)
+    applied = [o.applied for o in report.outcomes if isinstance(o.applied, Transition)]
+    _emit_transitions(applied, now)
     late_payments = sum(
         command.action is OrderAction.CONFIRM and outcome.is_written_rejection
         for command, outcome in zip(commands, report.outcomes, strict=True)

@@ -213,8 +213,7 @@ def command_in(given: Any, function: str) -> dict[str, Any]:
     document = given if isinstance(given, dict) else {}
     action = action_in(document, function)
     schema = json_schema("commands")[function][action]
-    validated(document, f"commands/{function}/{action}", schema)
-    return document
+    return validated(document, f"commands/{function}/{action}", schema)
 
 
 def action_in(document: Mapping[str, Any], function: str) -> str:
@@ -245,13 +244,11 @@ def validated_part(
         InvalidMessageError: It does not match the command; says what to fix.
     """
     schema = json_schema("commands")[function][action]
-    part = {name: value for name, value in schema.items() if name != "description"}
-    part["required"] = [name for name in schema["required"] if name in names]
-    part["properties"] = {
-        name: value for name, value in schema["properties"].items() if name in names
+    part = {name: value for name, value in schema.items() if name != "description"} | {
+        "required": [name for name in schema["required"] if name in names],
+        "properties": {n: value for n, value in schema["properties"].items() if n in names},
     }
-    validated(given, f"{whole} of {function}/{action}", part, whole)
-    return given
+    return validated(given, f"{whole} of {function}/{action}", part, whole)
 
 
 def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
 from inventory_orders.errors import InvalidMessageError
+
+T = TypeVar("T", bound=dict[str, Any])
 
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
 
@@ -45,19 +47,17 @@ def strict_json(body: str) -> Any:
     Raises:
         InvalidMessageError: With code `INVALID_JSON` and what to fix.
     """
-    reader = _Reader()
-    field, problem = "", ""
+    reader, field = _Reader(), ""
     try:
         document = reader.decode(body)
         if not reader.liberties:
             return document
-        field = _path_to(reader.liberties[0], document) or ""
-    except json.JSONDecodeError as error:
-        problem = _not_json(body, error)
-    except RecursionError:
-        problem = "the body is nested too deeply"
-    if reader.liberties:
         problem = reader.liberties[0]
+        field = next(path for path, part in _parts(document) if part is problem)
+    except json.JSONDecodeError as error:
+        problem = (reader.liberties or [_not_json(body, error)])[0]
+    except RecursionError:
+        problem = (reader.liberties or ["the body is nested too deeply"])[0]
     raise InvalidMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
 
 
@@ -84,12 +84,6 @@ def as_json(event: object) -> Any:
         ) from None
 
 
-class _Liberty(str):
-    """A part of a body that Python's parser accepts and we do not, replaced by a description of the problem."""
-
-    __slots__ = ()
-
-
 class _Pairs(list[tuple[str, Any]]):
     """An object with a duplicate key."""
 
@@ -98,7 +92,7 @@ class _Reader(json.JSONDecoder):
     """Python's parser, extended to collect what we do not accept, in the order in which it ends in the body.
 
     Attributes:
-        liberties: The refused parts of the body.
+        liberties: The refused parts of the body, each replaced by a description of the problem.
     """
 
     def __init__(self) -> None:
@@ -108,11 +102,11 @@ class _Reader(json.JSONDecoder):
             parse_float=lambda text: Decimal(text[:40]),
             parse_constant=lambda text: self._noted(f"{text} is not JSON; write a whole number"),
         )
-        self.liberties: list[_Liberty] = []
+        self.liberties: list[str] = []
 
-    def _noted(self, what: str) -> _Liberty:
-        self.liberties.append(_Liberty(what))
-        return self.liberties[-1]
+    def _noted(self, what: str) -> str:
+        self.liberties.append(what)
+        return what
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
         result = dict(pairs)
@@ -123,7 +117,7 @@ class _Reader(json.JSONDecoder):
         what = f'the key "{shown_key(twice)}" appears twice in one object; keep one'
         return _Pairs([*pairs, (twice, self._noted(what))])
 
-    def _whole_number(self, text: str) -> int | _Liberty:
+    def _whole_number(self, text: str) -> int | str:
         if len(text) > _MAX_DIGITS:
             return self._noted(
                 f"a number has {len(text)} digits; at most {_MAX_DIGITS} are allowed. Put ids in quotes"
@@ -131,20 +125,15 @@ class _Reader(json.JSONDecoder):
         return int(text)
 
 
-def _path_to(liberty: _Liberty, value: object, path: str = "") -> str | None:
-    """Find the path of a refused part within a value; None if it is elsewhere."""
-    if value is liberty:
-        return path
-    if isinstance(value, dict):
-        value = _Pairs(value.items())
-    if isinstance(value, _Pairs):
-        inner = [(f"{path}.{shown_key(key)}".removeprefix("."), held) for key, held in value]
+def _parts(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Walk through a value: itself and all of its parts, each with its path."""
+    yield path, value
+    if isinstance(value, dict | _Pairs):
+        for key, part in value.items() if isinstance(value, dict) else value:
+            yield from _parts(part, f"{path}.{shown_key(key)}".removeprefix("."))
     elif isinstance(value, list):
-        inner = [(f"{path}[{index}]", held) for index, held in enumerate(value)]
-    else:
-        inner = []
-    found = (_path_to(liberty, held, place) for place, held in inner)
-    return next((place for place in found if place is not None), None)
+        for index, part in enumerate(value):
+            yield from _parts(part, f"{path}[{index}]")
 
 
 # ---------------------------------------------------------------------- schemas
@@ -166,8 +155,8 @@ _validators: dict[str, Any] = {}
 
 
 def validated(
-    document: Any, name: str, schema: dict[str, Any] | None = None, whole: str = "the message"
-) -> Any:
+    document: T, name: str, schema: dict[str, Any] | None = None, whole: str = "the message"
+) -> T:
     """Check a document against a schema, and return it with its times in the format in which they are stored.
 
     Args:

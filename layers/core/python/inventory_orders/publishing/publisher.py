@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.clock import Clock, Deadline, timestamp
-from inventory_orders.domain.events import SCHEMA_VERSION, SOURCE, Event, to_json
+from inventory_orders.domain.events import SOURCE, Event, to_json
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.sequences import in_portions
@@ -48,17 +48,26 @@ _NOT_RETRYABLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class BusEntry:
-    """An entry of PutEvents.
+    """An event as an entry of PutEvents.
 
     Attributes:
-        detail_type: What happened.
-        detail: JSON.
+        event: The event.
+        detail: Its `detail` as JSON.
+        refusals: How often the bus has refused it but accepted a probe.
+        is_alone: Whether it has to be sent alone, because a shared call was refused.
     """
 
-    detail_type: str
+    event: Event
     detail: str
+    refusals: int = 0
+    is_alone: bool = False
+
+    @classmethod
+    def of(cls, event: Event) -> BusEntry:
+        """Make the entry of an event."""
+        return cls(event, _json(event.detail()))
 
     @property
     def size(self) -> int:
@@ -66,7 +75,7 @@ class BusEntry:
 
         docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html
         """
-        return sum(len(text.encode()) for text in (SOURCE, self.detail_type, self.detail))
+        return sum(len(text.encode()) for text in (SOURCE, self.event.type, self.detail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ class Bus:
             {
                 "EventBusName": self.name,
                 "Source": SOURCE,
-                "DetailType": entry.detail_type,
+                "DetailType": entry.event.type,
                 "Detail": entry.detail,
             }
             for entry in entries
@@ -193,24 +202,7 @@ class PublishReport:
     left: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Pending:
-    """An event that is waiting to be published.
-
-    Attributes:
-        event: The event.
-        entry: The event as an entry for the bus.
-        refusals: How often the bus has refused it but accepted a probe.
-        is_alone: Whether it has to be sent alone, because a shared call was refused.
-    """
-
-    event: Event
-    entry: BusEntry
-    refusals: int = 0
-    is_alone: bool = False
-
-
-_Unsent = deque[_Pending | Undeliverable]
+_Unsent = deque[BusEntry | Undeliverable]
 """The events of one subject that are not yet published or parked."""
 
 
@@ -249,7 +241,7 @@ class Publisher:
         report = PublishReport()
         unsent: dict[str, _Unsent] = {}
         for each in news:
-            item = _pending(each) if isinstance(each, Event) else each
+            item = _entry_of(each) if isinstance(each, Event) else each
             unsent.setdefault(each.subject, deque()).append(item)
         failures = fruitless = 0
         while unsent:
@@ -272,11 +264,11 @@ class Publisher:
         """Try the first event of each subject once. Returns whether all were accepted or parked, and whether any or a probe was."""
         heads = [events[0] for events in unsent.values()]
         parked = self._park_all(heads, deadline)
-        report.undeliverable += parked
         taken, refused = self._put(heads, deadline, report)
+        report.undeliverable += parked
         report.refusals += refused.values()
         works = self._blame(refused, unsent, deadline)
-        done = [*(each.subject for each in parked), *(each.event.subject for each in taken)]
+        done = [*(each.subject for each in parked), *(event.subject for event in taken)]
         for subject in done:
             unsent[subject].popleft()
             if not unsent[subject]:
@@ -284,7 +276,7 @@ class Publisher:
         return len(done) == len(heads), bool(done) or works
 
     def _park_all(
-        self, heads: Sequence[_Pending | Undeliverable], deadline: Deadline
+        self, heads: Sequence[BusEntry | Undeliverable], deadline: Deadline
     ) -> list[Undeliverable]:
         return [
             head
@@ -294,74 +286,68 @@ class Publisher:
 
     def _put(
         self,
-        heads: Sequence[_Pending | Undeliverable],
+        heads: Sequence[BusEntry | Undeliverable],
         deadline: Deadline,
         report: PublishReport,
-    ) -> tuple[list[_Pending], dict[_Pending, Refusal]]:
+    ) -> tuple[list[Event], dict[BusEntry, Refusal]]:
         """Put events on the bus while there is time. Returns the accepted ones, and why others were refused."""
-        taken: list[_Pending] = []
-        refused: dict[_Pending, Refusal] = {}
-        for call in calls_of([head for head in heads if isinstance(head, _Pending)]):
+        taken: list[Event] = []
+        refused: dict[BusEntry, Refusal] = {}
+        for call in calls_of([head for head in heads if isinstance(head, BusEntry)]):
             if deadline.remaining() <= 0:
                 break
-            answers = self._bus.put([each.entry for each in call])
+            answers = self._bus.put(call)
             now = self._clock.now()
-            for each, refusal in zip(call, answers, strict=True):
+            for entry, refusal in zip(call, answers, strict=True):
                 if refusal is None:
-                    taken.append(each)
-                    report.published.append(each.event.id)
-                    report.delays += _delay(each.event, now)
+                    taken.append(entry.event)
+                    report.published.append(entry.event.id)
+                    report.delays += _delay(entry.event, now)
                 else:
-                    refused[each] = refusal
+                    refused[entry] = refusal
         return taken, refused
 
     def _blame(
-        self, refused: Mapping[_Pending, Refusal], unsent: dict[str, _Unsent], deadline: Deadline
+        self, refused: Mapping[BusEntry, Refusal], unsent: dict[str, _Unsent], deadline: Deadline
     ) -> bool:
         """Count refusals against events that may be to blame. Returns whether the bus accepted a probe."""
         now = self._clock.now()
         suspects = {
-            pending: refusal
-            for pending, refusal in refused.items()
+            entry: refusal
+            for entry, refusal in refused.items()
             # An event without a readable time counts as old.
             if not refusal.is_retryable
-            or all(age >= RETRYABLE_SECONDS for age in _delay(pending.event, now))
+            or all(age >= RETRYABLE_SECONDS for age in _delay(entry.event, now))
         }
-        if not suspects or not self._takes_a_probe(deadline):
+        if not suspects or not self._takes_a_probe(timestamp(now), deadline):
             return False
-        for pending, refusal in suspects.items():
+        for entry, refusal in suspects.items():
             if refusal.is_shared:
-                pending.is_alone = True
-                continue
-            pending.refusals += 1
-            if pending.refusals == MAX_REFUSALS:
-                parked = _undeliverable(pending.event, refusal.code, refusal.message)
+                entry.is_alone = True
+            else:
+                entry.refusals += 1
+            if entry.refusals == MAX_REFUSALS:
+                parked = _undeliverable(entry.event, refusal.code, refusal.message)
                 unsent[parked.subject][0] = parked
         return True
 
-    def _takes_a_probe(self, deadline: Deadline) -> bool:
+    def _takes_a_probe(self, now: str, deadline: Deadline) -> bool:
         """Whether the bus accepts an event without content."""
-        now = timestamp(self._clock.now())
-        metadata = {
-            "eventId": f"{PROBE}#{now}",
-            "occurredAt": now,
-            "schemaVersion": SCHEMA_VERSION,
-        }
-        probe = BusEntry(PROBE, _json({"metadata": metadata, "data": {}}))
+        probe = BusEntry.of(Event(PROBE, PROBE, f"{PROBE}#{now}", now, {}))
         return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
 
 
-def calls_of(pending: Sequence[_Pending]) -> list[list[_Pending]]:
-    """Split events into calls."""
-    single = [[each] for each in pending if each.is_alone]
-    others = [each for each in pending if not each.is_alone]
-    return single + in_portions(others, MAX_ENTRIES, lambda each: each.entry.size, MAX_BYTES - 1)
+def calls_of(entries: Sequence[BusEntry]) -> list[list[BusEntry]]:
+    """Split entries into calls."""
+    single = [[entry] for entry in entries if entry.is_alone]
+    others = [entry for entry in entries if not entry.is_alone]
+    return single + in_portions(others, MAX_ENTRIES, lambda entry: entry.size, MAX_BYTES - 1)
 
 
-def _pending(event: Event) -> _Pending | Undeliverable:
-    entry = BusEntry(event.type, _json(event.detail()))
+def _entry_of(event: Event) -> BusEntry | Undeliverable:
+    entry = BusEntry.of(event)
     if entry.size < MAX_BYTES:
-        return _Pending(event, entry)
+        return entry
     message = f"the event has {entry.size:,} bytes, but has to be smaller than {MAX_BYTES:,}. Read the row instead"
     return _undeliverable(event, EVENT_TOO_LARGE, message)
 
