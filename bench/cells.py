@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether it uses virtual time, so that other cells may be measured at the same time."""
+        """Whether the cell uses virtual time, so that other cells may be measured at the same time."""
         return self.values.get("engine") == "simulated"
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class ResultFile:
             yield cell, result
 
     def add(self, cell: Cell, result: Result) -> None:
-        """Keep a result."""
+        """Append a result to the file."""
         line = {
             "study": cell.study,
             "parameters": cell.values,

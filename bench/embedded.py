@@ -83,7 +83,7 @@ class Engine:
     """Measures cells on a running embedded AWS.
 
     Args:
-        endpoint: Its URL.
+        endpoint: The URL of the embedded AWS.
     """
 
     def __init__(self, endpoint: str) -> None:

@@ -139,17 +139,17 @@ class Figures(Trial):
         refused: Rejected orders.
         given_up: Orders that were returned at their last delivery.
         unfinished: Orders that were returned and not delivered again before the end.
-        seconds: From the start to the last answer, or to the end of the window.
+        seconds: Seconds from the start to the last answer, or to the end of the window.
         orders_per_second: Orders answered per second in that time.
         requests: Requests to DynamoDB, per order.
         write_units: Write units per order, without the index.
         read_units: Read units per order.
         conflicts: Attempts that failed because of a concurrent writer, per order.
         conflict_rate: Share of the attempts that failed because of a concurrent writer.
-        retries: Attempts after the first, average over answered orders.
-        retries_p95: Attempts after the first, 95th percentile.
-        p50_ms: From receipt to durable, median, in milliseconds.
-        p99_ms: From receipt to durable, 99th percentile, in milliseconds.
+        retries: Number of attempts after the first, on average for an answered order.
+        retries_p95: Number of attempts after the first, 95th percentile.
+        p50_ms: Milliseconds from the receipt of an order until it is durable, median.
+        p99_ms: The same, 99th percentile.
         dollars_per_million: Cost of a million placed orders, in USD.
         oversold: As in `Audit`.
         applied_twice: As in `Audit`.
@@ -344,9 +344,11 @@ class SceneFigures:
         rate: Orders answered per second.
         requests: Requests to DynamoDB per order; for callers, requests to SQS are included.
         write_units: Write units per order, without the index.
-        p99: Seconds from receipt to durable, 99th percentile; for callers from the request to its answer.
+        p99: Seconds from the receipt of an order until it is durable, 99th percentile; for callers, from the request
+            to its answer.
         conflicts: Share of the attempts to write that lost to a concurrent writer.
-        took: Mean seconds of an operator's command, or seconds until the last expiry; NaN in other scenes.
+        took: Mean duration of an operator's command, or time until the last hold has expired, in seconds; NaN in other
+            scenes.
         clean: Whether the books balance.
         handed_over: Orders handed over per second; NaN in scenes without hand-overs.
         again: Share of the attempts to hand over that lost to a concurrent writer; for API callers, share of the

@@ -133,7 +133,8 @@ def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) ->
 
     Args:
         count: Number of orders.
-        file: Path of the file, absolute or from the project's root: `REAL_ORDERS`, or a file that the command `send` accepts.
+        file: Path of the file, absolute or from the project's root. Besides `REAL_ORDERS`, it may be any file that the
+            command `send` accepts.
         scarce: Whether the stock just covers these orders, instead of being plentiful.
 
     Raises:
@@ -235,8 +236,8 @@ def sqs_event(
     """Make the event that Lambda passes to a handler.
 
     Args:
-        messages: Body, number of deliveries including this one, and Unix second of the first. The position becomes
-            the `messageId`.
+        messages: For each message, its body, the number of deliveries, and the Unix second of the first delivery. Its
+            position becomes the `messageId`.
         queue: Name of the queue that they come from.
         groups: `MessageGroupId` of each, in a FIFO queue.
     """

@@ -201,7 +201,7 @@ class Shop:
     ) -> None:
         """Run `action` before each call of an operation whose request meets a condition; "" means all operations.
 
-        If it returns a value other than None, that is the answer.
+        If `action` returns a value other than None, this value is the answer.
         """
 
         def before(called: str, request: Any) -> Any:
@@ -281,7 +281,7 @@ class Shop:
         self.aws.dynamodb.answer("PutItem", {"TableName": table.value, "Item": item})
 
     def item(self, table: Table, *key: str) -> Item | None:
-        """An item; None if there is none."""
+        """An item as stored; None if there is none."""
         return self.items(table).get(key)
 
     def write(self, table: Table, *rows: Mapping[str, Any]) -> None:
@@ -436,11 +436,11 @@ class Shop:
 
     @cached_property
     def stack(self) -> Aws:
-        """The shop as a stack for operators' commands."""
+        """The shop in the form of a stack, for operators' commands."""
         return self.stack_with()
 
     def stack_with(self, **more: Any) -> Aws:
-        """The shop as a stack for operators' commands, with further attributes."""
+        """The shop in the form of a stack, for operators' commands, with further attributes."""
         outputs = {f"{table.value}TableName": name for table, name in NAMES.items()}
         outputs["EventBusName"] = "Bus"
         for name, url in self.urls.items():

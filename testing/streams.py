@@ -23,7 +23,7 @@ Answer = tuple[str, str] | None
 
 
 def order_row(order_id: str = "o-1", **changes: Any) -> Row:
-    """An order as stored: placed, for two units of one product."""
+    """The row of an order that was placed for two units of one product."""
     line = {"productId": "tea", "quantity": 2, "productCreatedAt": _TIME, "productVersion": 2}
     row: Row = {
         "orderId": order_id,
@@ -78,7 +78,7 @@ def change(before: Row | None, after: Row | None, number: int = 0) -> dict[str, 
 
 
 class FakeBridge:
-    """A fake EventBridge: records the events that it accepts, and refuses on request.
+    """A fake EventBridge that records the accepted events, and refuses events on request.
 
     Args:
         clock: The time, which each call advances.
@@ -118,7 +118,7 @@ class FakeBridge:
 
     @property
     def outcomes(self) -> list[str]:
-        """Ids of the accepted events, including duplicates, without probes."""
+        """Ids of the accepted events, including duplicates but without probes."""
         return [e["detail"]["metadata"]["eventId"] for e in self.taken if e["detail"]["data"]]
 
 

@@ -131,7 +131,7 @@ def order_row(order: Mapping[str, Any], wanted: Mapping[str, int], status: str) 
 
 
 def placed_before(cancelled: ClientError) -> bool:
-    """Whether a transaction was cancelled because the order's row, its last action, exists already."""
+    """Whether a transaction was cancelled because the order's row, which its last action writes, already exists."""
     reasons: Any = cancelled.response.get("CancellationReasons", ())
     return bool(reasons) and reasons[-1].get("Code") == "ConditionalCheckFailed"
 

@@ -628,7 +628,7 @@ class Simulation:
             self._settle(queue, batch, returned)
 
     def _serve(self, queue: Queue, most: int) -> Iterator[Sequence[Message]]:
-        """Take batches of other messages than orders, and handle them. Yields each batch when it is done."""
+        """Take batches of messages that are not orders, and handle them. Yields each batch afterwards."""
         worker: Worker = self._scheduler.owner
         while batch := queue.take(most):
             for message in batch:

@@ -118,7 +118,7 @@ class Sales(Simulation):
 
 
 class MinuteSales(Sales):
-    """One order a minute.
+    """Sells one order a minute.
 
     Args:
         count: Number of orders.
@@ -195,7 +195,7 @@ class RecalledSales(Sales):
 
 
 class ReturnSales(Holds):
-    """Orders while other orders are cancelled, holds expire, and goods come in."""
+    """Sells while orders are cancelled, holds expire, and goods come in."""
 
     EACH_SECOND: Mapping[str, int] = {"cancellations": 40, "receipts": 20}
 
@@ -406,7 +406,7 @@ class Run:
         return _run(kind(made, workers, sweep_each, earlier, self.seed, conditions))
 
     def callers(self, name: str, clients: int) -> SceneFigures:
-        """Serve callers of the API that wait."""
+        """Serve callers of the API that wait for the answer."""
         made = make(name, 2_000, self.seed, self.orders)
         seconds = 5.0 * self.scale
         return _run(Callers(made, clients, seconds, self.seed, warm_up=seconds))

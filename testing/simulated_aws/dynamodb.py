@@ -145,7 +145,7 @@ class Table:
 
 @dataclass(frozen=True)
 class _Write:
-    """A write after its check: it can be applied, or it has the reason why it fails."""
+    """A write that was checked, and that can be applied or has a reason why it fails."""
 
     table: Table
     key: Key
@@ -173,7 +173,7 @@ class _Write:
                     consumed.index_writes[name] = consumed.index_writes.get(name, 0.0) + units
 
     def _index_units(self, index: Index) -> float:
-        """Compute the write units of an index. An entry with a new key is charged twice, an unchanged one not at all."""
+        """Compute the write units of an index. An entry with a new key counts twice, an unchanged one not at all."""
         old = self.table.entry(index, self.before)
         new = self.table.entry(index, self.after)
         if old == new:

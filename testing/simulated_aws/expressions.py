@@ -209,7 +209,7 @@ class Expression:
         """Check the placeholders.
 
         Raises:
-            ServiceError: ValidationException: one is not defined, or its type does not fit its operator.
+            ServiceError: ValidationException: a placeholder is not defined, or its type does not fit its operator.
         """
         for what, used, defined in (("name", self.names, names), ("value", self.values, values)):
             for missing in used - defined.keys():
@@ -239,7 +239,7 @@ class ConditionExpression(Expression):
     condition: Condition
 
     def holds(self, scope: Scope) -> bool:
-        """Whether the item meets it."""
+        """Whether the item meets the condition."""
         return self.condition.holds(scope)
 
 
@@ -261,7 +261,8 @@ class Assignment(NamedTuple):
     Attributes:
         attribute: The attribute that is set.
         first: The value, or the first term.
-        sign: `+`, `-`, `ADD`, for which a missing first term is 0 or an empty set, or `DELETE`; empty without a second term.
+        sign: `+`, `-`, `ADD` or `DELETE`; empty without a second term. For `ADD`, a missing first term is 0 or an
+            empty set.
         second: The second term.
     """
 
@@ -319,7 +320,7 @@ class UpdateExpression(Expression):
         """The names of all attributes that it changes.
 
         Raises:
-            ServiceError: ValidationException: it changes one twice.
+            ServiceError: ValidationException: an attribute is changed twice.
         """
         changed = [assignment.attribute for assignment in self.assignments]
         names = [scope.attribute(name) for name in (*changed, *self.removals)]
@@ -328,10 +329,10 @@ class UpdateExpression(Expression):
         return set(names)
 
     def apply(self, scope: Scope) -> Item:
-        """Compute the item after the update. All operands are read from the item before it.
+        """Compute the item after the update. All operands are read from the item before the update.
 
         Raises:
-            ServiceError: ValidationException: it does not fit the item.
+            ServiceError: ValidationException: the update does not fit the item.
         """
         item = dict(scope.item)
         for assignment in self.assignments:
@@ -453,7 +454,7 @@ class _Parser:
         return token
 
     def takes(self, wanted: str) -> bool:
-        """Consume the next token if it is this one, ignoring case. Returns whether it was."""
+        """Consume the next token if it is the expected one, ignoring case. Returns whether it was."""
         if self.peek().upper() == wanted:
             self.position += 1
             return True

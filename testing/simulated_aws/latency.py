@@ -11,10 +11,11 @@ ATC 2023; https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/trans
   ends, even if another item cancels it. At its end the transaction is applied to all items together.
 - Another transaction or a plain write on an item in flight fails immediately, without waiting: with the cancellation
   reason `TransactionConflict`, or with `TransactionConflictException` for the plain write.
-- An item whose condition does not hold cancels with `ConditionalCheckFailed`. A cancelled transaction takes as long as
+- An item whose condition is not met cancels the transaction with `ConditionalCheckFailed`. A cancelled transaction
+  takes as long as
   one that succeeds (measured, see `PUBLISHED`).
-- Reads are never blocked, and see the last applied write. Here `BatchGetItem` reads all items at one moment. On DynamoDB
-  the moments may differ; the conditions of the writes detect that.
+- Reads are never blocked, and see the last applied write. Here `BatchGetItem` reads all items at one moment. On
+  DynamoDB, the moments may differ, which the conditions of the writes detect.
 
 **Capacity** (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html): each
 partition has a token bucket of write units and one of read units. A request that exceeds them is throttled, as on a
@@ -23,12 +24,12 @@ cancelled write consumes its units too.
 
 **Workers** are Lambda's execution environments. A free worker receives a batch after the delivery time, and is killed
 if it exceeds the function's timeout. A message that it returns comes back after the visibility timeout that it set. All
-workers start at the same moment. Rates are measured while the queue still holds a batch for each worker, so no worker
-is ever idle.
+workers start at the same moment. Rates are measured while the queue still has a batch for each worker, so no worker is
+ever idle.
 
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
 separately), the limits of the index, the sizes of reads and of single writes, partitions that split, and the batch
-window of the queue, which only callers that wait have (`bench/simulator/callers.py`).
+window of the queue, except for callers that wait (`bench/simulator/callers.py`).
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ class TokenBucket:
         self._units, self._at = burst, 0.0
 
     def take(self, units: float, now: float) -> bool:
-        """Take units at a time in seconds, all or none. Returns whether there were enough."""
+        """Take this number of units at a time in seconds, or none. Returns whether there were enough."""
         self._units = min(self._burst, self._units + (now - self._at) * self._rate)
         self._at = now
         if units > self._units:

@@ -31,7 +31,7 @@ class SchedulerError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One line of execution.
+    """Code that runs concurrently with other tasks.
 
     Attributes:
         owner: The owner of the task. Tasks that it starts get the same owner.

@@ -83,7 +83,7 @@ class Queue:
 
     @property
     def is_fifo(self) -> bool:
-        """Whether it keeps the order of each group."""
+        """Whether the queue keeps the order of each group."""
         return self.name.endswith(".fifo")
 
     @property

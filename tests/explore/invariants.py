@@ -252,8 +252,8 @@ def _check_transfers(changes: Sequence[Change]) -> None:
 
 
 def _check_outbound(changes: Sequence[Change]) -> None:
-    """Check that units which are handed over are put on the outbound pages that the steps name, in a write without
-    rows of products."""
+    """Check that handed-over units are put on the outbound pages that the steps name, in a write that changes no
+    products."""
     leaving = dict[str, Counter[_Generation]]()
     for change in changes:
         if change.place[0] != "Orders" or change.after is None:
@@ -460,7 +460,7 @@ _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
 def _check_step(
     world: World, change: Change, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Check that a change of an order is a step of its lifecycle, a late payment, a return, or the arrival after its
+    """Check that a change of an order is a step of its lifecycle, a late payment, a return, or its arrival after a
     tombstone."""
     from tests.explore.world import GRACE_SECONDS
 
@@ -761,7 +761,7 @@ def _published(world: World) -> dict[str, list[str]]:
 
 
 def _happened(world: World) -> dict[str, list[str]]:
-    """The ids of the events that have to be published, from the changes of the rows."""
+    """The ids of the events that the changes of the rows require."""
     found: dict[str, list[str]] = {}
     for change in world.history:
         table, (subject, *_) = change.place
@@ -870,7 +870,7 @@ def _check_books(world: World, every_page: Iterable[Page]) -> None:
 def _check_answer(
     world: World, function: str, command: dict[str, Any], answer: dict[str, Any]
 ) -> None:
-    """Check that the answer to a command is true."""
+    """Check that the answer to a command matches the rows."""
     result, action = answer.get("result"), command.get("action")
     require(result is not None, f"{command} was answered {answer}")
     if function == "sweep" or (function == "count_stock" and action != "commit"):

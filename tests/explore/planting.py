@@ -95,8 +95,7 @@ def plant(sources: Mapping[Path, str], edit: Edit) -> tuple[Path, str]:
 
 
 def _pieces(path: Path, text: str, edit: Edit) -> Iterator[_Piece]:
-    """Yield the pieces of a file that match an edit, except that at most half of the names may be replaced
-    consistently."""
+    """Yield the pieces of a file that match an edit, even if up to half of their names have changed consistently."""
     old, shape = _read(dedent(edit.old).strip())
     tokens, shapes = _read(text)
     position = shapes.find(shape)

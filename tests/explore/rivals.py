@@ -175,7 +175,7 @@ SWEEPS = asks("sweep", {"action": "sweep"})
 
 
 def published(table: str, rival: Rival) -> Rival:
-    """A rival, followed by the publisher of a table's changes."""
+    """Start a rival, and the publisher of a table's changes."""
 
     def start(world: World, name: str) -> None:
         rival(world, name)
@@ -328,7 +328,7 @@ def add_delivered_order(world: World) -> None:
 
 
 def add_departed_order(world: World) -> None:
-    """Store an order for two units of p that was handed over, but not folded yet."""
+    """Store an order for two units of p that were handed over, and are still on an outbound page."""
     add_delivered_order(world)
     world.add_outbound_page(LEFT_ON, ("p", OPENED, 2))
     world.add_on_hand("p", 2)

@@ -128,7 +128,7 @@ def _one_body(world: World) -> None:
 
 
 def _one_choice_of_locations(world: World) -> None:
-    """The first message is placed, and each other message is rejected for reusing its id."""
+    """Check that the first message is placed, and that each other message is rejected because it reuses the id."""
     require(_statuses(world, "o") == ["PENDING"], "it was placed from none of the locations")
     ends = _ends(world)
     require(ends.count("ORDER_ID_REUSED") == len(ends) - 1, f"orders under one id ended as {ends}")
@@ -149,7 +149,7 @@ def _check_units_of(world: World, *held: str) -> None:
 
 
 def _one_wins(world: World) -> None:
-    """Either the order is paid, or the customer is told that the payment came too late. Never both."""
+    """Check that the order is paid, or that the customer is told that the payment came too late, but not both."""
     row = _row(world)
     told = [name for name in ("confirmedAt", "confirmationRejected") if name in row]
     require(len(told) == 1, f"the order is {row['status']}, with {told}")
@@ -310,7 +310,7 @@ def _all_placed(world: World) -> None:
 
 
 def _split_is_placed(world: World) -> None:
-    """An order that may be split is placed, unless the third rival takes what it needs."""
+    """Check that an order that may be split is placed, unless the third rival takes units that it needs."""
     status, other = _statuses(world, "o", "b")
     places = {line.get("locationId") for line in _row(world)["items"]}
     is_short = "C" in world.processes

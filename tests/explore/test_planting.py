@@ -1,4 +1,4 @@
-"""Bugs injected into code that has changed since they were written."""
+"""Tests that bugs can be injected into code that has changed since the bugs were written."""
 
 from pathlib import Path
 

@@ -183,7 +183,7 @@ class LateRequest:
 
     @property
     def step(self) -> Step:
-        """Its arrival."""
+        """The arrival of the request, as a step."""
         return Step(Choice(f"{self.process.name}*", ARRIVES), self.call.reads, self.call.writes)
 
 
@@ -470,12 +470,12 @@ class World:
         self.model.dynamodb.answer("PutItem", {"TableName": table, "Item": item})
 
     def end_lease(self, lane: int) -> None:
-        """End the lease on a lane without its owner knowing."""
+        """End the lease on a lane, without telling its owner."""
         lease = self.row("Allotments", f"{lane}/lease") or {}
         self.put("Allotments", lease | {"lockTime": 0})
 
     def units_in_lane(self, lane: int, product_id: str) -> int:
-        """Units of a product that a lane holds."""
+        """Units of a product in a lane."""
         return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
 
     def take_out_of_page(
@@ -786,7 +786,7 @@ class World:
         return [process for process in running if not self._is_in_line(process)] or running
 
     def _next_of(self, process: Process) -> Step:
-        """The next call of a process, with the fault that also hits the repetition of its last call."""
+        """The next call of a process. If it repeats the last call, the same fault may hit it again."""
         call = process.call
         assert call is not None
         if process.forced is not None and self._is_repeated(process):
@@ -941,7 +941,7 @@ class World:
         """Take a step.
 
         Raises:
-            ViolationError: It breaks an invariant.
+            ViolationError: The step breaks an invariant.
         """
         self.schedule.append(choice)
         if len(self.schedule) > MAX_STEPS:

@@ -2,14 +2,13 @@
 
 Workers are killed, and most clocks are two minutes off. DynamoDB throttles requests, cancels transactions, loses
 responses, executes requests after they were repeated, and reads the halves of a batch at different times. EventBridge
-has brown-outs. Customers receive the
-published events and answer with commands: they pay, cancel, collect and return, and some units are lost. Some products
-are at three locations, and most of the orders name locations. The staff count products while they are sold, move units
-between
-locations, and delist products and locations with open orders. The exit status is 0 only if every message has exactly
-one outcome, the books balance (also by the soak's own arithmetic), exactly the changes of orders and of product
-statuses were published, no event was parked or overtaken by a later one of its order, each rejected order was short of
-units at that time, and faults did happen, including some to publishers and sweepers.
+has brown-outs. Customers receive the published events and answer with commands: they pay, cancel, collect and return,
+and some units are lost. Some products are at three locations, and most of the orders name locations. The staff count
+products while they are sold, move units between locations, and delist products and locations with open orders. The
+exit status is 0 only if every message has exactly one outcome, the books balance (also by the soak's own arithmetic),
+exactly the changes of orders and of product statuses were published, no event was parked or overtaken by a later one
+of its order, each rejected order was short of units at that time, and faults did happen, including some to publishers
+and sweepers.
 """
 
 import os
@@ -217,7 +216,7 @@ def soak(
     staff: Staff,
     console: Console,
 ) -> tuple[float, int, int]:
-    """Send everything, killing workers, and wait until every message is settled or nothing changes any more.
+    """Send everything while workers are killed, and wait until every message is settled or nothing changes any more.
 
     Returns:
         Seconds from the first message sent until the last one was settled, the number of messages that are not settled,

@@ -28,7 +28,7 @@ class Sent:
     """A distinct message; its duplicates are equal.
 
     Attributes:
-        queue: Name of the stack output that holds the queue's URL.
+        queue: Name of the stack output with the queue's URL.
         body: The message body.
     """
 
@@ -59,7 +59,7 @@ class Ends:
         stored: Messages whose effect is in the tables, by queue.
         dead: Dead letters, by queue.
         both: Messages that are in the tables and dead-lettered.
-        missing: Messages that are neither.
+        missing: Messages that are neither in the tables nor dead-lettered.
         strangers: Rows, dead letters and details of products that belong to no message.
         wrong: Invalid messages that were applied, and dead letters with a wrong cause.
     """
@@ -169,7 +169,7 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
 
 
 def _as_sent(order: Row, document: Row) -> bool:
-    """Whether an order has the hold and the locations that its message asks for."""
+    """Whether an order has the hold and the locations that its message requests."""
     names = ("holdSeconds", "locations", "split")
     asked = {line["productId"]: line.get("askedLocationId") for line in order["items"]}
     named = {i["productId"]: i["locationId"] for i in document["items"] if "locationId" in i}

@@ -68,8 +68,7 @@ def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]
         images.setdefault(image["Keys"]["productId"]["S"], []).append(written)
 
     def known(key: str, at: datetime) -> list[Row | None]:
-        """The states of a product's row at a location (None while there was no row) that a rejection may be based
-        on."""
+        """The states of a product's row at a location that a rejection may rest on; None while there was no row."""
         written = [*(images.get(key) or [(_BEGINNING, None)]), (_END, None)]
         return [
             row

@@ -38,7 +38,7 @@ _LISTENING_SECONDS = 0.5
 
 
 class Customers:
-    """Answer events with commands.
+    """Customers who answer events with commands.
 
     Args:
         seed: Seed of their behaviour.

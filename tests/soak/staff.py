@@ -100,8 +100,8 @@ class Staff:
         self.transfers.append(StaffTransfer(transfer_id, keys[0], keys[1], quantity, result))
 
     def _relist(self, *keys: str) -> None:
-        """Delist a product at locations for a moment, even with open orders. Its own row is removed last and restored
-        first."""
+        """Delist a product at its locations for a moment, even with open orders. Its own row is deleted last and
+        created first."""
         for key in keys:
             names = {**public_key(key), "createdAt": self._row(key)["createdAt"]}
             self._insist({"action": "delist", **names}, ("APPLIED", "STALE"))

@@ -141,7 +141,7 @@ def _message(document: Mapping[str, object]) -> OrderMessage:
 
 
 def _another(message: OrderMessage, number: int) -> OrderMessage:
-    """Copy a message with spaces at the end, because the FIFO queue drops an identical body for five minutes."""
+    """Copy a message and add spaces, because the FIFO queue drops an identical body for five minutes."""
     return replace(message, body=message.body + " " * number)
 
 

@@ -853,7 +853,8 @@ def test_the_largest_messages_have_the_same_outcomes_as_others(world, function):
 @fuzz
 @given(data=st.data())
 def test_an_event_that_sqs_would_not_send_loses_nothing(world, function, data):
-    """An event with missing attributes, other sources or other types is processed completely or not at all."""
+    """Check that an event with missing attributes, other sources or other types is processed completely or not at
+    all."""
     groups = [None, "g"] if function == "place_orders" else [None]
     group = data.draw(st.sampled_from(groups))
     good = st.just(sqs_event(GOOD[function], "invalid", group=group, queue=queue_of(function)))
