@@ -46,7 +46,7 @@ class Assumption:
 
     @property
     def service(self) -> str:
-        """The AWS service, whose section lists the assumption."""
+        """The AWS service that the assumption is about."""
         return SERVICES[self.pages[0].removeprefix(AWS).partition("/")[0]]
 
     @property

@@ -19,7 +19,7 @@ _ENDING = ".schema.json"
 
 
 def schemas() -> dict[str, Any]:
-    """Read the JSON Schemas of the events' `detail`, and of the parts that they share, by name."""
+    """Read the JSON Schemas of all events, and of the parts that events share, by name."""
     return {
         path.name.removesuffix(_ENDING): json.loads(path.read_text("utf-8"))
         for path in sorted(FOLDER.glob(f"*{_ENDING}"))

@@ -179,8 +179,8 @@ class Life:
     """The life of an order, step by step. Each step publishes one event.
 
     Attributes:
-        title: Its name in the table.
-        steps: The steps.
+        title: The name in the table.
+        steps: The steps, in sequence.
         cold: The share of cold starts of the publishing function.
     """
 
@@ -387,7 +387,7 @@ LEVEL_BYTES = 25
 
 @dataclass(frozen=True, slots=True)
 class StockEvents:
-    """What the setting `stockEvents` uses in addition.
+    """The additional capacity that the setting `stockEvents` uses.
 
     Attributes:
         products: The number of products, if none of them is in lanes.
@@ -397,7 +397,7 @@ class StockEvents:
 
     @property
     def read_units(self) -> float:
-        """The read units of a sweep: products' rows, the outbound pages for each thousand rows, and the last published stock."""
+        """The read units of a sweep, which reads products' rows, the last published stock, and outbound pages once per 1,000 rows."""
         rows = self.products * PRODUCT_BYTES / 4096
         outbound = len(OUTBOUND_KEYS) * math.ceil(self.products / 1_000)
         return rows + outbound + STOCK_PARTS * math.ceil(self._part_bytes / 4096) / 2

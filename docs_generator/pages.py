@@ -52,7 +52,7 @@ def make_targets() -> str:
 
 
 def commands() -> str:
-    """Show the help of each command of the command line."""
+    """Write the `--help` of every command."""
     import typer
     from typer.cli import get_docs_for_click
 

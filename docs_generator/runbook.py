@@ -1,4 +1,4 @@
-"""Reads which alarms each section of the runbook is about."""
+"""Reads the sections of the runbook, and which alarms each section is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CDK part of the project: the service as a construct, and as a stack."""
+"""The service as a CDK construct and as a CDK stack."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

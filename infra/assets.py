@@ -89,7 +89,7 @@ def function(name: str, runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
 
 
 def dependencies(runtime: str, prefix: str = "") -> dict[str, Path]:
-    """List the files of the layer's dependencies that are installed in this environment, by their path in the layer."""
+    """List the installed files of the layer's dependencies, by their path in the layer."""
     files: dict[str, Path] = {}
     for name, version in pinned(REQUIREMENTS, runtime).items():
         files |= _files_of(_installed(name, version), prefix)
@@ -121,7 +121,7 @@ def _installed(name: str, version: str) -> importlib.metadata.Distribution:
 
 
 def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, Path]:
-    """List the files of an installed distribution by the path that they get in the asset."""
+    """List the files of an installed distribution, by their path in the asset."""
     files = {}
     for file in found.files or ():
         if file.suffix in (".so", ".pyd", ".dylib"):
@@ -139,7 +139,7 @@ def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, 
 
 
 def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
-    """List the files below a folder by the path that they get in the asset."""
+    """List the files below a folder, by their path in the asset."""
     return {
         f"{prefix}{path.relative_to(folder).as_posix()}": path
         for path in folder.rglob("*")
@@ -148,7 +148,7 @@ def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
 
 
 def _build(name: str, runtime: str, files: Mapping[str, Path], folder: Path) -> Asset:
-    """Build an asset from files, unless it already exists. The files are given by the paths that they get in the asset.
+    """Build an asset from the given files, unless it already exists. The files' keys are their paths in the asset.
 
     The digest covers everything that determines the result: every file's path and bytes, this module, which sets the modes, and
     whether the asset is compiled. It leaves out owners, dates, modes and links of the sources, and the compiler's patch

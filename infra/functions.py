@@ -40,11 +40,11 @@ class _Function:
     """What the stack needs to know about a Lambda function before it creates it.
 
     Attributes:
-        name: Name of its folder in functions/.
-        description: Its task.
-        tables: Its permissions on each table or index (`Orders/byUser`).
-        fed_by: The queues that invoke it.
-        settings: Its environment variables, in addition to the common ones.
+        name: The name of the function's folder in functions/.
+        description: What the function does.
+        tables: The function's permissions on each table or index (`Orders/byUser`).
+        fed_by: The queues that invoke the function.
+        settings: The function's environment variables, in addition to the common ones.
     """
 
     name: str
@@ -317,7 +317,7 @@ class Functions(Construct):
             allow(function, f"{arn}/index/{index}" if index else arn, *actions)
 
     def _variables(self, declared: _Function) -> dict[str, str]:
-        """List the environment variables that a function has from the start; queues and streams add others."""
+        """List the environment variables with which a function is created. Its queues and streams add others."""
         return {
             **{
                 f"{table.name}_TABLE_NAME": made.table_name

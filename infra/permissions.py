@@ -1,4 +1,4 @@
-"""Grants functions permissions on single resources."""
+"""Gives functions permissions on individual resources."""
 
 from __future__ import annotations
 

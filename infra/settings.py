@@ -48,7 +48,7 @@ class FunctionSettings:
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """How a queue feeds its function, named as in the schema."""
+    """How Lambda reads batches from a queue, named as in the schema."""
 
     batchSize: int  # noqa: N815
     maximumConcurrency: int  # noqa: N815
@@ -159,12 +159,12 @@ class Settings:
 
     @property
     def stack_name(self) -> str:
-        """Name of the CloudFormation stack."""
+        """The name of the CloudFormation stack of this stage."""
         return stack_name(self.stage)
 
     @property
     def service_name(self) -> str:
-        """Value of the metric dimension `service`."""
+        """The value of the dimension `service` of the service's own metrics."""
         return service_name(self.stage)
 
     @classmethod
@@ -193,7 +193,7 @@ class Settings:
         """Read the settings that an app passes to the construct.
 
         Args:
-            name: The name of the service, which is used as its stage.
+            name: The name of the service, which becomes the name of its stage.
             arguments: Settings that differ from the defaults.
 
         Raises:
@@ -312,7 +312,7 @@ def _merge(
     sources: dict[str, str],
     at: str = "",
 ) -> None:
-    """Replace values with the values of the next layer, and record their sources."""
+    """Override values with those of the next layer of settings, and record where they come from."""
     for name, value in layer.items():
         path = f"{at}{name}"
         if isinstance(value, Mapping):
@@ -336,8 +336,8 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     _check_windows(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
-            f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign requests with "
-            "AWS keys that allow every route, and must not contain such keys"
+            f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign its requests "
+            "with AWS keys, and everyone could read these keys"
         )
     for path, _ in _leaves(chosen):
         sources.setdefault(path, DEFAULT)

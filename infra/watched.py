@@ -17,7 +17,7 @@ from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of one source, or of all sources of a kind.
+    """A CloudWatch metric of one source, or of all sources of one kind.
 
     Attributes:
         name: Its name in CloudWatch.
@@ -62,8 +62,8 @@ class Alarm:
         when: The condition that turns the alarm on.
         text: What the alarm means, and what to do first.
         then: What replaces `{then}` in the text, by the name of the source.
-        basic: The sources that also have it with the setting `monitoring: basic`: orders may be lost there, or their work
-            may be stuck. At most ten alarms, which are free in an account without others, and only on AWS's own metrics.
+        basic: The sources that have the alarm even with the setting `monitoring: basic`, because orders may be lost there, or
+            work may be stuck. There are at most ten such alarms, which is the free tier, and all are on AWS's own metrics.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph, which may have a mark."""
+    """A graph of the dashboard, with an optional horizontal line."""
 
     title: str
     lines: Sequence[Line | Formula]

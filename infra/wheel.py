@@ -22,7 +22,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Adds the files to the wheel, unless the package is installed in editable mode from a checkout."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Tell Hatchling which files to add, and under which paths."""
+        """Tell Hatchling which files to add to the wheel, and under which paths."""
         if version == "editable":
             return
         # The command needs the checkout.
