@@ -1,11 +1,11 @@
-"""What to look for in a page in a browser, so that everybody can use it."""
+"""JavaScript that finds parts of a page that are hard to see, read or press."""
 
 from local import ROOT
 
 AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
-# What axe-core finds, and controls whose edges are too faint: it has no rule for those.
+# Runs axe-core, and finds controls whose edges are too faint, for which axe-core has no rule.
 FIND = """
 async (runOnly) => {
   const { violations } = await axe.run(document, { runOnly, resultTypes: ["violations"] });
@@ -37,7 +37,7 @@ async (runOnly) => {
 }
 """
 
-# Links in sentences are as high as their line.
+# Links in sentences are as high as their line, so they are left out.
 BEYOND = """
 () => {
   const { clientWidth, scrollWidth } = document.documentElement;

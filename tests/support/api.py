@@ -15,7 +15,7 @@ from operations.http_api import HttpApi
 
 @dataclass(frozen=True)
 class Said:
-    """An answer.
+    """An answer of the HTTP API.
 
     Attributes:
         status: HTTP status.
@@ -46,9 +46,9 @@ class JsonApi(HttpApi):
         Args:
             method: HTTP method.
             path: Path with query.
-            body: Sent as JSON; None sends no body.
+            body: The body, which is sent as JSON; None sends no body.
             headers: With an `Authorization` header, the request is not signed.
-            signed: Whether it is signed.
+            signed: Whether to sign the request.
             keys: Access key and secret; by default from the environment.
         """
         data = None if body is None else json.dumps(body).encode()
@@ -61,5 +61,5 @@ class JsonApi(HttpApi):
 
 
 def api_of(aws: Aws) -> JsonApi:
-    """The API of a stack on the embedded AWS."""
+    """Find the API of a stack on the embedded AWS."""
     return JsonApi.of(aws)

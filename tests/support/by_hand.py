@@ -1,4 +1,4 @@
-"""Changes that another program might make to the tables without the service."""
+"""Changes that another program might make to the tables, without the service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def add_by_hand(aws: Aws, product_id: str, units: int, attribute: str = "stockCo
     aws.dynamodb.update_item(
         TableName=aws.outputs["ProductsTableName"],
         Key={"productId": {"S": product_id}},
-        # Without a new version, the next order would overwrite it.
+        # Without a new version, the next order would overwrite the change.
         UpdateExpression="SET #units = #units + :units, #_version = #_version + :one",
         ExpressionAttributeNames={"#units": attribute, "#_version": "_version"},
         ExpressionAttributeValues={":units": {"N": str(units)}, ":one": {"N": "1"}},

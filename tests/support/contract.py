@@ -1,6 +1,8 @@
-"""The rows and events that released versions have written, in `tests/contract/`: every later version must read them.
+"""Reads and writes `tests/contract/`: rows and events of released versions, which every later version must read.
 
-$ python -m tests.support.contract 1.1   # keep what the code writes now, if rows or events have changed since 1.0
+If rows or events have changed since version 1.0, keep what the code writes now:
+
+$ python -m tests.support.contract 1.1
 """
 
 from __future__ import annotations
@@ -44,21 +46,21 @@ FOLDER = ROOT / "tests" / "contract"
 EVENTS = "events"
 
 RENAMED: Mapping[str, str] = {}
-"""Attributes of the domain classes that were renamed in the code: by today's name, the one in `expects` of kept files."""
+"""Attributes of domain classes that were renamed: for each current name, the name that `expects` of kept files uses."""
 
 Document = dict[str, Any]
 Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
 
 
 class Kept(NamedTuple):
-    """A kept row.
+    """A row that a released version has written.
 
     Attributes:
         name: What it shows.
         table: Its table.
-        row: As the table stores it, in DynamoDB's wire format.
-        expects: What the version that wrote it read in it; see `meaning`.
-        sent: The message, for an order.
+        row: The stored row, in DynamoDB's wire format.
+        expects: The meaning that the version read from it; see `meaning`.
+        sent: The message, if it is an order.
     """
 
     name: str
@@ -69,27 +71,27 @@ class Kept(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The values of its key attributes."""
+        """The values of the row's key attributes."""
         return key_of_row(self.table, self.row)
 
     def read(self) -> Read:
-        """Read it with today's code."""
+        """Read the row with today's code."""
         return read(self.table, self.row)
 
 
 @dataclass(frozen=True)
 class Version:
-    """What a released version wrote.
+    """The rows and events that a released version has written.
 
     Args:
-        name: The version, `1.0`.
+        name: The version, such as `1.0`.
     """
 
     name: str
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """The folder with the version's files."""
         return FOLDER / self.name
 
     def _document(self, name: str) -> Document:
@@ -98,7 +100,7 @@ class Version:
 
     @cached_property
     def rows(self) -> list[Kept]:
-        """All rows."""
+        """The rows of all tables."""
         return [
             Kept(name, table, entry["row"], entry["expects"], entry.get("sent"))
             for table in Table
@@ -117,7 +119,7 @@ class Version:
 
     @contextmanager
     def open(self, **more: Any) -> Iterator[StreamedShop]:
-        """Open a shop that has these rows, at the time when they were written. `more` are further attributes of each."""
+        """Open a shop with these rows, at the time when they were written. `more` adds attributes to each row."""
         written_at = self._document(file_of(Table.ORDERS))["writtenAt"]
         with opened(ManualClock(datetime.fromisoformat(written_at).timestamp())) as shop:
             for kept in self.rows:
@@ -126,13 +128,13 @@ class Version:
 
 
 def versions() -> list[Version]:
-    """All versions with files, the newest last."""
+    """Find all versions that have files, the newest last."""
     names = (path.name for path in FOLDER.iterdir() if path.is_dir())
     return [Version(name) for name in sorted(names, key=lambda name: [*map(int, name.split("."))])]
 
 
 def file_of(table: Table) -> str:
-    """The name of the file with a table's rows."""
+    """Return the name of the file with a table's rows."""
     return {Table.STOCK_ADJUSTMENTS: "adjustments"}.get(table, table.lower())
 
 
@@ -140,12 +142,12 @@ def file_of(table: Table) -> str:
 
 
 def key_of_row(table: Table, row: Item) -> tuple[str, ...]:
-    """The values of a row's key attributes."""
+    """Return the values of a row's key attributes."""
     return tuple(row[name]["S"] for name in KEYS[table])
 
 
 def kind_of_page(row: Item) -> str:
-    """The kind of a row of the Allotments table."""
+    """Return the kind of a row of the Allotments table."""
     name = row["page"]["S"]
     first, _, last = name.partition("/")
     if first in ("out", "stock"):
@@ -154,7 +156,7 @@ def kind_of_page(row: Item) -> str:
 
 
 def in_sdk_format(row: Item) -> Item:
-    """A row as the SDK returns it, with binary values as bytes."""
+    """Convert a row to the SDK's format, with binary values as bytes."""
     return {
         name: {"B": base64.b64decode(value["B"])} if "B" in value else value
         for name, value in row.items()
@@ -180,7 +182,10 @@ def read(table: Table, row: Item) -> Read:
 
 
 def meaning(value: Any) -> Any:
-    """A domain object as JSON, without attributes that have their default: those may be of a later version."""
+    """Convert a domain object to JSON, without attributes that have their default.
+
+    A later version may have further attributes, whose values are then the default.
+    """
     match value:
         case PageKey() | OutboundKey():
             return str(value)
@@ -212,7 +217,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 def documents() -> dict[str, Document]:
-    """What today's code writes, by the name of the file."""
+    """Make the documents that today's code writes, by file name."""
     story = told()
     at = timestamp(datetime.fromtimestamp(story.shop.clock.now(), tz=UTC))
     entries = {file_of(table): _rows(story, table) for table in Table}
@@ -232,7 +237,7 @@ def _rows(story: Story, table: Table) -> Document:
 
 
 def _name_of_row(story: Story, table: Table, key: tuple[str, ...], row: Item) -> str:
-    """What a row shows. Rows that no command names are named by what they are."""
+    """Name a row by what it shows. A row that no command has named is named by its kind."""
     if (table, key) in story.names:
         return story.names[table, key]
     if table is Table.STOCK_ADJUSTMENTS:
@@ -248,7 +253,7 @@ def _name_of_row(story: Story, table: Table, key: tuple[str, ...], row: Item) ->
 
 
 def _events(story: Story) -> Document:
-    """The events that the bus accepted."""
+    """Return the events that the bus accepted."""
     bus, found = story.shop.bus, dict[str, Any]()
     accepted = {event["detail"]["metadata"]["eventId"] for event in bus.taken}
     for entry in (entry for call in bus.calls for entry in call if entry["DetailType"] != PROBE):
@@ -270,7 +275,7 @@ def _subject(story: Story, data: Document) -> str:
 
 
 def _text(value: Any, depth: int, margin: str = "") -> str:
-    """JSON with a line for each attribute of an entry."""
+    """Format JSON with one line for each attribute of an entry."""
     if not (isinstance(value, dict) and depth and value):
         return json.dumps(value, ensure_ascii=False)
     inner = margin + "  "
@@ -282,7 +287,7 @@ def _text(value: Any, depth: int, margin: str = "") -> str:
 
 
 def texts() -> dict[str, str]:
-    """The texts of the files, by their names."""
+    """Make the texts of the files, by file name."""
     return {
         f"{name}.json": _text(document, 5 if name == EVENTS else 4) + "\n"
         for name, document in documents().items()
@@ -290,10 +295,10 @@ def texts() -> dict[str, str]:
 
 
 def write(version: str, folder: Path = FOLDER) -> str:
-    """Write the files of a version, unless it is released. Returns what was done, in words.
+    """Write the files of a version unless it is released, and return a sentence about what was done.
 
     Raises:
-        FileExistsError: It has files, which differ.
+        FileExistsError: The version has files, and they differ.
     """
     target, files = folder / version, texts()
     if target.exists():

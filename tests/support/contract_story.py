@@ -31,7 +31,7 @@ Line = dict[str, Any]
 
 
 class StreamedShop(Shop):
-    """A shop that records the changes of its streamed tables, as the streams have them."""
+    """A shop that records the changes of its tables in the format of their streams."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.changes: list[dict[str, Any]] = []
@@ -69,7 +69,7 @@ class StreamedShop(Shop):
 
 @contextlib.contextmanager
 def opened(clock: ManualClock) -> Iterator[StreamedShop]:
-    """A shop with `stockEvents` whose random numbers and ids are the same each time. Its logs go nowhere."""
+    """Open a shop with `stockEvents`, whose random numbers and ids are the same each time. It discards its logs."""
     chance = random.Random(1)
     with (
         patch.object(os, "urandom", chance.randbytes),
@@ -82,10 +82,10 @@ def opened(clock: ManualClock) -> Iterator[StreamedShop]:
 
 
 class Story:
-    """The history.
+    """The history of a shop.
 
     Args:
-        shop: Where it happens; `opened` makes one.
+        shop: The shop, which `opened` makes.
 
     Attributes:
         names: What each row shows, by table and key.
@@ -98,7 +98,7 @@ class Story:
         self.sent: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
-        """Let all of it happen, the parts in this order: what lies on pages at the end comes last."""
+        """Run all parts of the history. Units that stay on pages come last, because later parts would move them."""
         self.list_products()
         self.adjust()
         self.place_orders()
@@ -119,13 +119,13 @@ class Story:
     # ------------------------------------------------------------------ commands
 
     def ask(self, function: str, expected: str, **command: Any) -> dict[str, Any]:
-        """Invoke a function with a command, which must have this result."""
+        """Invoke a function with a command, and check the result."""
         answer: dict[str, Any] = self.shop.invoke(function, command)
         assert answer["result"] == expected, (command, answer)
         return answer
 
     def name(self, table: Table, *key: str, shows: str) -> None:
-        """Name a row."""
+        """Say what a row shows."""
         self.names[table, key] = shows
 
     def list_product(self, shows: str, product_id: str, stock: int, **fields: Any) -> None:
@@ -136,7 +136,7 @@ class Story:
         self.ask("manage_products", "APPLIED", action="create", **fields)
 
     def adjusted(self, shows: str, adjustment_id: str, product_id: str, **fields: Any) -> None:
-        """Book an adjustment: a receipt unless the fields say otherwise."""
+        """Book an adjustment: a receipt, unless the fields say otherwise."""
         key = stock_key(product_id, fields.get("locationId", ""))
         self.name(Table.STOCK_ADJUSTMENTS, key, adjustment_id, shows=shows)
         command = {"action": "adjust", "reason": "RECEIPT", **fields}
@@ -162,22 +162,22 @@ class Story:
     def command(
         self, action: str, order_id: str, *, expected: str = "APPLIED", **fields: Any
     ) -> None:
-        """Take an order further."""
+        """Send a command about an order."""
         self.ask("change_orders", expected, action=action, orderId=order_id, **fields)
 
     def part(self, action: str, order_id: str, step_id: str, *lines: Line, **fields: Any) -> None:
-        """Take units of an order further."""
+        """Send a command about some units of an order."""
         self.command(action, order_id, stepId=step_id, items=[*lines], **fields)
 
     def sweep(self) -> dict[str, Any]:
-        """Sweep once, a minute later."""
+        """Wait a minute, then sweep."""
         self.shop.clock.sleep(60)
         return self.ask("sweep", "SWEPT", action="sweep")
 
     # ------------------------------------------------------------------ products and adjustments
 
     def list_products(self) -> None:
-        """List products with every attribute, some at locations."""
+        """List products with every attribute, some of them at locations."""
         self.list_product(
             "product with a name and a price", "tea", 500, name="Earl Grey", price=680
         )
@@ -204,7 +204,7 @@ class Story:
         self.list_product("product of which lanes sold everything they had", "tin", 12)
 
     def adjust(self) -> None:
-        """Book an adjustment for each reason, some refused."""
+        """Book an adjustment for each reason, and let the service refuse some."""
         book = self.adjusted
         notes = {"actor": "anna", "reference": "delivery note 88"}
         book("receipt with notes", "r-1", "tea", delta=40, **notes)
@@ -307,7 +307,7 @@ class Story:
         Forgetting(self.shop.stack, "u-9", _PSEUDONYM_KEY).run()
 
     def reject_orders(self) -> None:
-        """Reject orders for each reason; the discontinued product comes later."""
+        """Reject orders for each reason, except for the discontinued product, which comes later."""
         self.place("order, rejected with shortages", "short", units("mug", 99), units("pot", 9))
         lines = [units("tea", 900) | {"locationId": "lyon"}]
         self.place("order, rejected with shortages at a location", "short-there", *lines)
@@ -323,7 +323,7 @@ class Story:
         self.adjusted("receipt that ends low stock", "r-4", "tea", delta=30, locationId="lyon")
 
     def move_orders(self) -> None:
-        """Confirm and fulfil orders, whole and in parts."""
+        """Confirm and fulfil orders, as a whole and in parts."""
         who = {"actor": "anna", "reference": "payment 17", "reason": "paid by phone"}
         self.place("order, confirmed with notes", "confirmed", units("tea", 3))
         self.command("confirm", "confirmed", **who)
@@ -348,7 +348,7 @@ class Story:
         self.command("fulfil", "sent-there")
 
     def return_units(self) -> None:
-        """Return units, sellable and not."""
+        """Return units, both sellable and damaged ones."""
         for order_id, restock in (("returned", True), ("returned-broken", False)):
             words = "sellable" if restock else "broken"
             self.place(f"order, fulfilled, a unit returned {words}", order_id, units("tea", 2))
@@ -357,7 +357,7 @@ class Story:
             self.part("return", order_id, "return-1", units("tea"), restock=restock, actor="ben")
 
     def cancel_orders(self) -> None:
-        """Cancel orders, whole and in parts, and let a hold end."""
+        """Cancel orders, as a whole and in parts, and let a hold end."""
         self.place("order, cancelled", "cancelled", units("tea", 2), units("mug"))
         self.command("cancel", "cancelled", reason="changed my mind")
         self.place("order, paid and cancelled", "refunded", units("tea", 2))
@@ -378,7 +378,7 @@ class Story:
         assert {self.shop.status(each) for each in ("expired", "late")} == {"EXPIRED"}
 
     def pay_late(self) -> None:
-        """Confirm orders that have ended."""
+        """Confirm orders after they have ended."""
         self.command("confirm", "late", expected="REFUSED")
         self.place("late payment, rejected", "late-rejected", units("mug", 99))
         self.command("confirm", "late-rejected", expected="REFUSED")
@@ -416,7 +416,7 @@ class Story:
         self.command("cancel", "lane-cancelled")
 
     def sweep_with_a_refused_event(self) -> None:
-        """Sweep while the bus refuses a stock event, which stays pending, and lanes are in use."""
+        """Sweep while lanes are in use and the bus refuses a stock event, which stays pending."""
         refused = ("ThrottlingException", "slow down")
         self.shop.bus.judge = lambda _, kind: (
             refused if kind == EventType.PRODUCT_STOCK_CHANGED else None
@@ -425,7 +425,7 @@ class Story:
         self.shop.bus.judge = lambda *_: None
 
     def leave_units_on_pages(self) -> None:
-        """Hand over units that no sweep has subtracted yet, of a lane and of a delisted generation too."""
+        """Hand over units, also from a lane and of a delisted generation, that no sweep has folded yet."""
         self.command("fulfil", "lane-fulfilled")
         self.command("fulfil", "old")
         for number in range(3):
@@ -435,7 +435,10 @@ class Story:
             self.command("fulfil", order_id)
 
     def end_processes_at_the_depot(self) -> None:
-        """End two processes during their visits to the depot. The lease shows that the second one waited for the first."""
+        """End two processes during their visits to the depot.
+
+        The lease shows that the second one waited for the first.
+        """
 
         def end(_: object) -> None:
             # A process that ends releases nothing.
@@ -453,24 +456,24 @@ class Story:
 
 
 class _ProcessEndedError(Exception):
-    """The process ends here, and carries out nothing more."""
+    """Stands for the end of a process, which carries out nothing more."""
 
 
 @contextlib.contextmanager
 def contested(shop: Shop, *product_ids: str) -> Iterator[None]:
-    """Let the function that places orders meet contention on the rows of products, so it sells them from lanes."""
+    """Let the function that places orders meet contention on the products' rows, so that it sells them from lanes."""
     client = shop.process("place_orders").engine_with_lanes.client
     with patch.object(client.rivals, "are_met_on", product_ids.__contains__):
         yield
 
 
 def units(product_id: str, quantity: int = 1) -> Line:
-    """A line of an order, or of a command."""
+    """Make a line of an order or of a command."""
     return {"productId": product_id, "quantity": quantity}
 
 
 def told() -> Story:
-    """Let the story happen, and return it with its shop."""
+    """Run the story, and return it with its shop."""
     with opened(ManualClock(_BEGINS.timestamp())) as shop:
         story = Story(shop)
         story.run()

@@ -1,4 +1,4 @@
-"""The dashboard of the template, as if a busy stack had just run."""
+"""The dashboard of the template, with values as if a busy stack had just run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _VALUES: Mapping[str, Sequence[float]] = {
 
 
 class DashboardOfTemplate(Service):
-    """Draws the stack's dashboard without a stack. All metrics that this machine can measure have values in the latest
-    minute."""
+    """Draws the stack's dashboard without a stack.
+
+    All metrics that this machine can measure have values in the latest minute.
+    """
 
     def __init__(self) -> None:
         super().__init__("InventoryOrders-dev", "http://127.0.0.1:1")
@@ -44,13 +46,13 @@ class DashboardOfTemplate(Service):
         self._collector = samples
 
     def snapshot(self, span: str) -> dict[str, Any]:
-        """Compute what the page shows."""
+        """Compute the content of the page."""
         self.poll()
         return super().snapshot(span)
 
 
 def _deployed(name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """An alarm as DescribeAlarms returns it. Its widget refers to it by its logical name."""
+    """Return an alarm in the format of DescribeAlarms. Its widget refers to it by its logical name."""
     dimensions = [one | {"Value": resolve(one["Value"])} for one in properties["Dimensions"]]
     return properties | {"AlarmArn": name, "Dimensions": dimensions}
 

@@ -6,7 +6,7 @@ import re
 
 
 def figures(text: str) -> dict[str, tuple[int, str]]:
-    """The rows of a summary: the total of each, and the text after it."""
+    """Read the rows of a summary: the total of each, and the text after it."""
     name = r"[A-Z]?[a-z]+(?: [a-z]+)*|\(default\)"
     rows = re.findall(rf"^({name}) {{2,}}([\d,]+)  (.*)$", text, flags=re.MULTILINE)
     return {name: (_number(value), words.rstrip()) for name, value, words in rows}
@@ -48,7 +48,7 @@ def _check_books(text: str) -> None:
         assert start + count - sold == available == on_hand - committed, books
     of_places = {name: books.pop(name) for name in list(books) if name.startswith(" ")}
     if of_places:
-        assert _sums(of_places) in books.values(), "the first product, by location"
+        assert _sums(of_places) in books.values(), "the locations add up to the first product"
     (total,) = (name for name in books if name.startswith("all "))
     whole = books.pop(total)
     assert _sums(books) == whole

@@ -1,4 +1,4 @@
-"""The desk of the tea shop."""
+"""Runs the desk for tests, on the tea shop in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = "a-secret"
 
 
 def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | None) -> Reply:
-    """Send a request as the desk's page does, but for some headers; None leaves one out."""
+    """Send a request as the desk's page does. `headers` replace the page's headers, and None leaves one out."""
     given: dict[str, str | None] = {"X-Desk-Token": TOKEN, "Origin": origin}
     given["Sec-Fetch-Site"] = "same-origin"
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -41,7 +41,7 @@ def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | 
 
 
 class LiveByHand(Live):
-    """The pages hear what a test tells them."""
+    """Events for the desk's pages, which a test sends."""
 
     def __init__(self) -> None:
         super().__init__(_no_stack, list, 1)
@@ -49,7 +49,7 @@ class LiveByHand(Live):
     def _listen(self) -> None:
         while self._goes_on():
             self.tell({})
-            # Not by `time`, which is the shop's here.
+            # This waits in real time: `time` is the shop's clock here.
             Event().wait(0.2)
 
     def tell(self, news: News) -> None:
@@ -64,13 +64,13 @@ def _no_stack() -> Aws:
 
 @dataclass
 class DeskOfShop:
-    """A desk that is served.
+    """A desk that is being served.
 
     Attributes:
-        shop: What it serves.
+        shop: The shop that it works on.
         aws: The stack of the shop.
-        origin: Where the desk is.
-        live: Tells its pages what happens, if a test does.
+        origin: The desk's address.
+        live: Sends the desk's pages the events that a test wants.
     """
 
     shop: Shop
@@ -91,7 +91,7 @@ class DeskOfShop:
     def dead_letter(
         self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
     ) -> str:
-        """Put a dead letter into a queue of `DEAD_LETTERS`, in a FIFO queue into a group. Returns its id."""
+        """Put a dead letter into a queue of `DEAD_LETTERS`, with a group if it is a FIFO queue. Returns its id."""
         texts = {"errorCode": code, "errorMessage": f"why it is {code}", "originalMessageId": "m"}
         cause: Any = {
             name: {"DataType": "String", "StringValue": text} for name, text in texts.items()
@@ -148,7 +148,7 @@ def desk_of_shop(
     signals: Any = None,
     service: Any = None,
 ) -> Iterator[DeskOfShop]:
-    """Serve the desk of a new tea shop, whose monitoring shows these signals, and whose dashboard is this one."""
+    """Serve the desk of a new tea shop, with these signals as its monitoring and this service as its dashboard."""
     with open_shop(catalogue()) as shop:
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
@@ -162,7 +162,10 @@ def desk_of_shop(
 
 @contextmanager
 def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
-    """Open the desk in a page, which leaves it before it ends: the answer to a late request would be an error."""
+    """Open a desk in a page.
+
+    The page leaves before the desk ends, because the answer to a late request would be an error.
+    """
     with desk_of_shop(**how) as desk:
         page.goto(desk.address())
         yield desk

@@ -1,4 +1,4 @@
-"""Dynoxide, a second implementation of DynamoDB: one in-memory process on a free loopback port."""
+"""Runs Dynoxide, a second implementation of DynamoDB: one in-memory process on a free loopback port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from local import ROOT
 from local.endpoint import environment_without_aws, opener_of
 from local.process import LOGS, Server, free_port, start_server, tail
 
-# The npm package is an optional dependency, because it has a binary for Linux on x64 only.
+# The npm package is an optional dependency, because its only binary is for Linux on x64.
 PACKAGE = "@dynoxide/linux-x64"
 MISSING = f"npm's {PACKAGE} is not installed: it is for Linux on x64 only"
 _BINARY = ROOT / "node_modules" / PACKAGE / "dynoxide"
@@ -21,13 +21,13 @@ _STOP_SECONDS = 1
 
 
 def is_installed() -> bool:
-    """Whether npm has installed it here."""
+    """Whether npm has installed Dynoxide here."""
     return _BINARY.is_file()
 
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """Start it without tables, and stop it at the end."""
+    """Start Dynoxide without tables, and stop it at the end."""
     LOGS.mkdir(parents=True, exist_ok=True)
     port = free_port()
     log = LOGS / f"dynoxide-{port}.log"

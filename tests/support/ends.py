@@ -19,7 +19,7 @@ def key_of(place: Row) -> str:
 
 
 def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
-    """Units of an order by product: those neither handed over nor cancelled, and those with the customer."""
+    """Count an order's units by product: units neither handed over nor cancelled, and units with the customer."""
     open_, delivered = Counter(lines_of(order)), Counter[str]()
     for step in order.get("steps", ()):
         match step["action"]:
@@ -35,12 +35,12 @@ def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
 
 
 def named(step: Row) -> Counter[str]:
-    """Units that a step or a command names, by product."""
+    """Count the units that a step or a command names, by product."""
     return Counter({item["productId"]: item["quantity"] for item in step.get("items", ())})
 
 
 def lines_of(row: Row) -> dict[str, int]:
-    """Units of an order as stored, by product."""
+    """Count an order's units in its row, by product."""
     return {line["productId"]: line["quantity"] for line in row["items"]}
 
 
@@ -107,7 +107,7 @@ def is_answered_with_no(row: Row | None, command: Row) -> bool:
             is_too_much = "stepId" in command and is_new and not named(command) <= open_
             return status in {"FULFILLED", *OVER} or is_too_much
         case "expire":
-            # An early expiry is acknowledged: the sweeper finds the order again.
+            # An early expiry is acknowledged, because the sweep finds the order again.
             return True
         case "extend":
             return status != "PENDING" or "expiresAt" not in row

@@ -1,8 +1,8 @@
-"""The environment of all tests, set on import, which has to come before any module of the project.
+"""Sets the environment of all tests when it is imported, which must happen before any module of the project.
 
-Tests never use a real account: the caller's AWS settings are dropped, and so are variables that change where requests
-go, what is logged, and the width and colours of output. The CDK library starts the project's own Node. Each process
-that runs tests has its own embedded AWS, separate from the developer's.
+Tests never use a real account: they drop the caller's AWS settings, and variables that change where requests go, what
+is logged, and the width and colours of output. The CDK library starts the project's own Node. Each process that runs
+tests has its own embedded AWS, separate from the developer's.
 """
 
 import os
@@ -29,7 +29,7 @@ os.environ.update(
     POWERTOOLS_SERVICE_NAME="inventory-orders-test",
 )
 
-# After the state folder has been set, because `local` reads it.
+# This import comes after the state folder has been set, because `local` reads it.
 from local.node import NODE  # noqa: E402
 
 os.environ["JSII_NODE"] = str(NODE)

@@ -1,6 +1,7 @@
 """A faulty network: HTTP proxies in front of DynamoDB and EventBridge, for functions that run in other processes.
 
-`AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_EVENTBRIDGE` of a deployed function point at them. They listen on loopback only.
+The variables `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_EVENTBRIDGE` of a deployed function point to them. They
+listen on loopback only.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ _HEADERS_OF_ONE_HOP = {
 
 
 class Fault(Enum):
-    """The faults that a request can meet."""
-
     THROTTLED = "throttled"
     SERVER_ERROR = "server error"
     CONFLICT = "transaction conflict"
@@ -41,7 +40,7 @@ class Fault(Enum):
 
 
 class BrownOut(Enum):
-    """What fails during a brown-out of EventBridge."""
+    """The part of a call that fails during a brown-out of EventBridge."""
 
     ENTRY = "entry"
     CALL = "call"
@@ -57,8 +56,8 @@ class Shares:
         server_error: Requests that fail with InternalServerError.
         conflict: Transactions that are cancelled with TransactionConflict; other requests pass.
         lost_response: Requests that are executed, but whose connection is closed without a response.
-        late: Writes whose connection is closed, and that are executed seconds later, after their repetition.
-        torn: BatchGetItems whose halves are read one after the other.
+        late: Writes whose connection is closed, and which are executed seconds later, after their repetition.
+        torn: BatchGetItem requests whose halves are read one after the other.
     """
 
     throttled: float = 0.0
@@ -78,7 +77,7 @@ class _Server(ThreadingHTTPServer):
 
 _JSON = {"Content-Type": "application/x-amz-json-1.0"}
 Answer = tuple[int, Mapping[str, str], bytes]
-"""Status, headers and body."""
+"""Status, headers and body of a response."""
 
 
 class _Proxy:
@@ -106,7 +105,7 @@ class _Proxy:
 
     @property
     def endpoint(self) -> str:
-        """Its URL."""
+        """The proxy's URL."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
@@ -156,7 +155,7 @@ class _Proxy:
                 length = int(self.headers.get("Content-Length", 0))
                 body = self.rfile.read(length)
                 if len(body) < length:
-                    # Its sender was killed. AWS would not have received the request either.
+                    # The sender was killed. AWS would not have received the request either.
                     self.close_connection = True
                     return
                 answer = proxy.respond(self.path, dict(self.headers), body)
@@ -184,7 +183,7 @@ class _Proxy:
 
 
 class FaultyProxy(_Proxy):
-    """DynamoDB with faults.
+    """A proxy in front of DynamoDB that injects faults.
 
     Args:
         endpoint: URL of the endpoint.
@@ -257,7 +256,7 @@ class FaultyProxy(_Proxy):
         return 200, _JSON, json.dumps(joined).encode()
 
     def fate(self, operation: str) -> Fault | None:
-        """Draw what happens to the next request, and count it."""
+        """Draw the next request's fault, and count it."""
         shares = self.shares
         of_operation = [
             (Fault.CONFLICT, shares.conflict, operation == "TransactWriteItems"),
@@ -300,10 +299,10 @@ _REQUESTS_OF_A_PERIOD = 30
 
 
 class FaultyBus(_Proxy):
-    """EventBridge with brown-outs.
+    """A proxy in front of EventBridge that produces brown-outs.
 
-    For 30 calls 70 % of the entries fail, and for the next 30 none. Then whole calls fail in the same rhythm, then
-    connections, and so on.
+    Periods of 30 calls in which 70 % fail alternate with periods of 30 calls in which none fail. First single entries
+    fail, then whole calls, then connections, and so on.
 
     Args:
         endpoint: URL of the endpoint.
@@ -333,7 +332,7 @@ class FaultyBus(_Proxy):
         return None
 
     def _draw(self, entries: int) -> tuple[BrownOut, list[bool]]:
-        """Draw what fails in the next call, single entries or all together, and count it."""
+        """Draw whether the next call, or each of its entries, fails, and count the failures."""
         with self._lock:
             if self.requests % _REQUESTS_OF_A_PERIOD == 0:
                 self._period = next(self._periods)
@@ -348,7 +347,7 @@ class FaultyBus(_Proxy):
     def _put(
         self, path: str, headers: Mapping[str, str], entries: list[Any], refused: list[bool]
     ) -> Answer:
-        """Forward the entries that are not refused, if any, and answer for all."""
+        """Forward the entries that are not refused, if there are any, and answer for all."""
         code = {"ErrorCode": "InternalFailure", "ErrorMessage": "injected"}
         left = [entry for entry, is_refused in zip(entries, refused, strict=True) if not is_refused]
         found: list[Any] = []

@@ -1,4 +1,4 @@
-"""Two ways to use a page, by keyboard alone and by touch on a phone, which find controls by their accessible names."""
+"""Two ways to use a page, by keyboard alone and by touch on a phone. Both find controls by their accessible names."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 Name = str | re.Pattern[str]
 
-# From the current focus. A control that is further away counts as unreachable.
+# The number of Tab presses from the current focus after which a control counts as unreachable.
 MOST_TABS = 60
 
 
 class Hands(ABC):
-    """Uses a page.
+    """A way to use a page.
 
     Args:
         page: Playwright's page.
     """
 
     OPTIONS: Mapping[str, Any]
-    """Arguments of the browser's context."""
+    """Options for the browser's context."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -38,11 +38,11 @@ class Hands(ABC):
 
     @abstractmethod
     def _choose_in(self, field: Any, option: str) -> None:
-        """Choose an option."""
+        """Choose an option of a list."""
 
     @abstractmethod
     def _send(self, button: Any) -> None:
-        """Send the form whose field was written last."""
+        """Send the form whose field was last changed."""
 
     @abstractmethod
     def search(self, text: str) -> None:
@@ -84,11 +84,11 @@ class Hands(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Look whether the page asks for more than these hands can do."""
+        """Check that the page can be used in this way."""
 
 
 class Keyboard(Hands):
-    """Walks by Tab, and never touches a mouse."""
+    """Moves with the Tab key, and never touches a mouse."""
 
     OPTIONS = MappingProxyType({"viewport": {"width": 1280, "height": 900}})
 
@@ -132,11 +132,11 @@ class Keyboard(Hands):
         self._key("Enter")
 
     def check(self) -> None:
-        """The Tab key leads everywhere: `_reach` looks at it."""
+        """Do nothing: `_reach` fails if Tab does not lead to a control."""
 
 
 class Touch(Hands):
-    """Taps, on a phone that shows 390 pixels side by side."""
+    """Taps on a phone with a width of 390 pixels."""
 
     OPTIONS = MappingProxyType(
         {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}

@@ -1,4 +1,4 @@
-"""Reads what the deployed functions logged, without the project's own log readers."""
+"""Reads the logs of the deployed functions, without the project's own log readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = dict[tuple[str, str | None], list[float]]
 
 
 def values_in_logs(aws: Aws) -> tuple[Values, dict[str, list[float]], Counter[str]]:
-    """The handlers' metrics by name and reason, the durations of invocations, and tracebacks, from all log streams."""
+    """Read the handlers' metrics by name and reason, the durations of invocations, and tracebacks, in all logs."""
     metrics: Values = defaultdict(list)
     durations: dict[str, list[float]] = defaultdict(list)
     errors: Counter[str] = Counter()
@@ -31,7 +31,7 @@ def values_in_logs(aws: Aws) -> tuple[Values, dict[str, list[float]], Counter[st
             events = aws.logs.get_log_events(
                 logGroupName=group, logStreamName=stream, startFromHead=True
             )["events"]
-            assert len(events) < 10_000, "where the embedded AWS cuts off"
+            assert len(events) < 10_000, "the embedded AWS cuts off longer answers"
             for event in events:
                 line = event["message"]
                 if line.startswith("REPORT"):

@@ -1,4 +1,4 @@
-"""Every page of the desk, with something on it: for the tests that look at all of them."""
+"""Every page of the desk, with some content, for the tests that look at all pages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TEA, MILK = "tea-earl-grey", "tea-hojicha"
 
 
 class Page(NamedTuple):
-    """A page.
+    """A page of the desk.
 
     Attributes:
-        view: Its view, as `VIEWS` of app.js names it.
+        view: The name of its view in `VIEWS` of app.js.
         path: Its address.
         title: Its heading, once it has been read.
-        press: Text of buttons and boxes that show more of it.
+        press: Texts of the buttons and boxes that show more of it.
     """
 
     view: str
@@ -56,7 +56,7 @@ PAGES = [
 
 
 def snapshots(_: str) -> Iterator[Mapping[str, Any]]:
-    """A dashboard with a chart that is over its limit, one that is not measured, and an alarm of each state."""
+    """Make a dashboard with a chart above its limit, one that is not measured, and an alarm in each state."""
     words = {"reason": "4 of 1", "description": "First: look at `status`.", "isBeyond": True}
     alarms = [
         {"name": state, "state": state, "unknown": unknown, **words}
@@ -102,12 +102,12 @@ def snapshots(_: str) -> Iterator[Mapping[str, Any]]:
             "alarms": alarms,
             "widgets": [text, measured, unmeasured, total],
         }
-        # Not by `time`, which is the shop's.
+        # This waits in real time: `time` is the shop's clock here.
         Event().wait(1)
 
 
 def views() -> list[str]:
-    """The names of all views, as the frame of the pages has them."""
+    """Return the names of all views in the frame of the pages."""
     (listed,) = re.findall(
         r"^const PARTS = (.*?)^const states", APP.read_text("utf-8"), re.M | re.S
     )
@@ -115,7 +115,7 @@ def views() -> list[str]:
 
 
 def fill(desk: DeskOfShop) -> None:
-    """Put something on every page."""
+    """Put some content on every page."""
     tea = {"productId": TEA, "locationId": "berlin"}
     desk.command("ManageProducts", action="create", **tea, openingStock=20)
     desk.command("ManageProducts", action="create", productId="mug", openingStock=0)

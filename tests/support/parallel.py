@@ -1,4 +1,4 @@
-"""Real concurrency: runs functions in processes and threads."""
+"""Runs functions with real concurrency, in processes and in threads."""
 
 import multiprocessing
 import os
@@ -23,7 +23,8 @@ def in_processes(
     Args:
         work: The function. It must be importable if processes are spawned.
         arguments: The arguments of each process.
-        start: `fork`: each inherits the loaded modules. `spawn`: each starts fresh, as an environment of Lambda does.
+        start: With `fork`, each process inherits the loaded modules. With `spawn`, each starts fresh, like an
+            environment of Lambda.
     """
     context: Any = multiprocessing.get_context(start)
     barrier, results = context.Barrier(len(arguments)), context.Queue()
@@ -47,7 +48,7 @@ def call_handlers(
 
     Args:
         environment: Variables of the functions.
-        batches: The function's name and the bodies of its batch.
+        batches: For each batch, the function's name and the bodies.
     """
     os.environ.update(environment)
     handlers = {name: load_handler(name) for name, _ in batches}
@@ -64,6 +65,5 @@ def call_handlers(
 
 
 def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
-    """Run a function in several threads."""
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(work, range(count)))

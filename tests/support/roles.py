@@ -1,4 +1,4 @@
-"""The functions' roles on the embedded AWS: reads their permissions, and replaces them for a test."""
+"""Reads the permissions of the functions' roles on the embedded AWS, and replaces them for a test."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ EMBEDDED_NAMES = {
     "sqs:ChangeMessageVisibility": "sqs:ChangeMessageVisibilityBatch",
     "lambda:GetEventSourceMapping": "lambda:ListEventSourceMappings",
 }
-"""Permissions that the embedded AWS requires in addition to, or instead of, the action that AWS requires.
+"""For some actions of AWS, the names under which the embedded AWS requires them, too or instead.
 
 docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsqs.html, .../list_awslambda.html
 """
@@ -26,8 +26,10 @@ _policies: dict[str, Any] = {}
 
 
 def _policy_of(aws: Aws, function: str) -> Any:
-    """Find the only policy of a function's role. It does not change while the function exists, so it is looked up
-    once."""
+    """Find the only policy of a function's role.
+
+    It does not change while the function exists, so it is looked up once.
+    """
     output = "".join(part.capitalize() for part in function.split("_")) + "FunctionName"
     name = aws.outputs[output]
     if name not in _policies:
@@ -54,7 +56,7 @@ def permissions(aws: Aws, function: str) -> set[Permission]:
 
 
 def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
-    """Give a function exactly these permissions, from its next request on."""
+    """Replace a function's permissions, from its next request on."""
     statements = [
         {
             "Effect": "Allow",
@@ -68,15 +70,15 @@ def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
 
 
 def name_actions_as_the_embedded_aws_does(aws: Aws) -> None:
-    """Add the embedded AWS's own names of actions to every role, and change nothing else."""
+    """Add the embedded AWS's own names of actions to every role."""
     for function in function_names():
         allow(aws, function, permissions(aws, function))
 
 
 def name_of(aws: Aws, arn: str) -> str:
-    """Find the stack output that names a resource, without its ending. For an index, add its name to its table's.
+    """Return the name of the stack output for a resource, without its ending.
 
-    An event source mapping is named after its source.
+    The name of an index is the table's with its own, and the name of an event source mapping is its source's.
     """
     if ":event-source-mapping:" in arn:
         mapping = aws.functions.get_event_source_mapping(UUID=arn.rsplit(":", 1)[1])

@@ -1,4 +1,4 @@
-"""The commands of the runbook."""
+"""Reads the commands of the runbook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def commands(text: str) -> list[str]:
 
 
 def expand(command: str) -> str:
-    """Replace an assignment by the command that it runs, and a call of a shell function of the runbook by its body."""
+    """Expand an assignment to the command that it runs, and a call of the runbook's shell functions to its body."""
     command = re.sub(r"^\w+=\$\((.*)\)$", r"\1", command)
     defined = "\n".join(commands(RUNBOOK.read_text("utf-8")))
     functions = dict(re.findall(r"^(\w+)\(\) \{ (.*); \}$", defined, flags=re.MULTILINE))
@@ -37,7 +37,9 @@ def expand(command: str) -> str:
 
 
 def aws_call(command: str) -> tuple[str, str, dict[str, Any]]:
-    """Translate an AWS CLI command for the SDK: service, operation, parameters. A `wait` becomes the call it polls.
+    """Translate an AWS CLI command for the SDK: service, operation and parameters.
+
+    A `wait` becomes the operation that it polls.
 
     Raises:
         ValueError: There is no such operation, or it has no such option.
@@ -95,7 +97,7 @@ def _value(shape: Any, values: list[str]) -> Any:
         case "structure" | "map" if values[0].startswith("{"):
             return json.loads(values[0])
         case "structure" if values[0].startswith("$"):
-            # A shell variable that holds JSON.
+            # A shell variable that contains JSON.
             return values[0]
         case "structure":
             pairs = (pair.split("=") for pair in values[0].split(","))

@@ -1,4 +1,4 @@
-"""Checks of JSON Schemas."""
+"""Checks JSON Schemas, and makes them strict."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ NOT_RUN = {
     r"aws cloudformation update-termination-protection .* --no-.*"
     r"|aws dynamodb (update-table .* --no-deletion-protection-enabled|delete-table .*)": "of a production stage",
 }
-"""Commands that are not run, and why not."""
+"""Commands that are not run, with the reason."""
 
 OURS = ".venv/bin/inventory-orders "
 _OF_EACH_PAGE = re.compile(r"make (up|env)")
@@ -50,7 +50,7 @@ def is_run(command: str) -> bool:
 
 
 def commands_of(name: str, begin: str = "", end: str = "") -> list[str]:
-    """The commands of a document between two of its texts, without comments."""
+    """Find the commands of a document between two of its texts, without comments."""
     text = (ROOT / name).read_text("utf-8")
     text = text[text.index(begin) :]
     text = text[: text.index(end)] if end else text
@@ -58,7 +58,9 @@ def commands_of(name: str, begin: str = "", end: str = "") -> list[str]:
 
 
 class Shell:
-    """Runs commands of the documents: `aws` through the SDK, the project's own in this process, others in a shell.
+    """Runs the commands of documents.
+
+    AWS commands go through the SDK, the project's own commands run in this process, and all others run in a shell.
 
     Args:
         aws: The tests' stack.
@@ -71,11 +73,11 @@ class Shell:
         self.variables: dict[str, str] = {}
 
     def run(self, command: str) -> Any:
-        """Run a command. Returns what it printed, or what AWS answered."""
+        """Run a command, and return its output or AWS's answer."""
         if command.startswith("output() "):
             return None
         if command == "make down":
-            # The tests' stack stays up. This leaves it as `make down` and `make up` would.
+            # The tests' stack keeps running, but looks as if `make down` and `make up` had been run.
             make_fresh(self._aws)
             return None
         if defined := re.fullmatch(r"(\w+)\(\) \{ (.*?)(?:; echo)?; \}", command):
@@ -119,7 +121,7 @@ class Shell:
         return jmespath.search(query[1] or query[2], answer) if query else answer
 
     def run_all(self, page: list[str]) -> list[Any]:
-        """Run the commands of a document from top to bottom, except those that `NOT_RUN` lists."""
+        """Run the commands of a document from top to bottom, except the ones in `NOT_RUN`."""
         return [self.run(command) for command in page if is_run(command)]
 
     def _ours(self, arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""Schemathesis hooks: sign each request for AWS, and write whole numbers as the API requires."""
+"""Hooks for Schemathesis that sign each request for AWS, and write whole numbers as the API requires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from requests.auth import AuthBase
 
 
 class Signature(AuthBase):
-    """AWS Signature Version 4, with the keys of the environment."""
+    """Signs requests with AWS Signature Version 4 and the keys of the environment."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         body: Any = request.body
@@ -29,8 +29,9 @@ class Signature(AuthBase):
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Respect rules that a schema cannot express: real cursors, one list per request, a location only for orders to
-    ship.
+    """Apply rules that a schema cannot express.
+
+    Cursors are real ones, a request asks for one list, and only lists of orders to ship name a location.
     """
     query = case.query or {}
     query.pop("cursor", None)
@@ -54,7 +55,7 @@ def after_call(context: Any, case: Any, response: Any) -> None:
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """Respect rules that a schema cannot express.
+    """Apply rules that a schema cannot express.
 
     Numbers have no decimal point. An order has at most 99 distinct products, 200 combinations of product and location,
     and 2,048 bytes of attributes. A transfer has two different locations, and a product has the same name and price at

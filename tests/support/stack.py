@@ -1,4 +1,4 @@
-"""The deployed stack, for tests: commands, messages, and waiting."""
+"""Commands, messages and waiting on the deployed stack."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ from operations.aws import LIVE, Aws
 from operations.commands.common import aside, screen
 from operations.orders_file import OrderMessage
 
-# Longer than the visibility timeout of a queue, after which the messages of a killed invocation are redelivered.
+# Longer than a queue's visibility timeout, after which the messages of a killed invocation are redelivered.
 QUIET_SECONDS = 240
 # Reading the depth of all queues takes longer than checking most conditions.
 LOOK_SECONDS = 10
@@ -33,7 +33,7 @@ COMMAND = str(Path(sys.executable).with_name("inventory-orders"))
 
 @dataclass(frozen=True)
 class Ended:
-    """The exit status and the output of a command."""
+    """A command's exit status and output."""
 
     returncode: int
     stdout: str
@@ -41,8 +41,7 @@ class Ended:
 
 
 def cli(*arguments: str, check: bool = True) -> Ended:
-    """Run the command line on the tests' embedded AWS, in this process, because a new one would import everything
-    again."""
+    """Run the command line on the tests' embedded AWS, in this process: a new process would import everything again."""
     out, err = io.StringIO(), io.StringIO()
     status = 0
     of_sigterm = signal.getsignal(signal.SIGTERM)
@@ -67,8 +66,10 @@ def cli(*arguments: str, check: bool = True) -> Ended:
 
 
 def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
-    """Wait for a condition as long as messages are moving, because they are slow on a busy machine. Fails when none
-    moves."""
+    """Wait for a condition as long as messages are moving. Fail if none has moved for a while.
+
+    On a busy machine, messages move slowly.
+    """
     seen, since, look_at, pause = None, time.monotonic(), 0.0, 0.05
     while not condition():
         if (now := time.monotonic()) >= look_at:
@@ -101,7 +102,7 @@ def message(body: Any, group: str = "g") -> OrderMessage:
 
 @contextmanager
 def in_the_background(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a command as a shell's `&` does, with SIGINT ignored. Kill it at the end if it is still running."""
+    """Start a command like a shell's `&`, which ignores SIGINT, and kill it at the end if it is still running."""
     with subprocess.Popen(
         ["sh", "-c", """trap '' INT; exec "$0" "$@" """, *command],
         cwd=ROOT,
@@ -118,7 +119,7 @@ def in_the_background(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def unscheduled(aws: Aws) -> Iterator[dict[str, Any]]:
-    """Disable the schedule of the sweep for a while. Yields its other settings."""
+    """Disable the schedule of the sweep for a while. Yields the schedule's other settings."""
     schedules = aws.session.client("scheduler")
     deployed = schedules.get_schedule(Name=aws.outputs["SweepScheduleName"])
     kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")

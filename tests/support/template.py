@@ -1,4 +1,4 @@
-"""The synthesised template, for tests."""
+"""Synthesises the CloudFormation template for tests."""
 
 import json
 import os
@@ -44,12 +44,12 @@ def assemble(folder: Path, stage: str, **changes: Any) -> None:
 def shared_stack_of(
     stage: str, context: Mapping[str, Any] | None = None, **changes: Any
 ) -> InventoryOrdersStack:
-    """Make a stack, or return the cached one with the same settings. Do not change it."""
+    """Make a stack, or return the cached one with the same settings, which must not be changed."""
     return _stack_of(_key_of(stage, context, changes))
 
 
 def synthesise(stage: str, context: Mapping[str, Any] | None = None, **changes: Any) -> Template:
-    """Synthesise a template, or return the cached one with the same settings. Only change copies."""
+    """Synthesise a template, or return the cached one with the same settings. Change only copies of it."""
     return _synthesised(_key_of(stage, context, changes))
 
 
@@ -73,7 +73,7 @@ def resources(template: Template, kind: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def resolve(value: Any) -> str:
-    """Resolve a Fn::Join, with logical names for the values that CloudFormation fills in."""
+    """Resolve a Fn::Join, with logical names for the values that CloudFormation inserts."""
     if isinstance(value, str):
         return value
     if "Ref" in value:
@@ -85,7 +85,7 @@ def resolve(value: Any) -> str:
 
 
 def widgets_of(template: Template) -> list[dict[str, Any]]:
-    """The widgets of its dashboard."""
+    """Return the widgets of the template's dashboard."""
     (dashboard,) = resources(template, "AWS::CloudWatch::Dashboard").values()
     widgets: list[dict[str, Any]] = json.loads(resolve(dashboard["Properties"]["DashboardBody"]))[
         "widgets"
@@ -94,7 +94,7 @@ def widgets_of(template: Template) -> list[dict[str, Any]]:
 
 
 def alarms_of(template: Template) -> dict[str, Any]:
-    """The alarms, without metric math, as the embedded AWS gets them."""
+    """Return the alarms without metric math, as the embedded AWS gets them."""
     return {
         logical_id: plain_alarm(alarm["Properties"])
         for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items()

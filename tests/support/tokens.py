@@ -1,4 +1,4 @@
-"""A token issuer on this machine: publishes its keys for an HTTP API, and signs tokens."""
+"""A token issuer on this machine, which publishes its keys for an HTTP API and signs tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _number(value: int) -> str:
 
 @contextmanager
 def issued_by(api: HttpApi, issuer: Issuer) -> Iterator[None]:
-    """Let an API accept the tokens of another issuer, with the same claims."""
+    """Let an API accept tokens of another issuer, with the same claims."""
     gateway: Any = boto3.client("apigatewayv2")
     (authorizer,) = gateway.get_authorizers(ApiId=api.id)["Items"]
     which = {"ApiId": api.id, "AuthorizerId": authorizer["AuthorizerId"]}
@@ -43,7 +43,7 @@ class Issuer:
     """A loopback server that publishes a key and signs tokens with it. Use it as a context manager.
 
     Attributes:
-        url: Its address: the tokens' `iss`.
+        url: The server's address, which is the claim `iss` of its tokens.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The path of an order: the modules and functions that a batch enters, in the order in which it first enters them.
+"""The path of an order: the modules and functions that a batch enters, in the sequence of their first calls.
 
 $ python -m tests.support.way          # from rows
 $ python -m tests.support.way --lanes  # as deployed: rows, with a lane behind them
@@ -29,12 +29,12 @@ _PARTS = {"<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>"}
 
 @dataclass
 class Way:
-    """What a batch passed through.
+    """The code that a batch passed through.
 
     Attributes:
         functions: The functions by module. A comprehension counts as the function that contains it.
         types: The classes that were instantiated.
-        changes: How often one module called, or returned to, another.
+        changes: How often one module called another or returned to it.
     """
 
     functions: dict[str, list[str]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Way:
     _last: str = ""
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
-        """Record a call; a function for `sys.setprofile`."""
+        """Record a call. `sys.setprofile` calls this."""
         name = frame.f_code.co_name
         if event != "call":
             return
@@ -74,7 +74,7 @@ def follow(*, lanes: bool) -> Way:
         order_body(f"o-{number}", {products[number % 3].product_id: 1}) for number in range(_ORDERS)
     ]
     way = Way()
-    # The handler logs to it.
+    # The handler logs to standard output.
     with redirect_stdout(io.StringIO()), Shop(products).open() as shop:
         shop.invoke("place_orders", sqs_event(order_body("o-first", {"tea": 1})))
         shop.restart()
