@@ -29,8 +29,7 @@ from tests.support.roles import name_actions_as_the_embedded_aws_does
 
 @pytest.fixture(scope="session", autouse=True)
 def one_loader() -> Iterator[None]:
-    """Cache AWS's service descriptions. Each boto3 session would read them again, which takes most of the time of many
-    short tests."""
+    """Cache AWS's service descriptions, which every boto3 session would read again: most of a short test's time."""
     with patch.object(botocore.session, "create_loader", cache(botocore.session.create_loader)):
         yield
 
@@ -62,7 +61,7 @@ def aws(embedded_aws: Any) -> Aws:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_long_polling(request: Any) -> Iterator[None]:
-    """The embedded AWS has one server, so an empty answer means an empty queue."""
+    """Do not wait for messages: the embedded AWS has one server, so an empty answer means an empty queue."""
     with pytest.MonkeyPatch.context() as patched:
         if folder_of(request.path) in ON_THE_EMBEDDED_AWS:
             patched.setattr(dead_letters, "POLL_SECONDS", 0)
@@ -71,7 +70,7 @@ def no_long_polling(request: Any) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def dynoxide() -> Any:
-    """Start an empty DynamoDB of another implementation for the tests of one process, and stop it at the end."""
+    """Start Dynoxide with no tables for the tests of one process, and stop it at the end."""
     if not second_engine.is_installed():
         pytest.skip(second_engine.MISSING)
     with second_engine.running() as server:
@@ -80,8 +79,7 @@ def dynoxide() -> Any:
 
 @pytest.fixture(scope="module")
 def away_from_the_embedded_aws() -> Iterator[None]:
-    """Hide the embedded AWS that other tests of this process may have, because moto only answers for AWS's own
-    addresses."""
+    """Hide the embedded AWS, which this process may have started, because moto only answers for AWS's own addresses."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("AWS_ENDPOINT_URL", "AWS_REGION"):
             patched.delenv(name, raising=False)
@@ -103,10 +101,10 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    """A page without errors in its console."""
+    """Open a page, and fail if its console reports an error."""
     opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
     complaints: list[str] = []
-    # A browser reports each refusal by the stack's API, and so does the page.
+    # The browser reports each refusal by the stack's API, and the page shows it too.
     opened.on(
         "console",
         lambda said: (
@@ -129,7 +127,7 @@ def page(chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def failing(chromium: Any) -> Iterator[Any]:
-    """A page whose requests may fail, of which the browser complains."""
+    """Open a page whose requests may fail, so its console may report errors."""
     opened = chromium.new_page()
     yield opened
     opened.close()
@@ -142,14 +140,14 @@ LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "un
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
-    """Distributes tests by file, and each folder in `IN_ONE_PROCESS` to one process.
+    """Distributes tests by file, but each folder in `IN_ONE_PROCESS` to one process.
 
     A process starts its embedded AWS once, and all tests of the folder share the stack.
     """
 
     def __init__(self, config: Any, log: Any = None) -> None:
         super().__init__(config, log)
-        # The slowest come first, not the ones with the most tests.
+        # The slowest folders come first, not the ones with the most tests.
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
@@ -159,7 +157,7 @@ class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
 
 
 def folder_of(path: str | PurePath) -> str:
-    """The folder below `tests/` that contains a test file."""
+    """Return the folder below `tests/` that contains a test file."""
     return PurePath(path).parent.name
 
 

@@ -1,4 +1,4 @@
-"""Fixtures for tests of the deployed stack: its queues are empty for each file, and the demonstration has run."""
+"""Fixtures for tests of the deployed stack: the queues are empty for each file, and the demonstration has run."""
 
 import json
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ class Demonstration:
     """A run of `make demo`.
 
     Attributes:
-        output: Its printed output.
-        result: The result file for other tools.
+        output: The printed output.
+        result: The content of the result file, `.local/demo.json`.
     """
 
     output: str
@@ -30,8 +30,10 @@ class Demonstration:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_in_the_queues(aws: Aws) -> Iterator[None]:
-    """Purge a file's messages at its end. Early ones would be redelivered for hours, and block tests that wait for
-    empty queues."""
+    """Purge the queues after each file.
+
+    Messages that came too early would be redelivered for hours, and block tests that wait for empty queues.
+    """
     yield
     for queue in queues.QUEUES:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
@@ -41,7 +43,7 @@ def nothing_left_in_the_queues(aws: Aws) -> Iterator[None]:
 def demonstration(aws: Aws) -> Demonstration:
     wait_until_settled(aws)
     with pytest.MonkeyPatch.context() as patch:
-        # Smaller and faster than for an audience, but a product still sells out.
+        # The run is smaller and faster than the usual one, but a product still sells out.
         patch.setattr(demo, "ORDERS", ORDERS)
         patch.setattr(sample_orders, "HOT_STOCK", ORDERS // 5)
         patch.setattr(sample_orders, "HOLD_SECONDS", HOLD_SECONDS)

@@ -1,4 +1,4 @@
-"""The HTTP API on the embedded AWS: access control, and an order's life from outside."""
+"""The HTTP API on the embedded AWS: access control, and an order's life as a client sees it."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_orders_from_the_api_and_the_queue_never_oversell(aws, api, new_id):
     create(aws, new_id, 20)
 
     def buy(first):
-        # A few at a time, because the embedded AWS starts a process for each concurrent request.
+        # The callers come a few at a time, because the embedded AWS starts a process for each concurrent request.
         orders = [order(f"{new_id}-{number}", new_id) for number in range(first, 30, 4)]
         return {api("POST", "/orders", body, {"Prefer": "wait=25"}).status for body in orders}
 
@@ -123,9 +123,9 @@ def test_a_role_without_the_permission_is_refused(aws, api):
 
 
 def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
-    """Schemathesis, with signed requests: no undocumented answer, no invalid request accepted, no valid one refused."""
+    """With signed requests, Schemathesis finds no undocumented answer, accepted error or refused valid request."""
     seconds = os.environ.get("API_SECONDS")
-    # The long run of `make explore` uses new random data; the short one is the same each time.
+    # The long run of `make explore` uses new random data; the short one uses the same each time.
     most = ("--max-examples", "3", "--seed", "1")
     if seconds:
         most = ("--max-time", seconds, "--max-examples", "1000")
@@ -155,7 +155,7 @@ def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
     # its recursion depth across threads, and Hypothesis parses code.
     with ThreadPoolExecutor(2) as pool:
         routes = sum(pool.map(tested, ("^/orders", "^/(?!orders|counts)")))
-    # While a count holds a product's lease, an order for it cannot be cancelled: a 503 is right.
+    # While a count holds a product's lease, an order for it cannot be cancelled, so a 503 is right.
     # The stateful phase needs links, and none leads to a count.
     alone = tested("^/counts", "--phases", "examples,coverage,fuzzing")
     assert routes + alone == len(ROUTES)
@@ -172,7 +172,10 @@ def issuer():
 
 @pytest.fixture(scope="module")
 def with_tokens(aws, issuer):
-    """The customers' API. Its configured issuer is the embedded AWS, which cannot reach itself by TLS."""
+    """Make the customers' API accept a test's issuer.
+
+    The configured issuer is the embedded AWS, which cannot reach itself by TLS.
+    """
     api = JsonApi.of(aws, "CustomerApiUrl")
     with issued_by(api, issuer):
         yield api

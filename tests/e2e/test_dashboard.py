@@ -1,4 +1,4 @@
-"""The local dashboard in a real browser: its widgets, its values, live updates, and its picture."""
+"""The local dashboard in a real browser: its widgets, its values, live updates, and its screenshot."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from tests.support.stack import cli, create, message
 
 @pytest.fixture(scope="module")
 def url(aws):
-    """The dashboard's address. It stops with this file, because it reads logs and queues as long as it runs."""
+    """Start the dashboard, and stop it after this file, because it reads logs and queues as long as it runs."""
     yield background.start().endpoint
     background.stop()
 
@@ -80,7 +80,7 @@ def deployed_body(aws):
 
 
 def boxes(page):
-    """The sizes of all charts, below any alarm that is on."""
+    """Return the positions and sizes of all charts, which are below any alarm that is on."""
     return page.eval_on_selector_all(
         ".charts > .card",
         "all => all.map(one => [one.offsetLeft, one.offsetWidth, one.offsetHeight])",
@@ -99,7 +99,9 @@ def test_the_page_shows_every_widget_of_the_deployed_body(aws, page, url):
             assert sum(counts) == len(properties["alarms"]) > 30
         elif widget["type"] == "text":
             title = properties["markdown"].splitlines()[0].removeprefix("## ")
-            assert title in shown or title == "Does the API answer?", "nothing measures it here"
+            assert title in shown or title == "Does the API answer?", (
+                "the local dashboard does not measure this"
+            )
         else:
             assert properties["title"] in shown
     assert "not supported here" not in shown
@@ -117,7 +119,7 @@ def test_an_alarm_and_new_orders_appear_while_the_page_is_open(aws, page, url):
     wait_for_number(aws, page, "dead-lettered", dead + 1)
     alarm = page.locator('[data-alarm="Order Queue Dead Letters"]')
     alarm.get_by_text("First: read errorCode").wait_for()
-    assert boxes(page) == before, "no chart jumps"
+    assert boxes(page) == before, "no chart moves"
 
 
 def percentile(values, percent):
@@ -193,7 +195,7 @@ def test_there_is_one_server_and_its_address_is_printed(aws, url):
     assert cli("dashboard", "--url").stdout == f"{server.address('dashboard')}\n"
     assert cli("desk", "--url").stdout == f"{server.address()}\n"
     assert server.address() in cli("desk").stdout
-    assert background.NOTE.stat().st_mode & 0o077 == 0, "the token is the operator's own"
+    assert background.NOTE.stat().st_mode & 0o077 == 0, "only the operator may read the token"
     sockets = psutil.Process(server.pid).net_connections()
     assert {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     about = ask(url, "GET", "/data/about", X_Desk_Token=server.token).said

@@ -43,7 +43,7 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     lines = demonstration.output.splitlines()
     hot = next(n for n, line in enumerate(lines) if "tea-first-flush-drop" in line)
     left = {line.split()[0]: line.split()[4] for line in lines[hot : hot + 4]}
-    assert set(left.values()) == {"0"}, "of the hot product exactly 0 units stay available"
+    assert set(left.values()) == {"0"}, "the hot product is sold out at every location"
     assert {*left} > {"(default)", sample_orders.WAREHOUSE, sample_orders.STORE}
     assert all(result["ordersPlacedFrom"].values())
     assert sent > result["ordersNotFromFirstLocation"] > 0
@@ -51,7 +51,7 @@ def test_the_demonstration_loses_nothing_and_its_books_balance(demonstration):
     assert "The books balance." in demonstration.output
     check_sums(demonstration.output)
     assert result["eventsMissing"] == result["eventDifferences"] == 0
-    # How late they are depends on the machine, so this is measured without a limit.
+    # Delays depend on the machine, so they have no limit here.
     assert 0 < result["eventDelayP50"] <= result["eventDelayP99"]
     events = result["eventsByType"]
     assert events["OrderPlaced"] == result["ordersPlaced"] + sample_orders.UNPAID

@@ -1,6 +1,7 @@
-"""Every permission of every role is needed: without it the embedded AWS, which enforces IAM, denies the function.
+"""The embedded AWS enforces IAM, and every permission of a role is necessary: without it, the function is denied.
 
-It does not enforce the permissions for logs and for Lambda's pollers; tests/infra checks those on the template.
+The embedded AWS does not enforce the permissions for logs and for Lambda's pollers; tests/infra checks those on the
+template.
 """
 
 import json
@@ -40,11 +41,11 @@ ONLY_FOR_POLLERS = {
         ("change_orders", "ExpiryQueue"),
     )
 }
-"""Permissions of pollers, which are not enforced. For other queues, the functions themselves read the depth."""
+"""Permissions of Lambda's pollers, which are not enforced. For other queues, functions read the depth themselves."""
 
 
 class Preparation:
-    """Prepares products and orders for an event, with all deployed permissions. They share one new id."""
+    """Prepares products and orders for an event, which all have one new id. The functions have all permissions."""
 
     def __init__(self, aws):
         self.aws = aws
@@ -59,14 +60,14 @@ class Preparation:
         return {"action": action, "productId": self.new_id, **more}
 
     def product(self, action="", **more):
-        """Create a product with 10 in stock. Returns a command on it."""
+        """Create a product with 10 in stock, and return a command for it."""
         created = self.call("manage_products", self.command("create", openingStock=10))
         if action == "delist":
             more = {"createdAt": created["createdAt"]}
         return self.command(action, **more)
 
     def lent(self, action="", **more):
-        """Create a product with half of its units in the depot, and lent to a lane. Returns a command on it."""
+        """Create a product with half of its units lent to the depot and a lane, and return a command for it."""
         self.product()
         lend(self.aws.store(), self.new_id, 5, {1: 0})
         return self.command(action, **more)
@@ -117,7 +118,7 @@ class Preparation:
 
 
 def again(function, event):
-    """An event that has already taken effect."""
+    """Return a preparation that lets an event take effect once, so that the test repeats it."""
 
     def make(shop):
         made = event(shop)
@@ -128,7 +129,7 @@ def again(function, event):
 
 
 def often(body):
-    """An event whose message is at its last delivery before the handler resends it."""
+    """Make an event whose message has its last delivery before the handler resends it."""
     return sqs_event(body, receive_count=EARLY_DELIVERIES)
 
 
@@ -181,7 +182,7 @@ _PATTERNS = {route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route)) for 
 
 
 def asked(method, path, body=None, prefer="wait=1", **query):
-    """A request of the HTTP API, as the function receives it. It waits for an answer, but not for long."""
+    """Make an HTTP request as the function receives it. By default, it waits a second for the order."""
     route, named = next(
         (route, found.groupdict())
         for route, pattern in _PATTERNS.items()
@@ -353,7 +354,7 @@ NEEDED = {
 
 
 def needed():
-    """The permissions, as pairs of action and resource, by function and event."""
+    """Return the permissions by function and event, as pairs of action and resource."""
     found = {}
     for function, lines in NEEDED.items():
         for line in lines.strip().splitlines():
@@ -400,12 +401,12 @@ def test_a_function_without_a_permission_is_denied(aws, deployed, function, name
         for _ in range(5):
             if is_denied(aws, function, event, action, deployed[function], taken):
                 break
-            # On a busy machine the embedded AWS may deliver a log without its end, or the last denial may come after
+            # On a busy machine, the embedded AWS may deliver a log without its end, or the last denial may come after
             # the work is done.
             event = EVENTS[name](Preparation(aws))
         else:
             raise AssertionError(f"{function} does not need {action} on {resource}")
-    # The end of the log of the last denial may arrive with the next log.
+    # The end of the last denial's log may arrive with the next log.
     logs = (said(invoke_deployed(aws, function, event)) for _ in range(3))
     assert any("not authorized" not in log for log in logs)
 
@@ -427,6 +428,6 @@ def is_denied(aws, function, event, action, granted, taken):
 
 
 def said(invocation, *, may_fail=False):
-    """Collect an invocation's answer and log. A denied message must not be acknowledged."""
+    """Return an invocation's answer and log. A denied message must not be acknowledged."""
     assert not invocation.failed or may_fail, invocation.answer
     return json.dumps(invocation.answer) + invocation.logs

@@ -1,4 +1,4 @@
-"""An upgrade and a rollback while orders flow: no call fails, and books and events are right."""
+"""During an upgrade and a rollback, orders flow, no call fails, and books and events are right."""
 
 import json
 import re
@@ -27,9 +27,10 @@ PAUSE = 0.2
 
 @pytest.fixture
 def next_version(tmp_path, monkeypatch):
-    """The service with a renamed module in the layer, which every handler imports, and with a changed setting.
+    """Synthesise the service with a changed setting, and with a renamed module in the layer.
 
-    With the layer of one version and the handler of the other, no function can be imported.
+    Every handler imports the module, so a function with the layer of one version and the handler of the other would
+    fail.
     """
     source = tmp_path / "source"
     for room in ("layers", "functions"):
@@ -47,7 +48,7 @@ def next_version(tmp_path, monkeypatch):
 
 
 class Customers(threading.Thread):
-    """Customers who place orders in every way until told to stop.
+    """Customers who place orders in every way until they are stopped.
 
     Attributes:
         sent: Ids of the orders.
@@ -109,7 +110,7 @@ def test_an_upgrade_and_a_rollback_while_orders_flow(embedded_aws, next_version)
     customers = Customers(aws, product)
 
     def goes_on():
-        """Wait until each way of placing an order has been used once more, from its start."""
+        """Wait until each way of placing an order has been used again, from start to end."""
         enough = len(customers.sent) + 8
         wait_until(aws, lambda: len(customers.sent) >= enough or customers.problems)
         assert customers.problems == []
@@ -138,7 +139,7 @@ def test_an_upgrade_and_a_rollback_while_orders_flow(embedded_aws, next_version)
             if not waiting:
                 break
     assert customers.problems == []
-    assert waiting == set(), "not published"
+    assert waiting == set(), "some orders have no event"
     back = version_of(aws)
     versions = [before[0], after[0], back[0]]
     assert customers.versions == set(versions)

@@ -1,4 +1,4 @@
-"""`verify` on the embedded AWS: everything is green, and each check detects the one thing that a test breaks for it."""
+"""`verify` on the embedded AWS: every check passes, and fails if a test breaks what it checks."""
 
 import json
 from contextlib import ExitStack
@@ -26,8 +26,7 @@ ORDERS = 20
 
 @pytest.fixture(scope="module")
 def aws(aws):
-    """The stack with one unrelated dead letter, and none of earlier tests, because each queue with dead letters takes a
-    second."""
+    """Prepare a stack with one unrelated dead letter only, because each queue with dead letters takes a second."""
     for queue in queues.DEAD_LETTERS:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.DEAD_LETTERS[0]], MessageBody="theirs")
@@ -41,7 +40,7 @@ def deployed(aws):
 
 @pytest.fixture
 def run(aws, deployed):
-    """A run with short timeouts, cleaned up at the end."""
+    """Make a run with short timeouts, which is cleaned up at the end."""
     made = Run(aws, stack.STACK_NAME, embedded=True, orders=ORDERS, patience=0.3)
     made.deployed = deployed
     yield made
@@ -51,7 +50,7 @@ def run(aws, deployed):
 
 
 def red(name, run):
-    """The text of a check's red lines; there must be some."""
+    """Run a check, which must fail, and return the text of its failed lines."""
     found = [line.saw for line in verify.run_check(name, run) if line.state is State.FAILED]
     assert found, name
     return " ".join(found)
@@ -80,8 +79,7 @@ def listed(aws):
 
 
 def end_the_hold(aws, run):
-    """Move the end of a run's hold into the past, so that its grace period is over now instead of in a minute, and
-    sweep."""
+    """Move the end of a hold into the past, so that its grace period is over now, and sweep."""
     end = timestamp(SystemClock().now() - timedelta(seconds=traffic._grace(run)))
     aws.dynamodb.update_item(
         TableName=aws.outputs["OrdersTableName"],
@@ -148,7 +146,7 @@ def disable(aws, undo, function, output):
 
 
 def deny(aws, undo, function, action, resource):
-    """Take a permission away from a function."""
+    """Remove a permission from a function."""
     granted = permissions(aws, function)
     taken = {(a, arn) for a, arn in granted if (a, name_of(aws, arn)) == (action, resource)}
     assert taken
@@ -158,7 +156,7 @@ def deny(aws, undo, function, action, resource):
 
 @pytest.fixture
 def undo():
-    """Registers a call that undoes a change at the end of the test."""
+    """Provide a function that registers a call, which undoes a change at the end of the test."""
     with ExitStack() as stack:
         yield stack.callback
 
@@ -239,7 +237,7 @@ def test_a_missing_permission_is_detected_by_traffic(
 
 
 def interrupted(aws):
-    """Another run, which is not cleaned up."""
+    """Make another run, which is not cleaned up."""
     return Run(aws, stack.STACK_NAME, embedded=True)
 
 
@@ -261,7 +259,7 @@ def test_leftovers_of_an_interrupted_run_are_removed_once_old(aws, run, monkeypa
     (line,) = verify.run_check("leftovers", run)
     assert line.state is State.PASSED
     assert "removed from an interrupted run: 1 product, 1 dead letter" in line.saw
-    # Products that only look similar do not belong to a run.
+    # Products whose ids only look similar do not belong to a run.
     assert listed(aws) == ["verify-lamp"]
     assert dead_letters(aws) == of_others
     run.products.append("verify-lamp")
@@ -297,7 +295,7 @@ def test_stock_that_was_changed_by_hand_is_detected(aws, run):
     assert line.state is State.PASSED
 
 
-# Each breaks one thing, and returns the line that reports it.
+# Each of these functions breaks one thing, and returns the line that reports it.
 
 
 def stop_a_function(aws, undo):

@@ -1,4 +1,4 @@
-"""The wheel: what another CDK app gets, away from the checkout, and the app of examples/ on the embedded AWS."""
+"""The wheel works in another CDK app without the checkout, and the app of examples/ runs on the embedded AWS."""
 
 import ast
 import json
@@ -16,7 +16,7 @@ from inventory_orders.version import VERSION
 from local import ROOT, stack
 
 EXAMPLE = ROOT / "examples" / "app.py"
-# The packages of an app's environment: all that are installed here but the checkout itself.
+# Runs a program with the installed packages and the wheel, but without the checkout.
 RUN = """
 import runpy, sys
 wheel, site, root, program = sys.argv[1:]
@@ -29,7 +29,7 @@ runpy.run_path(program, run_name="__main__")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The unpacked wheel."""
+    """Build the wheel and unpack it."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -42,7 +42,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def assembly(wheel, tmp_path_factory):
-    """The assembly of the example, synthesised with the wheel."""
+    """Synthesise the example with the wheel."""
     out = tmp_path_factory.mktemp("out")
     site = Path(str(distribution("aws-cdk-lib").locate_file("")))
     done = subprocess.run(
@@ -54,13 +54,15 @@ def assembly(wheel, tmp_path_factory):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert list((out / "inventory-orders").glob("layer-core-*")), "built below the app's output"
+    assert list((out / "inventory-orders").glob("layer-core-*")), (
+        "it must be built below the app's output"
+    )
     return out
 
 
 @pytest.fixture(scope="module")
 def shop(assembly, embedded_aws):
-    """The resources of the deployed example: their physical ids, by the logical ones without digests."""
+    """Deploy the example. Returns the physical ids of its resources by their logical ids without digests."""
     aws, running = embedded_aws
     stack.remove_metric_math(assembly)
     stack.deploy(running, assembly)

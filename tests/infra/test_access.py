@@ -1,6 +1,6 @@
 """Every access between services that the stack sets up, in one table: who may do what, and what grants it.
 
-An emulator forgives missing permissions, AWS does not: an alarm is not mailed, a queue is not polled, or a trace is
+An emulator forgives missing permissions, but AWS does not: an alarm is not mailed, a queue is not polled, or a trace is
 lost. So the table is complete both ways: a new access without a line fails, and so does a line without an access. A
 resource of an unknown kind fails too.
 
@@ -12,7 +12,7 @@ These need no permission, and so have no line:
 - SQS moves messages to a dead-letter queue of the same account without a redrive allow policy: the default is `allowAll`.
   docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
 - No role needs KMS permissions. The keys of SQS belong to SQS (SSE-SQS), the tables' key to DynamoDB. With the setting
-  `tableKey` the key's own policy lets this account use it through DynamoDB: docs/reference.md.
+  `tableKey`, the key's own policy lets this account use it through DynamoDB: docs/reference.md.
   docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-server-side-encryption.html,
   docs.aws.amazon.com/amazondynamodb/latest/developerguide/EncryptionAtRest.html
 - DynamoDB writes the index and the stream of a table by itself.
@@ -181,7 +181,7 @@ class Access:
             READERS[resource["Type"]](self, self.name(id_), resource.get("Properties", {}))
 
     def name(self, value):
-        """The name in infra/ of a referenced resource."""
+        """Return the name that infra/ gives a referenced resource."""
         match value:
             case {"Fn::GetAtt": [id_, "StreamArn"]}:
                 return f"{self.name(id_)} stream"
@@ -209,7 +209,7 @@ class Access:
         self.found.add((who, " ".join(sorted(what.split())), target, why))
 
     def statements(self, role, properties, why):
-        """The lines of a policy. Unusual parts of a statement remain visible in its line."""
+        """Add a line for each part of a policy. Unusual parts of a statement remain visible in its line."""
         for statement in properties["PolicyDocument"]["Statement"]:
             rest = {name: value for name, value in statement.items() if name != "Sid"}
             sign = {"Allow": "", "Deny": "NOT "}[rest.pop("Effect")]
@@ -246,7 +246,7 @@ class Access:
         self.resource_policy(properties, properties["Topics"], "topic policy")
 
     def resource_policy(self, properties, attached_to, why):
-        """A policy only takes effect on a resource that it is attached to and also names."""
+        """Add the lines of a resource's policy, which applies only to resources that it names and is attached to."""
         for statement in properties["PolicyDocument"]["Statement"]:
             assert a_list(statement["Resource"]) in (
                 attached_to,
@@ -288,7 +288,7 @@ class Access:
         )
 
     def version(self, name, properties):
-        """The target of a function's alias."""
+        """Check the target of a function's alias."""
         self.others(name, properties, "RuntimePolicy", "ProvisionedConcurrencyConfig")
 
     def alias(self, name, properties):
@@ -311,7 +311,7 @@ class Access:
         self.others(name, target, "DeadLetterConfig")
 
     def repetition(self, name, properties):
-        """How often a failed asynchronous invocation is retried, and where its outcome is sent."""
+        """Add how often a failed asynchronous invocation is retried, and where its outcome is sent."""
         self.others(name, properties, "DestinationConfig")
 
     def alarm(self, name, properties):
@@ -333,12 +333,12 @@ class Access:
         )
 
     def bus(self, name, properties):
-        """Without its own policy, only this account may put events on it."""
+        """Check a bus. Without its own policy, only this account may send events to it."""
         self.others(name, properties, "Policy", "KmsKeyIdentifier", "DeadLetterConfig")
         self.others(name, properties, "EventSourceName", "LogConfig")
 
     def route(self, _, properties):
-        """A route, who may call it, and the function behind it."""
+        """Add a route, who may call it, and the function behind it."""
         kind = properties.get("AuthorizationType")
         callers = {"AWS_IAM": "a signature", "JWT": "a token"}.get(kind, "nothing")
         _, [_, target] = properties["Target"]["Fn::Join"]
@@ -352,7 +352,7 @@ class Access:
         self.others("a route", properties, "ApiKeyRequired", "AuthorizationScopes")
 
     def permission(self, _, properties):
-        """Who may invoke a function, in addition to the account's roles."""
+        """Add who may invoke a function, besides the account's roles."""
         source = properties["SourceArn"]["Fn::Join"][1]
         for_routes = [part for part in source if isinstance(part, str)][1:] == [
             ":execute-api:",
@@ -373,7 +373,7 @@ class Access:
         self.others(name, properties, "KmsKeyId", "KmsMasterKeyId", "ResourcePolicyDocument")
 
     def others(self, name, properties, *ways):
-        """Further ways to reach a resource, none of which is used."""
+        """Add further ways to reach a resource. The stack uses none of them."""
         for way in ways:
             if way in properties:
                 self.add(
@@ -384,7 +384,7 @@ class Access:
                 )
 
     def lines(self):
-        """The accesses, with "every ..." if all resources of a kind have the same access."""
+        """Return the accesses, with "every ..." where all resources of a kind have the same access."""
         found = set(self.found)
         names = defaultdict(set)
         for id_, resource in self.resources.items():
@@ -438,8 +438,8 @@ def template():
 
 def test_every_access_between_services_is_granted_and_in_the_table(template):
     found, listed = Access(template).lines(), list(expected())
-    assert sorted(found - set(listed)) == [], "not in the table"
-    assert sorted(set(listed) - found) == [], "in the table, but nothing grants it"
+    assert sorted(found - set(listed)) == [], "this access is missing from the table"
+    assert sorted(set(listed) - found) == [], "the stack does not grant this access"
     assert len(listed) == len(set(listed))
 
 
@@ -451,7 +451,7 @@ def test_the_sweep_may_list_products_and_publish_only_with_stock_events(template
 
 
 def new_rights(before, after):
-    """The actions and resources that only the second template allows the sweep."""
+    """Return the actions and resources that only the second template allows the sweep."""
     rights = [
         {
             (action, line[2])

@@ -1,4 +1,4 @@
-"""The assets: what the layer and the functions contain."""
+"""The contents of the layer's and the functions' assets."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path):
 
 @pytest.fixture
 def build_of(tmp_path, monkeypatch):
-    """Make an asset of the files in a folder, in a separate folder."""
+    """Return a function that builds an asset from the files in a folder, outside of it."""
 
     def build(folder, interpreter=None):
         monkeypatch.setattr(assets, "_interpreter", lambda runtime: interpreter)
@@ -100,8 +100,7 @@ def test_every_input_of_an_asset_is_part_of_its_digest(build_of, tmp_path):
 def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_asset(
     tmp_path, monkeypatch
 ):
-    """Bytecode is the same for all patch versions of a minor version (PEP 3147), so neither a laptop nor CI redeploys
-    it."""
+    """Bytecode is the same for all patch versions of a minor version (PEP 3147), so all machines make one asset."""
     folder, digests = sample(tmp_path / "source"), set()
     for version in ("3.13.0", "3.13.9"):
         interpreter = tmp_path / version / "python3.13"
@@ -167,14 +166,14 @@ def test_a_dependency_that_was_changed_by_hand_makes_another_layer(monkeypatch, 
 
 
 def test_bytecode_does_not_depend_on_dates():
-    """Flag 1 without 2 after the magic number means an unchecked hash-based pyc (PEP 552)."""
+    """In a pyc file, flag 1 without 2 after the magic number means that it is hash-based and unchecked (PEP 552)."""
     asset = assets.function("place_orders", HERE)
     (compiled,) = asset.path.rglob("*.pyc")
     assert compiled.read_bytes()[4:8] == b"\x01\x00\x00\x00"
 
 
 def test_the_handler_imports_from_the_assets_alone():
-    """The path holds only the layer, the function and the packages of the Lambda runtime."""
+    """The path includes only the layer, the function and the packages of the Lambda runtime."""
     layer, function = assets.layer(HERE), assets.function("place_orders", HERE)
     emulator.install()
     site = emulator.VENV / "lib" / HERE / "site-packages"
@@ -220,4 +219,4 @@ def test_the_embedded_aws_synthesises_the_same_inputs_once(tmp_path, monkeypatch
     monkeypatch.setattr(stack, "_fingerprint", lambda: "of other inputs")
     assert stack._synthesise({}) != assembly
     assert len(runs) == 3
-    assert not assembly.is_dir(), "templates of old sources take no space"
+    assert not assembly.is_dir(), "templates of old sources are deleted"

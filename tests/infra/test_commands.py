@@ -28,7 +28,7 @@ def script(path: Path, text: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with everything that the CDK needs to start the app, and a python3 on the PATH."""
+    """Make a folder with everything that the CDK needs to start the app, and a python3 on the PATH."""
     folder = tmp_path / "a check out"
     (folder / "infra").mkdir(parents=True)
     (folder / "infra" / "run_app.cjs").write_text((ROOT / "infra" / "run_app.cjs").read_text())
@@ -41,14 +41,16 @@ def run(command: str | Sequence[str], **how: Any) -> Ended:
 
 
 def run_app(checkout: Path) -> Ended:
-    """Start the app as the CDK does: one command line for the system's shell."""
+    """Start the app as the CDK does, with one command line for the system's shell."""
     environment = {name: value for name, value in os.environ.items() if name != "JSII_NODE"}
     environment["PATH"] = f"{checkout.parent / 'bin'}:{os.environ['PATH']}"
     return run(APP, shell=True, cwd=checkout, env=with_node(environment))
 
 
 def test_the_cdk_runs_the_app_with_the_projects_own_environment_and_node(checkout):
-    assert run_app(checkout).stdout == f"of the PATH: {checkout}/app.py\n", "there is no other yet"
+    assert run_app(checkout).stdout == f"of the PATH: {checkout}/app.py\n", (
+        "without an environment, the system's Python runs"
+    )
     script(checkout / ".venv" / "bin" / "python", 'echo "own:" "$@" "$JSII_NODE"')
     assert run_app(checkout).stdout == f"own: {checkout}/app.py {NODE}\n"
 
@@ -80,14 +82,14 @@ def make(*arguments: str, folder: Path = ROOT, dry: Sequence[str] = ("--dry-run"
     environment = {
         name: value
         for name, value in os.environ.items()
-        # Variables of the make that runs the tests.
+        # Drop variables of the make that runs the tests.
         if not name.startswith("MAKE") and name not in ("PYTHON", "STAGE")
     }
     return run(["make", *dry, *arguments], cwd=folder, env=environment)
 
 
 def dry_run(*arguments: str) -> list[str]:
-    """The lines that make would run."""
+    """Return a function that lists the lines that make would run."""
     done = make(*arguments)
     done.check_returncode()
     return done.stdout.splitlines()
@@ -110,7 +112,7 @@ NO_NETWORK = {
 
 @pytest.fixture
 def tools(tmp_path):
-    """The tools folder of a checkout that is not set up, with tools that do nothing."""
+    """Make the tools folder of a checkout that is not set up, with tools that do nothing."""
     for name in ("Makefile", "requirements-dev.txt", "pyproject.toml", "package.json"):
         (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
     (tmp_path / "package-lock.json").write_text("{}")
@@ -123,7 +125,7 @@ def tools(tmp_path):
 
 @pytest.fixture
 def setup(tmp_path, tools):
-    """Sets up a checkout in which one tool fails, with an output. Returns the lines that `make setup` prints."""
+    """Return a function that sets up a checkout in which one tool fails, and returns the lines that it prints."""
 
     def run(failing, output):
         fails = f"cat >&2 <<'END'\n{output}\nEND\nexit 1"

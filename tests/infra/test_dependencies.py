@@ -1,4 +1,4 @@
-"""Dependencies: every installation checks the pinned hashes."""
+"""Every installation of dependencies checks the pinned hashes."""
 
 import json
 import re
@@ -44,9 +44,9 @@ def test_every_installation_checks_the_hashes(file):
     text = re.sub(r"\\\n", " ", (ROOT / file).read_text())
     commands = re.findall(r'.*\b(?:pip"?,? "?(?:install|sync)|npm (?:ci|install))\b.*', text)
     assert commands
-    # The project itself has no hash. Offline, it is the only thing that can be installed.
+    # The project itself has no hash, and an offline installation can install nothing else.
     checked = re.compile("--require-hashes|npm ci|--offline")
     newest = "@$(VENV)/bin/uv pip install --quiet --upgrade --python $(NEWEST) boto3 botocore"
     unchecked = [line.strip() for line in commands if not checked.search(line)]
-    # A separate environment, which is never deployed.
+    # This is a separate environment, which is never deployed.
     assert unchecked == ([newest] if file == "Makefile" else [])

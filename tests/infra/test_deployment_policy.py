@@ -1,4 +1,4 @@
-"""The policy of CloudFormation's deployment role: exactly what its handlers of the stack's resources call."""
+"""The policy of CloudFormation's deployment role has exactly the actions that deploying the stack's resources needs."""
 
 import inspect
 import json
@@ -42,11 +42,14 @@ ONLY_WITH = {
     ("AWS::Lambda::Function", "VpcConfig"): ("ec2:*",),
     ("AWS::Logs::LogGroup", "DataProtectionPolicy"): ("firehose:*", "s3:REST.PUT.OBJECT"),
 }
-"""Unused property of a resource type -> the actions that the type's handlers call only for that property."""
+"""For each unused property of a resource type, the actions that its handlers call only for that property."""
 
 
 def handlers_of(kind: str) -> dict[str, list[str]]:
-    """The actions that CloudFormation's handlers of a resource type call, by handler. It never calls `list` itself."""
+    """Return the actions of CloudFormation's handlers of a resource type, without the handler `list`.
+
+    CloudFormation never calls `list` itself.
+    """
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
     return {
         name: handler["permissions"]
@@ -61,7 +64,7 @@ def resources() -> Iterator[dict]:
 
 
 def properties_of(value: object) -> Iterator[str]:
-    """The names of all properties at any depth."""
+    """Find the names of all properties at any depth."""
     if isinstance(value, dict):
         yield from value
     for inner in value.values() if isinstance(value, dict) else value:
@@ -120,7 +123,7 @@ def test_it_covers_the_stacks_roles_only_and_fits_into_a_managed_policy():
     named = [
         r for r in resources() if r["Type"] == "AWS::IAM::Role" and "RoleName" in r["Properties"]
     ]
-    assert named == [], "CloudFormation names them after the stack"
+    assert named == [], "CloudFormation must name roles after the stack"
     assert len(json.dumps(POLICY, separators=(",", ":"))) <= 6_144
 
 

@@ -1,4 +1,4 @@
-"""Generated pages whose facts are in the stack."""
+"""Generated pages with facts from the stack are up to date."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.template import resources, synthesise
 
 @pytest.mark.parametrize("page", sorted(NEED_THE_CDK))
 def test_a_generated_page_says_what_the_code_says(page):
-    assert (FOLDER / page).read_text("utf-8") == text_of(page), "stale: run `make docs`"
+    assert (FOLDER / page).read_text("utf-8") == text_of(page), "out of date: run `make docs`"
 
 
 def test_every_output_and_every_environment_variable_has_its_meaning():

@@ -1,4 +1,4 @@
-"""Monitoring: every metric of the dashboard and the alarms is emitted, and every alarm can fire."""
+"""Handlers emit every metric of the dashboard and the alarms, and every alarm can fire."""
 
 import json
 import re
@@ -52,7 +52,7 @@ AWS_METRICS = {
     "RecursiveInvocationsDropped",
     ("AWS/ApiGateway", "ApiId"): "4xx 5xx Count IntegrationLatency Latency",
 }
-"""The metrics by namespace and dimensions."""
+"""The metrics of AWS services by namespace and dimensions."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def widgets(template):
 
 
 def metrics_of(widgets):
-    """List (namespace, name, dimensions) of all metrics that the widgets draw."""
+    """List all metrics that the widgets draw, as (namespace, name, dimensions)."""
     found = []
     for widget in widgets:
         for entry in widget["properties"].get("metrics", []):
@@ -87,7 +87,7 @@ def metric_of_alarm(properties):
 
 @pytest.fixture
 def clock_that_skips_waits(monkeypatch):
-    """Waits advance the clock instead of taking time."""
+    """Let waits advance the clock instead of taking time."""
     slept = []
     now, monotonic = SystemClock.now, SystemClock.monotonic
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: slept.append(seconds))
@@ -152,7 +152,7 @@ def place_orders_among_rivals(shop, call, monkeypatch):
 
 
 def sell_from_lanes(shop, call, monkeypatch):
-    """Sell from lanes: one has too few units, and one page is corrupt."""
+    """Sell from lanes, of which one has too few units, and one has a corrupt page."""
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     for number, quantity in enumerate((1, 1, 50)):
         lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
@@ -224,7 +224,7 @@ def test_every_metric_of_aws_exists_with_these_dimensions(template, widgets):
 
 
 def test_every_drawn_limit_matches_its_alarms_and_names_their_periods(template, widgets):
-    """Or the widget says that there is no alarm. And it shows each threshold that its graph can show."""
+    """Where a limit has no alarm, the widget says so. Every threshold that a graph can show is drawn."""
     marked = set()
     for widget in widgets:
         properties = widget["properties"]
@@ -266,7 +266,7 @@ def test_every_line_can_be_seen_on_light_and_on_dark_cards(widgets):
 
 
 def contrast(*colors):
-    """https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio"""
+    """Compute the contrast ratio of two colours: https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio"""
     shares = [[int(c[at : at + 2], 16) / 255 for at in (1, 3, 5)] for c in colors]
     linear = [
         [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in c] for c in shares
@@ -295,7 +295,7 @@ def test_the_write_units_of_an_order_include_the_index_and_lanes(widgets):
 
 
 def test_an_access_log_entry_has_the_size_that_the_costs_assume():
-    # With values of usual length, and "-" for a missing value.
+    # Values have the usual length; "-" stands for a missing value.
     values = {"requestId": "JKJaXmPLvHcESHA=", "requestTime": "10/Mar/2026:06:13:40 +0000"}
     values |= {"routeKey": "GET /products/{productId}", "status": "200", "responseLength": "180"}
     values |= {"responseLatency": "14", "integrationLatency": "11"}
@@ -322,8 +322,7 @@ def test_the_dashboards_sections_are_in_an_operators_order(widgets):
 
 
 def judged(properties, samples, now=NOW):
-    """The state of one of the template's alarms, evaluated as on the local dashboard. Samples are (second, value)
-    pairs."""
+    """Return the state of one of the template's alarms for samples of (second, value), as on the local dashboard."""
     namespace, name, dimensions = metric_of_alarm(properties)
     held = Samples()
     for second, value in samples:
@@ -465,11 +464,15 @@ def test_a_message_returned_every_15_minutes_alarms_until_it_is_gone(age_alarm):
     }
     assert {state for now, state in states.items() if now < fires} == {State.OK}
     alarming = [now for now, state in states.items() if state is State.ALARM]
-    assert alarming == list(range(alarming[0], alarming[-1] + 1, 60)), "it does not flap"
-    assert alarming[0] - fires < 60, "at the first delivery that is older than 20 minutes"
+    assert alarming == list(range(alarming[0], alarming[-1] + 1, 60)), (
+        "the alarm does not turn off in between"
+    )
+    assert alarming[0] - fires < 60, "it fires at the first delivery that is older than 20 minutes"
     assert 1140 < alarming[-1] - last <= 1200
     in_a_row = age_alarm | {"EvaluationPeriods": 3, "DatapointsToAlarm": 3}
-    assert {judged(in_a_row, samples, now) for now in states} == {State.OK}, "one must do"
+    assert {judged(in_a_row, samples, now) for now in states} == {State.OK}, (
+        "three periods in a row never breach"
+    )
 
 
 def test_waiting_for_the_longest_lease_does_not_alarm(age_alarm):
@@ -499,7 +502,7 @@ def test_alarms_on_errors_mention_redelivery_only_for_functions_with_queues(temp
 
 
 def test_an_alarm_on_throttles_names_its_own_units_and_its_table(template):
-    """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
+    """A partition's limits: docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
     limits = {"ReadThrottleEvents": "3,000 read units", "WriteThrottleEvents": "1,000 write units"}
     checked = 0
     for logical_id, properties in alarms_of(template).items():
@@ -517,11 +520,15 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
     every = [
         m["Properties"] for m in resources(template, "AWS::Lambda::EventSourceMapping").values()
     ]
-    # Lambda reads a stream without charge: docs/costs.md
+    # Lambda reads a stream without charge: see docs/costs.md.
     mappings = [m for m in every if m["EventSourceArn"]["Fn::GetAtt"][1] == "Arn"]
-    assert all("MaximumConcurrency" in m["ScalingConfig"] for m in mappings), "five pollers each"
+    assert all("MaximumConcurrency" in m["ScalingConfig"] for m in mappings), (
+        "five pollers for each queue"
+    )
     groups = resources(template, "AWS::Logs::LogGroup").values()
-    assert {group["Properties"]["RetentionInDays"] for group in groups} == {30}, "a month of logs"
+    assert {group["Properties"]["RetentionInDays"] for group in groups} == {30}, (
+        "logs are kept for a month"
+    )
     fifo = sum("Fifo" in m["EventSourceArn"]["Fn::GetAtt"][0] for m in mappings)
     assert {one.title: one.count for one in costs.STANDING} == {
         "custom metrics": len(emitted),
@@ -540,7 +547,7 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
 
 @pytest.fixture(scope="module")
 def small():
-    """The stack of a small shop."""
+    """Make the stack of a small shop."""
     return synthesise("dev", monitoring="basic", fifoQueue=False)
 
 

@@ -1,4 +1,4 @@
-"""The runbook: every alarm has its section, and every command exists."""
+"""Every alarm has a section in the runbook, and every command there exists."""
 
 import re
 import shlex
@@ -51,7 +51,7 @@ def test_every_section_has_all_its_parts_in_order():
 
 
 def check(command):
-    """Raise or fail unless a command exists with these options."""
+    """Fail unless a command exists with these options."""
     words = shlex.split(expand(command))
     if words[0] == "aws":
         aws_call(expand(command))
@@ -76,7 +76,7 @@ def test_every_command_exists_with_these_options():
 
 
 def undefined(page):
-    """The variables that a command uses although no earlier command sets them."""
+    """Find the variables that a command uses although no earlier command sets them."""
     known = set()
     for command in page:
         yield from set(re.findall(r"\$(\w+)", command)) - known

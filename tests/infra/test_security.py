@@ -1,4 +1,4 @@
-"""Security of the template: cdk-nag's rules for AWS solutions, and the project's own rules."""
+"""The template follows cdk-nag's rules for AWS solutions, and the project's own rules."""
 
 import re
 
@@ -25,14 +25,14 @@ def findings(stage, **changes):
     ("stage", "changes"), [("dev", {}), ("prod", {"alarmEmail": "ops@example.com"})]
 )
 def test_cdk_nag_finds_nothing(stage, changes):
-    # It recognises the dead-letter queues of queues and asynchronous functions, but not those of event source mappings,
-    # which test_access.py covers.
+    # cdk-nag recognises the dead-letter queues of queues and asynchronous functions, but not those of event source
+    # mappings, which test_access.py covers.
     dead_letters = f"InventoryOrders-{stage}/Default/Queues/UndeliverableEventsQueue/Resource"
     assert findings(stage, **changes) == {("AwsSolutions-SQS3", dead_letters)}
 
 
 def test_no_rule_of_cdk_nag_is_suppressed():
-    """No rule is suppressed anywhere, and the rules do check the stack."""
+    """The test also checks that the rules are applied to the stack."""
     sources = [ROOT / "app.py", *(ROOT / "infra").glob("*.py")]
     assert not [path for path in sources if re.search("acknowledge|cdk_nag", path.read_text())]
     found = {rule for rule, _ in findings("dev", runtime="python3.11")}

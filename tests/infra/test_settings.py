@@ -1,4 +1,4 @@
-"""Settings are validated, and the error names the wrong one."""
+"""Settings are validated, and the error names the wrong setting."""
 
 import json
 import re
@@ -23,7 +23,7 @@ JWT = {"issuer": "https://a.example", "audience": ["a"]}
 
 
 def changed(path, value):
-    """The settings that differ from the defaults if only this one is given."""
+    """Return the settings that change only the value at a path."""
     for name in reversed(path.split(".")):
         value = {name: value}
     return value
@@ -224,7 +224,7 @@ def test_no_order_may_expire_while_its_confirmation_waits_for_a_batch():
         return Settings.from_context("dev", changes, None, overrides).hold_grace_seconds
 
     assert (read(30), read(300, 330), read(0, 0)) == (60, 330, 0)
-    assert read(30, None, {"holdGraceSeconds": 3}) == 3, "the embedded AWS has no windows"
+    assert read(30, None, {"holdGraceSeconds": 3}) == 3, "the embedded AWS has no batch windows"
     with pytest.raises(SettingsError) as caught:
         read(31)
     assert str(caught.value) == (

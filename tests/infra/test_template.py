@@ -1,4 +1,4 @@
-"""The synthesised template: settings that the embedded AWS ignores."""
+"""Settings in the synthesised template that the embedded AWS ignores."""
 
 import itertools
 import json
@@ -55,7 +55,7 @@ def properties_of(template, kind, part):
 
 
 def all_of(template, kind):
-    """The properties of all resources of a kind."""
+    """Return the properties of all resources of a kind."""
     return [found["Properties"] for found in resources(template, f"AWS::{kind}").values()]
 
 
@@ -71,7 +71,9 @@ def test_tables_have_the_keys_of_the_contract_and_are_protected(dev, prod, table
         keys = [key["AttributeName"] for key in properties["KeySchema"]]
         assert keys == list(KEYS[table])
         assert properties["BillingMode"] == "PAY_PER_REQUEST"
-        assert properties["SSESpecification"] == {"SSEEnabled": False}, "the key of DynamoDB"
+        assert properties["SSESpecification"] == {"SSEEnabled": False}, (
+            "DynamoDB's own key encrypts the table"
+        )
         (replica,) = properties["Replicas"]
         assert "SSESpecification" not in replica
         recovery = replica["PointInTimeRecoverySpecification"]
@@ -104,7 +106,7 @@ WARM = {"Orders": 20_000, "Products": 30_000}
 
 @pytest.fixture(scope="module")
 def optional():
-    """A template with unrelated optional settings; `dev` has none of them."""
+    """Make a template with unrelated optional settings; `dev` has none of them."""
     return synthesise(
         "dev",
         {"@aws-cdk/core:permissionsBoundary": {"name": "developers"}},
@@ -157,7 +159,7 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
     assert queue["VisibilityTimeout"] >= 6 * timeout + window
     assert queue["MessageRetentionPeriod"] == 10 * 86400
     assert dead_letter_queue["MessageRetentionPeriod"] == 14 * 86400
-    assert queue["MaximumMessageSize"] == MAX_BODY_BYTES, "the API sends an order unchanged"
+    assert queue["MaximumMessageSize"] == MAX_BODY_BYTES, "the API forwards an order unchanged"
     assert dead_letter_queue["MaximumMessageSize"] == BYTES_PER_CALL == 1024 * 1024
     assert MAX_BODY_BYTES + BYTES_OF_ATTRIBUTES <= BYTES_PER_CALL, "a dead letter fits completely"
     assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT <= 1000
@@ -182,13 +184,13 @@ def test_a_message_that_always_kills_its_invocation_is_dead_lettered_in_time():
         assert deliveries >= EARLY_DELIVERIES
         seconds = deliveries * properties["VisibilityTimeout"]
         assert seconds <= properties["MessageRetentionPeriod"] / 2
-        # As the setting's description says, an outage may use them up.
+        # An outage may use up all deliveries, as the setting's description says.
         delays = [redelivery_delay(n, lambda: 0.0) for n in range(1, deliveries)]
         assert 8 < sum(delays) / 3600 < 9
 
 
 def mappings(template, attribute):
-    """The mappings of queues ("Arn") or of streams ("StreamArn")."""
+    """Return the mappings of queues ("Arn") or of streams ("StreamArn")."""
     found = all_of(template, "Lambda::EventSourceMapping")
     return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
 
@@ -226,10 +228,14 @@ def test_streams_are_read_from_the_beginning_and_no_record_blocks_its_shard(dev)
         assert source["ParallelizationFactor"] == BATCHES_OF_A_SHARD
         assert source["BisectBatchOnFunctionError"] is True
         assert source["MaximumRetryAttempts"] == -1
-        assert source["MaximumRecordAgeInSeconds"] == 23 * 3600 < 24 * 3600, "a stream keeps that"
-        assert source["MaximumRecordAgeInSeconds"] > 2 * RETRYABLE_SECONDS, "parked before that"
+        assert source["MaximumRecordAgeInSeconds"] == 23 * 3600 < 24 * 3600, (
+            "a stream keeps records for a day"
+        )
+        assert source["MaximumRecordAgeInSeconds"] > 2 * RETRYABLE_SECONDS, (
+            "events are parked before records are given up"
+        )
         assert source["DestinationConfig"]["OnFailure"]["Destination"] == undeliverable
-        assert "FunctionResponseTypes" not in source, "the embedded AWS would lose events"
+        assert "FunctionResponseTypes" not in source, "with it, the embedded AWS would lose events"
     queue = properties_of(dev, "SQS::Queue", "UndeliverableEventsQueue")
     assert queue["MessageRetentionPeriod"] == 14 * 86400
     assert queue["MaximumMessageSize"] == BYTES_PER_CALL
@@ -249,7 +255,9 @@ def test_the_products_stream_is_filtered_to_published_status_changes(dev):
     passed = set()
     for pattern in patterns:
         images = pattern["dynamodb"]
-        assert {len(statuses) for statuses in images.values()} == {1}, "nothing but the status"
+        assert {len(statuses) for statuses in images.values()} == {1}, (
+            "a filter may read only the status"
+        )
         before, after = (images[image]["status"]["S"] for image in ("OldImage", "NewImage"))
         passed |= set(itertools.product(before, after))
     published = {
@@ -262,7 +270,7 @@ def test_the_products_stream_is_filtered_to_published_status_changes(dev):
 
 def test_every_function_has_its_settings_layer_and_log_group(dev):
     functions = resources(dev, "AWS::Lambda::Function")
-    assert len(functions) == len(SETTINGS.functions), "no helper functions of the CDK"
+    assert len(functions) == len(SETTINGS.functions), "the CDK adds no functions of its own"
     for name, settings in SETTINGS.functions.items():
         construct = "Functions" + "".join(part.capitalize() for part in name.split("_"))
         properties = properties_of(dev, "Lambda::Function", construct)
@@ -350,7 +358,7 @@ def test_the_sweep_runs_once_a_minute_one_at_a_time_and_is_not_retried(dev):
 
 
 def versions_of(template):
-    """The logical id of each function's version, by the function's logical id."""
+    """Return the logical id of each function's version, by the function's logical id."""
     return {
         version["Properties"]["FunctionName"]["Ref"]: logical_id
         for logical_id, version in resources(template, "AWS::Lambda::Version").items()
@@ -358,8 +366,7 @@ def versions_of(template):
 
 
 def test_changed_functions_get_a_version_that_callers_reach_by_the_alias(dev, monkeypatch):
-    """CloudFormation publishes a version when its resource is new, so its logical id has to change with the
-    function."""
+    """CloudFormation publishes a version when its resource is new, so its logical id must change with the function."""
     before = versions_of(dev)
     assert before.keys() == resources(dev, "AWS::Lambda::Function").keys()
     aliases = all_of(dev, "Lambda::Alias")
@@ -405,7 +412,7 @@ def test_the_api_is_rate_limited_and_requires_a_signature(dev):
     variables = api_variables(dev)
     assert variables["SHOW_STOCK"] == "availability"
     assert not [name for name in variables if "CLAIM" in name]
-    assert SETTINGS.functions["api"].timeoutSeconds == 30, "the most that API Gateway waits"
+    assert SETTINGS.functions["api"].timeoutSeconds == 30, "API Gateway waits at most 30 s"
 
 
 def test_the_name_of_the_access_log_is_covered_by_a_full_account_policy(dev):
@@ -413,7 +420,9 @@ def test_the_name_of_the_access_log_is_covered_by_a_full_account_policy(dev):
     separator, (prefix, generation) = properties["LogGroupName"]["Fn::Join"]
     assert (separator, prefix) == ("/", "/aws/vendedlogs/InventoryOrders-dev")
     stack_id = {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}
-    assert generation == {"Fn::Select": [2, stack_id]}, "or a stack made anew finds it taken"
+    assert generation == {"Fn::Select": [2, stack_id]}, (
+        "a stack that is created again needs a new name"
+    )
 
 
 def test_the_access_log_has_no_personal_data(dev):
@@ -467,13 +476,15 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens():
     assert cors[shoppers]["AllowOrigins"] == ["https://shop.example.com"]
     functions = all_of(template, "Lambda::Function")
     reserved = [function.get("ReservedConcurrentExecutions") for function in functions]
-    assert [number for number in reserved if number] == [20], "the API's own"
+    assert [number for number in reserved if number] == [20], (
+        "only the API's function has a reserved concurrency"
+    )
 
 
 def test_the_api_can_be_left_out():
     template = synthesise("dev", api=False).to_json()
     assert not [name for name in template["Outputs"] if name.startswith("Api")]
-    assert "ApiGateway" not in json.dumps(template["Resources"]), "nor its metrics"
+    assert "ApiGateway" not in json.dumps(template["Resources"]), "its metrics are left out too"
     functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
     assert len(functions) == len(SETTINGS.functions) - 1
     # Production retains a log that is removed from its stack, and another one of the same name cannot be created.
@@ -513,7 +524,7 @@ def template_of_live():
 
 
 def without_the_stage(template, stage):
-    """A template as lines, without the stage's name and the hashes of logical ids that contain it."""
+    """Return a template as lines, without the stage's name and the hashes of logical ids that contain it."""
     text = json.dumps(template.to_json(), indent=1)
     text = re.sub(rf"InventoryOrders{stage.replace('-', '')}(\w+?)[0-9A-F]{{16}}", r"\1", text)
     text = re.sub(r"(CurrentVersion\w{8})[0-9a-f]{32}", r"\1", text)
@@ -533,8 +544,8 @@ def test_the_stage_prod_can_opt_out_of_production(dev):
     assert without_the_stage(Template.from_stack(prod), "prod") == without_the_stage(dev, "dev")
 
 
-# Named by CloudFormation: from the stack's name, cut to the service's limit, with a random end. So the name fits, and
-# no two stacks of an account share it.
+# CloudFormation makes these names from the stack's name, cut to the service's limit, and a random end. So a name fits,
+# and no two stacks of an account share it.
 NAMES = {
     "AWS::DynamoDB::GlobalTable": "TableName",
     "AWS::IAM::Role": "RoleName",
@@ -545,7 +556,7 @@ NAMES = {
     "AWS::SNS::Topic": "TopicName",
     "AWS::SQS::Queue": "QueueName",
 }
-# Resources without a name, or named within the resource that they belong to.
+# Resources without a name, or with a name inside the resource that they belong to.
 NAMELESS = {
     "AWS::ApiGatewayV2::Api",  # its name is only a label; its id is unique
     "AWS::ApiGatewayV2::Integration",
@@ -574,11 +585,13 @@ def test_the_longest_stage_name_fits_and_two_stages_share_no_name(template_of_li
     }
     assert len(LONGEST) == 20
     for stage, template in templates.items():
-        assert len(f"InventoryOrders-{stage}") <= 128, "the limit of a stack's name"
+        assert len(f"InventoryOrders-{stage}") <= 128, "the longest possible name of a stack"
         for logical_id, resource in template.to_json()["Resources"].items():
             assert len(logical_id) <= 255
             kind = resource["Type"]
-            assert kind in NAMES.keys() | NAMELESS, f"may two stacks collide in {kind}? Look at it"
+            assert kind in NAMES.keys() | NAMELESS, (
+                f"check whether two stacks may collide in {kind}"
+            )
             named = resource.get("Properties", {}).get(NAMES.get(kind))
             assert named is None or "AWS::StackId" in json.dumps(named)
         assert not any("Export" in output for output in template.to_json()["Outputs"].values())
@@ -608,7 +621,9 @@ def test_a_permissions_boundary_is_set_by_the_cdk_context(dev, optional):
     for template, wanted in ((optional, True), (dev, False)):
         roles = all_of(template, "IAM::Role")
         found = [json.dumps(role.get("PermissionsBoundary", "")) for role in roles]
-        assert len(found) == len(SETTINGS.functions) + 1, "and the schedule's role"
+        assert len(found) == len(SETTINGS.functions) + 1, (
+            "one role for each function and one for the schedule"
+        )
         assert all((":policy/developers" in text) is wanted for text in found)
 
 

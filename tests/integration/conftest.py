@@ -19,7 +19,7 @@ def shop(embedded_aws: Any) -> DeployedShop:
 
 @pytest.fixture
 def shop_on_dynoxide(shop: DeployedShop, dynoxide: Any, monkeypatch: Any) -> Any:
-    """The same shop with empty tables on Dynoxide. Its queues stay on the embedded AWS."""
+    """Provide the same shop with empty tables on Dynoxide. Its queues stay on the embedded AWS."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynoxide.endpoint)
     moved = DeployedShop(Aws.of_stack(stack.STACK_NAME))
     for table, name in moved.tables.items():

@@ -1,4 +1,4 @@
-"""An audit while the shop is open: it raises no false alarm, and finds a unit that was removed by hand."""
+"""An audit of an open shop raises no false alarm, and finds a unit that was removed by hand."""
 
 import threading
 import time
@@ -19,9 +19,9 @@ from testing.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.by_hand import add_by_hand
 from tests.support.parallel import in_threads
 
-# At least; it continues until units have been reclaimed from lanes.
+# The minimum: audits continue until units have been reclaimed from lanes.
 AUDITS, MOST_AUDITS = 3, 60
-# Seconds between the changes of one thread: a longer table takes longer to read, without showing more.
+# Seconds between the changes of one thread: reading a larger table takes longer and shows nothing more.
 PAUSE = 0.05
 STOLEN = {"audit-sold": "stockCount", "audit-idle": "stockCount", "audit-out": "onHand"}
 # Nothing else writes this page during the test.
@@ -33,7 +33,7 @@ def soon():
 
 
 def repeat(step, over):
-    """Repeat a step, called with its number, until told to stop. Returns how often."""
+    """Repeat a step, called with its number, until `over` is set, and return the number of calls."""
     number = 0
     while not over.is_set():
         step(number)

@@ -1,4 +1,4 @@
-"""Concurrency: with concurrent writers of one product, nothing is oversold, lost or applied twice."""
+"""With concurrent writers of one product, nothing is oversold, lost or applied twice."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ def soon():
 
 
 def placing(environment, batches):
-    """The arguments of `call_handlers` for batches of orders."""
+    """Make the arguments of `call_handlers` for batches of orders."""
     return environment, [("place_orders", batch) for batch in batches]
 
 
@@ -52,7 +52,7 @@ def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
     assert statuses(shop, "last-100-") == {"PENDING": 100, "REJECTED": 100}
     product = shop.product("last-100")
     assert product.stock_count == 0
-    assert product.version < 1 + 100, "the depot sells many for one write of the row"
+    assert product.version < 1 + 100, "the depot sells many orders for each write of the row"
     assert_books_balance(shop, "last-100")
 
 
@@ -82,7 +82,7 @@ def test_10_workers_sell_out_three_locations_before_they_reject_an_order(shop):
 
 @pytest.mark.parametrize("batch", [1, 10])
 def test_20_workers_without_lanes_take_the_last_100_with_one_write_per_batch(shop, batch):
-    """Decrements take units from the row. Its version counts each write; a rejection does not write it."""
+    """The decrements take units from the product's row. Its version counts every write; a rejection writes nothing."""
     name = f"taken-by-{batch}"
     shop.create(name, 100)
 
@@ -202,7 +202,7 @@ THREADS = 40
 
 def test_40_threads_update_one_row_with_retry_and_lose_nothing(shop):
     shop.create("update-40", 0)
-    # Shorter sleeps, with as much contention.
+    # Shorter sleeps cause the same contention in less time.
     products = ProductCatalogue(RetryingClient(shop.store, RetryPolicy(1000, cap=0.25)))
 
     def one_more(product):

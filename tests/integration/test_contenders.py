@@ -1,4 +1,4 @@
-"""The benchmark's contenders on the embedded AWS: all of them must place orders correctly."""
+"""All of the benchmark's contenders place orders correctly on the embedded AWS."""
 
 import importlib.util
 import math
@@ -40,7 +40,7 @@ def test_every_contender_answers_every_order_once(engine, name):
             assert min(cell.placed, cell.refused) > 10
         else:
             assert cell.refused == 0
-        # The minimum: one transaction of 100 actions for a batch of orders, with two units each.
+        # The minimum is one transaction of 100 actions for a batch of orders, with two units each.
         assert cell.requests >= 1 / cell.batch
         assert cell.write_units >= 2
         assert 0 < cell.p50_ms <= cell.p99_ms < 60_000
@@ -51,4 +51,4 @@ def test_a_window_ends_a_cell_before_all_orders_are_delivered(engine):
     cell = engine.run("textbook", workloads.hot_product(100_000, 1), 1, 1, window=0.2)
     assert cell.clean, cell
     assert 0 < cell.orders < 100_000
-    assert cell.seconds <= 0.2 + 1e-6, "a difference of two moments is rounded"
+    assert cell.seconds <= 0.2 + 1e-6, "the difference of two times is rounded"

@@ -1,8 +1,7 @@
 """Runs the commands of README and docs from top to bottom, their JSON examples, and the sample events.
 
-Each test has a stack as `make up` leaves it.
-
-The runbook's commands are in test_runbook.py, which creates each situation first.
+Each test has a stack as `make up` leaves it. The runbook's commands are in test_runbook.py, which creates each
+situation first.
 """
 
 import json
@@ -85,13 +84,13 @@ def test_every_page_with_commands_is_run_and_every_exception_is_needed():
 
 def test_the_files_that_contributing_names_exist():
     for command in commands_of("docs/contributing.md"):
-        assert not is_run(command), "then run it here"
+        assert not is_run(command), "this test does not run such a command"
         for path in re.findall(r"tests/[\w/.]+", command):
             assert (ROOT / path).exists(), command
 
 
 def steps_of(name):
-    """The commands of a document, each with the lines that it prints."""
+    """Return the commands of a document, each with the lines that it prints."""
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
     found = re.findall(
         r"^\$ ((?:.*\\\n)*.*\n)((?:(?!\$ ).*\n)*)", "".join(blocks), flags=re.MULTILINE
@@ -127,7 +126,7 @@ def lists(shell, command, expected):
 
 
 def leave_orders_and_dead_letters(aws):
-    """Leave orders to ship and dead letters: from a demonstration, and from the page itself."""
+    """Leave orders to ship and dead letters, as a demonstration and the page's own commands do."""
     create(aws, "tea-white-monkey", 7)
     orders = [order_body(order_id, {"tea-white-monkey": 1}) for order_id in ("d1-1", "o-1001")]
     invoke_deployed(aws, "place_orders", sqs_event(*orders, "not an order"))
@@ -145,7 +144,7 @@ def test_the_tutorial_from_top_to_bottom_after_a_demonstration_and_an_earlier_re
         if LISTS.search(command):
             wait_until(aws, partial(lists, shell, command, expected))
         elif " orders o-" in command:
-            # Messages take effect a moment later.
+            # Messages take effect with a short delay.
             wait_until(aws, partial(prints, shell, command, expected))
         elif command.startswith("make invoke"):
             assert prints(shell, command, expected)
@@ -189,7 +188,7 @@ def test_the_snippets_for_a_shops_developer_print_what_the_page_says(aws, no_rul
 
 
 def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
-    """Run its commands from top to bottom, with an address that every program finds."""
+    """Run the page's commands from top to bottom, with an API address that every program can resolve."""
     shell, answers = Shell(aws), []
     with Issuer() as issuer, issued_by(HttpApi.of(aws, "CustomerApiUrl"), issuer):
         for command in commands_of("docs/api.md"):
@@ -250,7 +249,7 @@ def test_an_id_with_spaces_is_encoded_as_the_page_on_limits_says():
 
 
 def examples(heading):
-    """The JSON documents under a heading of the reference, down to the next heading."""
+    """Read the JSON documents under a heading of the reference, down to the next heading."""
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
     section = re.split(r"^###? ", text.split(f"### {heading}\n")[1], flags=re.MULTILINE)[0]
     blocks = re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)
@@ -276,12 +275,12 @@ def test_every_direct_command_of_the_reference_succeeds(aws):
         aws, "place_orders", sqs_event(order_body("o-1002", {"tea-earl-grey": 2}))
     ).answer == {"batchItemFailures": []}
     lease = None
-    # The other examples refer to this order.
+    # place_orders comes first, because the other examples refer to its order.
     for name in sorted(function_names(), key=lambda name: name != "place_orders"):
         # The API takes HTTP requests, and stream records are not commands.
         if name in ("api", "publish_events"):
             continue
-        # Its direct commands are the same as its messages.
+        # The function's direct commands are the same as its messages.
         found = examples("command" if name == "change_orders" else name)
         assert found, name
         for command in found:
@@ -293,7 +292,7 @@ def test_every_direct_command_of_the_reference_succeeds(aws):
 
 
 def test_every_sample_event_works_as_its_readme_says(aws):
-    """In the index's sequence, good samples succeed and bad ones are refused."""
+    """In the sequence of the index, good samples succeed and bad ones are refused."""
     for name in samples.SHOWS:
         done = invoke_deployed(aws, samples.function_of(name), samples.event_of(name))
         assert not done.failed, (name, done.answer)

@@ -8,8 +8,8 @@ from local.examples import EXAMPLES, sandbox
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_anomaly_happens_with_naive_code_and_not_with_the_service(shop, name, monkeypatch):
-    """Uses separate tables, which are deleted afterwards, so nothing remains in the stack's books and lists."""
-    # A third of the size that the documented example uses.
+    """The example uses separate tables, which are deleted afterwards, so the stack's books and lists stay unchanged."""
+    # This is a third of the documented example's size.
     monkeypatch.setattr(pattern_costs, "_DECREMENTS", 8)
     monkeypatch.setattr(pattern_costs, "_BATCHES", 3)
     monkeypatch.setattr(pattern_costs, "ORDERS", pattern_costs.ORDERS * 3 // 10)

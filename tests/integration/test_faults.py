@@ -1,4 +1,4 @@
-"""Faults below the SDK: the real client and engine on a faulty network, and on a read-only disk."""
+"""Faults below the SDK: the real client and engine on a faulty network and on a read-only disk."""
 
 import json
 import os

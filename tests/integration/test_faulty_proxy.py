@@ -1,4 +1,4 @@
-"""The faulty proxy injects the documented faults, as seen by the real client."""
+"""The faulty proxy injects the documented faults, as the real client sees them."""
 
 import boto3
 import pytest
@@ -124,5 +124,5 @@ def stored(shop, order_id):
 
 
 def remove(shop, order_id):
-    """Delete a row that is not a complete order, because the audit cannot read it."""
+    """Delete an order's row that is incomplete, because the audit cannot read it."""
     shop.aws.dynamodb.delete_item(**row(shop, order_id))

@@ -1,4 +1,4 @@
-"""`make down KEEP=1`: the next start restores the data of the embedded AWS, or says that it cannot."""
+"""After `make down KEEP=1`, the next start restores the data of the embedded AWS, or says that it cannot."""
 
 import io
 import socket
@@ -142,4 +142,4 @@ def test_unusable_kept_data_is_an_error_in_one_line(data):
         assert emulator.is_kept()
     (data / "sqs.json").write_bytes(whole)
     assert client(emulator.start()).list_queues()["QueueUrls"]
-    assert list(data.glob("*.json")) == [], "what is written next is not mixed with it"
+    assert list(data.glob("*.json")) == [], "later data must not be mixed with the kept data"

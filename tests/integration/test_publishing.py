@@ -1,4 +1,4 @@
-"""Outcomes on the embedded AWS: from a row's change to the consumer, and published again from the rows."""
+"""Outcomes on the embedded AWS, published from a row's change to the consumer, and again from the rows."""
 
 import json
 import signal
@@ -57,7 +57,7 @@ def types(found):
 
 
 def next_of(follower, subject, count=1):
-    """The next events of one order or product that `follow` prints, by type."""
+    """Read the next events of one order or product that `follow` prints, by type."""
     found = {}
     for event in map(json.loads, follower.stdout):
         data = event["detail"]["data"]
@@ -82,7 +82,9 @@ def test_an_outcome_is_received_and_the_listener_leaves_nothing_behind(aws, new_
         assert published(aws, new_id, send=False).events == 1
         assert " published." in cli("republish", "--since", since, "--send").stdout
         again = next_of(follower, new_id)
-        assert again == {"OrderCancelled": heard["OrderCancelled"]}, "the same id, the same content"
+        assert again == {"OrderCancelled": heard["OrderCancelled"]}, (
+            "the same id and content as before"
+        )
         follower.send_signal(signal.SIGTERM)
         assert follower.wait(60) == 0
     events, bus = boto3.client("events"), aws.outputs["EventBusName"]
@@ -102,7 +104,7 @@ def status_by_hand(aws, order_id, status):
 
 
 def test_an_unknown_status_is_parked_and_delays_no_other_event(aws, new_id):
-    """Also covers the sections UndeliverableEvents and IteratorAge of the runbook."""
+    """This also covers the sections UndeliverableEvents and IteratorAge of the runbook."""
     create(aws, new_id, 5)
     url = aws.outputs["UndeliverableEventsQueueUrl"]
     aws.sqs.purge_queue(QueueUrl=url)

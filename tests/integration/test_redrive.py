@@ -1,4 +1,4 @@
-"""Redrive on the embedded AWS: which messages are redriven, which stay, and the effect of an interruption."""
+"""Redrive on the embedded AWS: which messages are sent back, which stay, and what an interruption does."""
 
 import uuid
 
@@ -109,7 +109,7 @@ def test_invalid_messages_do_not_block_later_ones_of_their_group(fifo):
         fifo.put(f"bad-{number}", INVALID)
     fifo.put("good")
     seen = redrive.preview(fifo.sqs, fifo.dead, MAY_SUCCEED_NOW)
-    assert seen.count(Decision.SEND_BACK) == 0, "SQS does not show it"
+    assert seen.count(Decision.SEND_BACK) == 0, "SQS does not show the message behind the others"
     assert seen.crowded == {"g"}
     assert fifo.redrive().count(Decision.SEND_BACK) == 1
     assert fifo.bodies(fifo.source) == ["good"]
@@ -124,7 +124,7 @@ def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before
     real, calls = pair.sqs, [0]
 
     class Interrupted:
-        """Raise right before one of the calls that send or delete."""
+        """Raises right before one of the calls that send or delete a message."""
 
         def __getattr__(self, name):
             def call(**arguments):

@@ -1,4 +1,4 @@
-"""A restore, rehearsed on the deployed stack: orders before, during and after it, and the published events."""
+"""A rehearsal of a restore on the deployed stack, with orders before, during and after it, and published events."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ def aws(aws):
 
 @pytest.fixture
 def work(aws):
-    """The embedded AWS has no backups: a restore gets the rows that exist when the new tables are created."""
+    """Prepare a restore. Without backups on the embedded AWS, new tables get the rows at their creation."""
     made = Restore(aws, THEN)
     yield made
     for name in made.beside.tables.values():
@@ -66,7 +66,7 @@ def test_all_rows_are_restored_and_orders_and_events_continue(aws, work, monkeyp
                 return
 
     class Standstill(restore.SystemClock):
-        """Send an order while the service is stopped."""
+        """A clock that sends an order while the service is stopped."""
 
         def sleep(self, seconds):
             aws.sqs.send_message(
@@ -93,7 +93,9 @@ def test_all_rows_are_restored_and_orders_and_events_continue(aws, work, monkeyp
         done = CliRunner().invoke(app, ["restore", "--to", "2026-01-01T09:00", "--yes"])
 
         assert done.exit_code == 0, done.output
-        assert done.output.count("The books balance") == 2, "then and now"
+        assert done.output.count("The books balance") == 2, (
+            "the books balance at the restored time and now"
+        )
         assert streams == {t: describe(aws, t)["LatestStreamArn"] for t in streams}
         wait_until(aws, lambda: read_orders(aws, ["mean-0"]))
         place(aws, *after)

@@ -1,4 +1,4 @@
-"""The runbook on the embedded AWS: tests cause each situation, find it with its commands, and apply its fix."""
+"""The runbook on the embedded AWS: tests cause each situation, find it with the page's commands, and apply its fix."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def run(aws, heading, operation, instead=("", ""), **variables):
 
 
 def assigned(aws, heading, name):
-    """Run the command of a section that sets a variable. Returns its value."""
+    """Run the command of a section that sets a variable, and return its value."""
     (command,) = (c for c in commands(sections()[heading]) if c.startswith(f"{name}="))
     words = shlex.split(substituted(aws, expand(command), {}))
     return jmespath.search(words[words.index("--query") + 1], answer(aws, expand(command), {}))
@@ -56,12 +56,12 @@ def answer(aws, command, variables):
 
 
 def log(aws, heading, operation="filter-log-events", instead=("", "")):
-    """Read the log lines that a section looks for."""
+    """Read the log lines that a section's command finds."""
     return [event["message"] for event in run(aws, heading, operation, instead)["events"]]
 
 
 def logged(aws, heading, instead=("", ""), **about):
-    """Read the log lines that a section looks for, as JSON, with these values of fields."""
+    """Read the log lines that a section's command finds, as JSON, and keep the ones with these values."""
     lines = [json.loads(line) for line in log(aws, heading, instead=instead)]
     return [line for line in lines if about.items() <= line.items()]
 
@@ -162,7 +162,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     assert returned() == {"UNKNOWN_PRODUCT"}
     create(aws, "rb-early", 1)
     wait_until_settled(aws)
-    # Its first delay is at least a second.
+    # The message's first delay is at least a second.
     ages = partial(emitted, aws, "AdjustStock", "TimeSinceFirstReceive", since)
     wait_until(aws, lambda: any(age >= 1 for age in ages()))
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
@@ -170,7 +170,7 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
 
 
 def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_aws):
-    # Enough for a worker to borrow some.
+    # There are enough units for a worker to lend some to its lane.
     create(aws, "rb-tired", 1000)
     since = int(time.time() * 1000)
     with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
@@ -179,7 +179,7 @@ def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_a
         def causes():
             return {line["code"] for line in logged(aws, "RetriesExhausted", orderId="rb-tired-1")}
 
-        # On a busy machine a request may time out in between.
+        # On a busy machine, a request may time out in between.
         wait_until(aws, lambda: causes() & {"CONTENTION", "OUT_OF_TIME"})
         assert causes() <= {"CONTENTION", "OUT_OF_TIME", "ReadTimeoutError"}
         assert proxy.counts[Fault.CONFLICT] > 1
@@ -193,7 +193,7 @@ def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_a
 
 
 def test_a_corrupt_page_holds_an_order_up_until_it_is_repaired(aws):
-    # More products than a worker sells from rows in one transaction, so it visits the depot.
+    # There are more products than a worker sells from rows in one transaction, so it visits the depot.
     product_ids = ["rb-page", *(f"rb-page-{number}" for number in range(10))]
     for product_id in product_ids:
         create(aws, product_id, 5000)
@@ -251,7 +251,7 @@ def test_errors_end_once_the_message_is_given_up_and_the_environment_is_restored
     with visibility(aws, 3):
         with changed_environment(aws, broken):
             send_order(aws, "rb-error-1", "rb-error")
-            # The embedded AWS matches all terms; AWS matches any of them.
+            # The embedded AWS requires all terms of a filter; AWS requires any of them.
             any_error = re.search("'([?]ERROR .*?)'", sections()["Errors"])[1]
             errors = partial(log, aws, "Errors", instead=(any_error, "ERROR"))
             wait_until(aws, lambda: any("PRODUCTS_TABLE_NAME" in line for line in errors()))

@@ -1,4 +1,4 @@
-"""The simulated AWS compared with the embedded AWS and with Dynoxide: the same random calls get the same answers and errors.
+"""The simulated AWS gives the same answers and errors to random calls as the embedded AWS and Dynoxide.
 
 The calls avoid cases in which these engines are known to differ from AWS (docs/contributing.md); unit tests cover
 those.
@@ -38,11 +38,11 @@ def create_tables(client: Any) -> None:
 
 
 class Calls:
-    """Random requests, most of them valid, on few items.
+    """Random requests, most of them valid, for a few items.
 
     Args:
         seed: Seed of the random numbers.
-        engine: The engine that they are sent to.
+        engine: Name of the engine that gets the requests.
     """
 
     def __init__(self, seed: int, engine: str) -> None:
@@ -140,7 +140,7 @@ class Calls:
         return " ".join(f"{clause} {', '.join(actions)}" for clause, actions in clauses.items())
 
     def placeholders(self, request: dict[str, Any], *texts: str) -> None:
-        """Define the placeholders of the expressions, and sometimes unused ones."""
+        """Define the placeholders of expressions, and sometimes unused ones."""
         text = " ".join(texts)
         values = VALUES | {":type": {"S": self.random.choice(["S", "N", "L", "M", "SS", "B"])}}
         names = {name: content for name, content in NAMES.items() if name in text}
@@ -269,7 +269,7 @@ def _place(action: dict[str, Any]) -> str:
 
 
 def call(client: Any, operation: str, request: dict[str, Any]) -> Any:
-    """Call an operation. Returns the answer or error, without parts that differ between the two."""
+    """Call an operation, and return its answer or error without parts that may differ between implementations."""
     method = getattr(client, "".join(f"_{c.lower()}" if c.isupper() else c for c in operation)[1:])
     try:
         answer = method(**request)
@@ -302,7 +302,7 @@ def comparable(value: Any) -> Any:
 
 @pytest.fixture(params=["embedded AWS", "Dynoxide"])
 def engine(request: Any) -> tuple[str, Any]:
-    """Yield each implementation of DynamoDB: its name, and a client."""
+    """Return each implementation of DynamoDB in turn: its name, and a client."""
     if request.param == "Dynoxide":
         server = request.getfixturevalue("dynoxide")
     else:
@@ -312,7 +312,7 @@ def engine(request: Any) -> tuple[str, Any]:
 
 @pytest.fixture
 def both(engine: tuple[str, Any]) -> Any:
-    """Compares its client with one of the simulated AWS."""
+    """Return a function that calls an operation on an engine and on the simulated AWS."""
     _, real = engine
     aws_in_memory = SimulatedAws(ManualClock().now)
     create_tables(real)
@@ -354,7 +354,7 @@ PAGES = [
 
 
 def test_units_on_hand_and_outbound_pages_get_the_same_answers_from_each_engine(both):
-    """Relative and absolute updates, a page returned with its failed condition, and a row with all pages."""
+    """The requests are relative and absolute updates, writes that return a page, and reads of a row with all pages."""
 
     def same(operation: str, **request: Any) -> Any:
         real, simulated = both(operation, request)
@@ -430,7 +430,7 @@ class Messages:
             attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
         url = real.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
         self.urls = (url, self.aws_in_memory.sqs.create(name, 900, content_based=fifo).url)
-        # Receipt handles of both sides, oldest first, including those of deleted messages.
+        # The receipt handles of both sides, oldest first, including those of deleted messages.
         self.handles: list[tuple[str, str]] = []
         self.sent = 0
 
@@ -463,7 +463,7 @@ class Messages:
             if self.sent % 2:
                 entry["MessageAttributes"] = {"a": {"DataType": "String", "StringValue": "ü"}}
             if self.fifo:
-                # A duplicate is identical in all parameters; AWS does not document what happens otherwise.
+                # A duplicate has the same values in all parameters; AWS does not document what happens otherwise.
                 entry["MessageGroupId"] = str(self.sent % 3)
                 if self.sent % 4:
                     entry["MessageDeduplicationId"] = body.replace(" ", "-")

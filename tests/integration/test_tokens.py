@@ -1,4 +1,4 @@
-"""The tokens of `inventory-orders tokens` on an embedded AWS as `make up` starts it, which does not enforce IAM."""
+"""The tokens of `inventory-orders tokens` on an embedded AWS started like `make up`, which does not enforce IAM."""
 
 import urllib.error
 import urllib.request
@@ -21,7 +21,7 @@ def running(data, monkeypatch):
 
 @pytest.fixture
 def address(running):
-    """An HTTP API that requires a token, with a backend that answers."""
+    """Create an HTTP API that requires a token, with a backend that answers."""
     gateway = boto3.client("apigatewayv2", region_name=REGION)
     api = {"ApiId": gateway.create_api(Name="customers", ProtocolType="HTTP")["ApiId"]}
     jwt = {"Issuer": tokens.SETTING["issuer"], "Audience": tokens.SETTING["audience"]}

@@ -1,6 +1,6 @@
-"""The dashboard's page in a real browser, with made-up data: what is drawn can be read, by keyboard too, and comes by itself.
+"""The dashboard's page in a browser, with made-up data: what it draws can be read, also by keyboard, and updates.
 
-tests/infra/test_dashboard.py has the widgets and alarms that are deployed.
+tests/infra/test_dashboard.py tests the deployed widgets and alarms.
 """
 
 from threading import Condition
@@ -38,7 +38,7 @@ def limit(value, label, *alarms):
 
 
 class FakeService:
-    """What the page is told."""
+    """The page's data source, which the test sets."""
 
     def __init__(self):
         self.spans = []
@@ -46,7 +46,7 @@ class FakeService:
         self._news = Condition()
 
     def show(self, *widgets, alarms=None, **said):
-        """Say something else from now on, at once."""
+        """Show other widgets from now on."""
         with self._news:
             self._said = {
                 "name": "Made up",
@@ -90,7 +90,7 @@ def url(service):
 
 @pytest.fixture
 def show(page, url, service):
-    """Opens the page with widgets and whatever else it is told."""
+    """Open the page with these widgets and other content."""
 
     def opened(*widgets, **said):
         service.show(*widgets, **said)
@@ -98,7 +98,7 @@ def show(page, url, service):
         page.wait_for_selector("body[data-now]")
 
     yield opened
-    # Ends what the page listens to.
+    # Leaving the page ends its subscription.
     page.goto("about:blank")
 
 
@@ -125,7 +125,7 @@ COLUMNS = """
 
 
 def columns(page, title, *colors):
-    """For each column of pixels of a graph: which rows, counted from the top, have exactly these colours."""
+    """Return, for each column of a graph's pixels, the rows, counted from the top, that have exactly these colours."""
     return page.evaluate(COLUMNS, [title, list(colors)])
 
 
@@ -136,10 +136,12 @@ def test_a_stacked_area_shows_its_own_series_in_its_own_colour_only(page, show):
     fewer = series("fewer", PURPLE, [100] * COUNT)
     show(graph("Parts", many, nothing, zero, fewer, stacked=True))
     found = columns(page, "Parts", ORANGE, RED, GREY, PURPLE)
-    assert not any(RED in column or GREY in column for column in found), "no units, no colour"
+    assert not any(RED in column or GREY in column for column in found), (
+        "a series without units has no colour"
+    )
     many, fewer = found[600][ORANGE], found[600][PURPLE]
     assert many["rows"] == pytest.approx(4 * fewer["rows"], abs=8)
-    assert fewer["bottom"] < many["top"], "no area covers another one"
+    assert fewer["bottom"] < many["top"], "areas must not overlap"
     assert "per period, stacked" in page.inner_text('[data-title="Parts"] figcaption')
 
 
@@ -255,7 +257,7 @@ def test_alarms_that_are_on_come_first_and_the_others_open_by_keyboard(page, sho
     on = page.locator('[data-alarm="Dead Letters"]')
     assert on.inner_text().split("\n")[0] == "▲ Dead Letters"
     assert "First: go" in on.inner_text()
-    assert page.locator("#alarms tbody").is_visible(), "it stays open"
+    assert page.locator("#alarms tbody").is_visible(), "the table stays open"
 
 
 def test_the_server_sends_what_is_new_and_a_range_is_asked_for_once(page, show, service):

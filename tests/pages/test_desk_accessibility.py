@@ -1,4 +1,4 @@
-"""Every page of the desk can be read and used by everybody: by axe-core, in the light and in the dark, also on a phone."""
+"""Every page of the desk is accessible according to axe-core, in light and dark colours, also on a phone."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from tests.support.pages import PAGES, fill, snapshots, views
 COLOURS = ["color-contrast", "link-in-text-block"]
 PHONE, SCREEN = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 
-# Swagger UI is dark by a class, which follows the scheme some frames later, and some of it fades.
+# Swagger UI turns dark with a class, which follows the colour scheme some frames later, and some parts fade.
 SETTLE = """
 async () => {
   const frame = () => new Promise(requestAnimationFrame);
@@ -24,7 +24,7 @@ async () => {
   await Promise.allSettled(fading.map(({ finished }) => finished));
 }
 """
-# Also a row of what is done. A few rows stand for those like them, and one route and one schema of the contract.
+# One row is marked as done. A few rows represent similar ones, and one route and one schema represent the contract.
 UNFOLD = """
 () => {
   document.querySelectorAll("details").forEach((folded) => (folded.open = true));
@@ -45,7 +45,7 @@ def desk():
 
 @pytest.fixture(scope="module")
 def opened(chromium, desk):
-    """A page that all tests share: none of them changes anything."""
+    """Open a page that all tests share, because none of them changes anything."""
     page = chromium.new_page(viewport=SCREEN)
     page.goto(desk.address())
     yield page

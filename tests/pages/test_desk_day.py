@@ -1,4 +1,4 @@
-"""A day at the desk, by keyboard alone and by touch on a phone: what people in a shop and a warehouse do, one after the other."""
+"""A day's work at the desk in a shop and a warehouse, by keyboard alone and by touch on a phone."""
 
 import json
 import re

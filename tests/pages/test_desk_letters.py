@@ -1,4 +1,4 @@
-"""Dead letters in a real browser: sent again, corrected, deleted, and left alone while someone works on one."""
+"""Dead letters in a browser: sent again, corrected, deleted, and left alone while they are being edited."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     assert "3 messages, the first in" in group.inner_text()
     assert '{\n  "adjustmentId": "r-0",\n' in letter(page, first).locator("pre").inner_text()
 
-    # The fault lies in the message: to send it again unchanged cannot help.
+    # The fault is in the message, so sending it again unchanged cannot help.
     buttons = letter(page, bad).get_by_role("button")
     assert buttons.all_inner_texts() == ["Edit and send again", "Delete"]
     assert letter(page, bad).get_by_role("link").all_inner_texts() == ["order o-1", TEA]
@@ -60,7 +60,7 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     assert body.get_attribute("aria-invalid") == "true"
     corrected = json.loads(order) | {"items": [{"productId": TEA, "quantity": 1}]}
     body.fill(json.dumps(corrected))
-    # Others come and go while one is edited, and it stays.
+    # Other letters come and go while this one is edited, but it stays.
     added = desk.dead_letter(STOCK, damage(3), "BELOW_FLOOR")
     desk.live.tell({"changed": True})
     letter(page, added).wait_for()
@@ -69,7 +69,7 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     letter(page, bad).get_by_role("status").get_by_text("it is in OrderQueue.").wait_for()
     assert desk.shop.waiting("Order") == [json.dumps(corrected)]
     assert desk.shop.waiting("OrderDeadLetter") == []
-    # Also while another reader of the queue hides it, or it is back.
+    # The row stays even while another reader hides the message, and when it is back.
     for _ in range(2):
         letter(page, bad).get_by_text("Sent again at ").wait_for()
         assert (
@@ -80,7 +80,7 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
         desk.live.tell({"changed": True})
     assert letter(page, bad).get_by_text("No longer in the dead-letter queue").count() == 0
 
-    # Deleted only after a yes.
+    # A letter is deleted only after a confirmation.
     delete = page.get_by_role("button", name=f"Delete: message {second}")
     delete.click()
     page.get_by_role("button", name="Go back").click()
@@ -103,21 +103,21 @@ def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
     monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
     open_letters(page, desk)
     page.get_by_text("OrderQueue has more than the 2 that are listed").wait_for()
-    # What is on the screen stays when it cannot be read again, and comes afresh when it can.
+    # The page keeps its content when it cannot be read again, and updates when it can.
     page.route("**/data/dead-letters", lambda route: route.fulfill(status=503, body="no"))
     page.get_by_role("button", name="Refresh").click()
     page.get_by_text("Cannot refresh this page: no").wait_for()
     page.unroute("**/data/dead-letters")
     page.get_by_role("button", name="Refresh").click()
     page.locator("#said-page .close").wait_for(state="detached")
-    # Nothing of a body is rounded or dropped.
+    # No part of a body is rounded or dropped.
     shown = letter(page, first).locator("pre").inner_text()
     assert "".join(shown.split()) == body.replace(" ", "")
     page.route("**/data/dead-letter", lambda route: route.fulfill(status=504, body="timed out"))
     letter(page, first).get_by_role("button", name="Send again unchanged").click()
     letter(page, first).get_by_role("alert").get_by_text("applied only once").wait_for()
     page.unroute("**/data/dead-letter")
-    # Another reader deletes one that is still listed.
+    # Another reader deletes a letter that is still listed.
     settle(desk.aws.sqs, desk.aws.outputs[ORDERS], second, None)
     page.get_by_role("button", name="Send all 2 again unchanged").click()
     page.get_by_role("alert").get_by_text("1 of 2 sent").wait_for()

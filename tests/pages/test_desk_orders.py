@@ -1,4 +1,4 @@
-"""Orders at the desk, in a real browser: lists, one order, the pick list and scan mode, on the tea shop in memory."""
+"""Orders at the desk, in a browser: lists, one order, the pick list and scan mode, on the tea shop in memory."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_selected_orders_are_handed_over_at_once_and_each_row_says_what_came_of_
     show(page, desk, "orders", "Orders to ship")
     assert "Cannot ship: Hojicha (900 wanted, " in row(page, "o-4").inner_text()
 
-    # By keyboard: all that can ship, one of them with a tracking number. Enter goes on to the next field.
+    # By keyboard, all orders that can ship are selected, one with a tracking number. Enter moves to the next field.
     page.get_by_label("Select all that can ship (3)").press("Space")
     assert not page.get_by_label("Select o-4").is_checked()
     page.get_by_label("Tracking number of o-1").focus()
@@ -151,7 +151,7 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     happened(desk, "o-2")
     page.get_by_text("Nothing to pick: cancelled.").wait_for()
 
-    # On paper there is the list alone, with boxes to tick, also in the dark.
+    # The printed page has only the list, with boxes to tick, even in dark mode.
     show(page, desk, "pick/o-1/o-3", "Pick list")
     page.get_by_text("Nothing to pick: shipped.").wait_for()
     page.emulate_media(media="print", color_scheme="dark")
@@ -176,7 +176,7 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
             page.keyboard.type(text)
             page.keyboard.press("Enter")
 
-    # As fast as a scanner. A name is as good as an id.
+    # The keys come as fast as from a scanner. A name works as well as an id.
     scan("o-1", TEA, "hojicha")
     said(page, "2 x Hojicha. That is all: press Enter to hand over.")
     page.get_by_text("3 x Earl Grey").wait_for()
@@ -185,7 +185,7 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     assert desk.shop.status("o-1") == "FULFILLED"
     page.get_by_text("Order o-1: 3 Earl Grey, 2 Hojicha, at ").wait_for()
 
-    # Only some of the next one.
+    # The next order is handed over in part.
     scan("o-3")
     said(page, "Order o-3 cannot be handed over: waiting for payment.", "alert")
     scan("o-2", HOJICHA, "mug")
@@ -200,7 +200,7 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     scan("o-2")
     said(page, "Order o-2: 1 line to tick.")
 
-    # Cancelled elsewhere while it is open.
+    # The order is cancelled elsewhere while it is open.
     desk.command("ChangeOrders", action="cancel", orderId="o-2")
     happened(desk, "o-2")
     page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
@@ -223,7 +223,7 @@ def test_one_order_from_payment_to_return(page, desk):
     page.get_by_role("button", name="Confirm payment").press("Enter")
     said(page, "Confirm payment of o-1: done")
 
-    # A part is lost, and is not sold again. That asks, and no tracking number is wanted.
+    # A part is lost and not sold again. The desk asks first, and offers no tracking number.
     page.get_by_text("Cancel", exact=True).press("Enter")
     cancel = page.locator("details[open]")
     assert cancel.get_by_label("Tracking number").count() == 0
@@ -258,20 +258,20 @@ def test_one_order_from_payment_to_return(page, desk):
     assert "at the desk" in newest
     assert newest.endswith("too small")
 
-    # The whole order, after a yes; a payment that comes later is to be refunded.
+    # The whole order is cancelled after a confirmation. A later payment must be refunded.
     place(desk, "o-2", is_paid=False)
     show(page, desk, "order/o-2", "Order o-2")
     page.get_by_text("Cancel", exact=True).press("Enter")
     page.get_by_role("button", name="Cancel the whole order").press("Enter")
     page.keyboard.press("Escape")
-    # The browser says only in its next task that the dialog has closed.
+    # The browser reports in its next task that the dialog has closed.
     page.evaluate("() => new Promise(requestAnimationFrame)")
     assert desk.shop.status("o-2") == "PENDING"
     page.get_by_role("button", name="Cancel the whole order").press("Enter")
     page.get_by_text("The units go back into stock. It cannot be undone.").wait_for()
     page.get_by_role("button", name="Yes, cancel").press("Enter")
     page.get_by_role("heading", name="cancelled", exact=True).wait_for()
-    # Where the form was.
+    # The result appears where the form was.
     form = page.locator("details", has=page.get_by_role("status", name=""))
     form.get_by_text("Cancel o-2: done").wait_for()
     assert page.locator(".parts details:visible").count() == 1
@@ -296,7 +296,7 @@ def test_a_location_hands_over_its_part_once(failing):
             lost.append(route.fetch().text())
             route.fulfill(status=504, body="the answer is lost")
 
-        # Pressed again after a lost answer, it ships nothing twice.
+        # The button is pressed again after a lost answer, but nothing ships twice.
         page.route("**/data/command", lose, times=1)
         page.get_by_role("button", name="Hand over o-2").click()
         said(page, "Hand over 2 Earl Grey of o-2 from berlin failed: the answer is lost.", "alert")

@@ -1,4 +1,4 @@
-"""The desk in a real browser, on the tea shop in memory: its frame, and the page of the API."""
+"""The frame of the desk and the page of the API, in a browser, on the tea shop in memory."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Products at the desk, in a real browser: the list, and one product with its history, on the tea shop in memory."""
+"""Products at the desk, in a browser: the list, and one product with its history, on the tea shop in memory."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def change(desk, product_id=TEA, **changes):
 
 
 def happens(desk, *product_ids):
-    """An order event of products reaches the pages."""
+    """Send the desk's pages an order event with these products."""
     items = [{"productId": each, "quantity": 1} for each in product_ids]
     desk.live.tell({"event": {"detail": {"data": {"orderId": "o-9", "items": items}}}})
 
@@ -45,12 +45,12 @@ def said(page, text, role="status"):
 
 
 def names(page):
-    """The names of the products that are listed, in their order, and the last row."""
+    """Return the names of the listed products, in their sequence, and the text of the last row."""
     return [text.splitlines()[0].strip() for text in page.locator("tbody tr").all_inner_texts()]
 
 
 def numbers(page, at=0):
-    """On hand, committed and available."""
+    """Return the units on hand, committed and available."""
     return [int(text) for text in page.locator(".stock").nth(at).locator("dd").all_inner_texts()]
 
 
@@ -59,7 +59,7 @@ def card(page, title):
 
 
 def history(page):
-    """The rows of the history: what, who, and both numbers with their changes."""
+    """Return the rows of the history: what, who, and both numbers with their changes."""
     rows = page.get_by_role("table", name="History").locator("tbody tr").all()
     return [[cell.inner_text() for cell in row.locator("td").all()[1:]] for row in rows]
 
@@ -69,7 +69,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     place(desk, "o-1", desk.shop.stock(TEA) + 2)
     change(desk, DECAF, lowStockThreshold=1000)
     show(page, desk, "products", "Products")
-    # Products that need attention come first, with units promised beyond the stock.
+    # Products that need attention come first. This one has more units promised than are in stock.
     tea = page.locator("tbody tr").first
     assert names(page)[:3] == ["Earl Grey", "Earl Grey Decaf", "Assam Breakfast"]
     assert tea.inner_text().split("\n")[1].startswith(TEA)
@@ -91,7 +91,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     said(page, "2 of 40 products")
     assert names(page) == ["Earl Grey Decaf", "Earl Grey", "Total of 2 products"]
 
-    # What happens moves no row, also if it no longer is what was asked for.
+    # Events move no row, even if the product no longer matches the filter.
     page.get_by_label("Show").select_option("low")
     assert names(page) == ["Earl Grey Decaf", "Earl Grey", "Total of 2 products"]
     change(desk, DECAF, lowStockThreshold=0)
@@ -111,12 +111,12 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     page.locator("#filter:focus").wait_for()
     said(page, "41 products")
     assert page.get_by_label("Show").input_value() == ""
-    # A number of another page leads to its list.
+    # A number on another page links to its list.
     show(page, desk, "products/PROMISED", "Products")
     page.get_by_text("Total of 1 product").wait_for()
     assert names(page) == ["Earl Grey", "Total of 1 product"]
 
-    # A phone has no headings to sort by.
+    # On a phone, there are no headings to sort by.
     page.set_viewport_size(PHONE)
     show(page, desk, "products", "Products")
     page.get_by_label("Sort by").select_option("Price ↑")
@@ -159,7 +159,7 @@ def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     assert numbers(page) == [stock + 8, 3, stock + 5]
     page.get_by_role("table").get_by_text(re.compile("^.* at the desk$")).wait_for()
 
-    # What others do changes the numbers at once, and the rows when they are asked for.
+    # Changes by others show in the numbers at once, and in the rows on request.
     place(desk, "o-2", 2)
     happens(desk, "another")
     happens(desk, TEA)
@@ -169,7 +169,7 @@ def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     page.get_by_role("button", name="Show newer changes").click()
     page.get_by_role("link", name="o-2").wait_for()
 
-    # A loss takes units off, and not more than there are.
+    # A loss removes units, but not more than there are.
     units = page.get_by_label("Units, such as -2 or 5")
     page.locator("[name=reason]").select_option("Loss")
     units.fill("2")
@@ -240,7 +240,7 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     page.get_by_role("link", name="mug").click()
     page.get_by_text("mug · 12.50 · listed").wait_for()
 
-    # Another desk changes the other limit, and the name.
+    # Another desk changes the other limit and the name.
     page.get_by_role("button", name="Save limits").click()
     said(page, "Change mug: nothing is different from before", "alert")
     change(desk, "mug", backorderLimit=100, name="Mug")
@@ -296,7 +296,7 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
         page.reload()
         page.get_by_text("also those promised to open orders").wait_for()
         assert numbers(page, 1) == [there, 6, there - 6]
-        # A parcel leaves, and more is promised than was counted.
+        # A parcel leaves, and more units are promised than were counted.
         desk.command("ChangeOrders", action="fulfil", orderId="o-1")
         counted = page.get_by_label("Units on the shelf")
         counted.fill("4")
@@ -335,7 +335,7 @@ def test_a_product_at_several_locations(page, desk):
     show(page, desk, f"product/{TEA}", "Earl Grey")
     assert not page.get_by_text("locations").or_(page.get_by_text("Transfer")).count()
 
-    # Lists the product at another location, and receives goods there, by keyboard.
+    # List the product at another location, and receive goods there, by keyboard.
     page.get_by_text("List it at another location").press("Enter")
     page.get_by_label("Location id").fill("berlin")
     card_of_listing = page.locator("details").filter(has_text="List it at another location")
@@ -349,7 +349,7 @@ def test_a_product_at_several_locations(page, desk):
     said(page, f"Receive 20 {TEA} at berlin: done")
     assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home, 20)
 
-    # Transfers units at once, and others that are on the way for a while.
+    # Transfer units at once, and then others that are in transit for a while.
     transfer = card(page, "Transfer")
     transfer.get_by_label("Units to transfer").fill("5")
     page.keyboard.press("Enter")
@@ -367,7 +367,7 @@ def test_a_product_at_several_locations(page, desk):
     page.get_by_text("All units under van-7 have arrived.").wait_for()
     assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home + 9, 11)
 
-    # Counts at one location, and names the product at all of them.
+    # Count at one location, and name the product at all of them.
     page.get_by_role("button", name="Begin to count").press("Enter")
     page.locator("[name=counted]:focus").wait_for()
     page.keyboard.type("10")
@@ -377,7 +377,7 @@ def test_a_product_at_several_locations(page, desk):
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Earl at berlin").wait_for()
 
-    # The list has the product once, with its total. A product that only berlin sells is not out of stock.
+    # The list shows the product once, with its total. A product that only berlin sells is not out of stock.
     for where in ({"openingStock": 0}, {"openingStock": 5, "locationId": "berlin"}):
         desk.command("ManageProducts", action="create", productId="mug", **where)
     place(desk, "o-1", 2, locationId="berlin")
@@ -395,7 +395,7 @@ def test_a_product_at_several_locations(page, desk):
     assert berlin.locator("td").all_inner_texts()[3:6] == ["10", "2", "8"]
     assert "#" not in page.locator("body").inner_text()
 
-    # Delists it at one location; the product itself comes last.
+    # Delist the product at one location. Its default location comes last.
     show(page, desk, f"product/{TEA}", "Earl")
     page.get_by_text("delist it at its other locations first").wait_for()
     page.get_by_role("link", name="berlin").press("Enter")

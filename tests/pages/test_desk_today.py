@@ -1,4 +1,4 @@
-"""Today, the search and the drop in a real browser, on the tea shop in memory."""
+"""Today, the search and the drop in a browser, on the tea shop in memory."""
 
 import re
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ OF_LETTERS = {"name": "Stock Dead Letters", "step": "Run `status`.", "runbook": 
 
 
 class Signals:
-    """The monitoring of the shop."""
+    """The monitoring of the shop, which the test sets."""
 
     def __init__(self):
         self.on = []
@@ -101,7 +101,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     assert alarm.get_attribute("href") == "/dashboard"
     assert "1 BELOW_FLOOR" in card(page, "Dead letters").inner_text()
 
-    # What is done stays where it was. What cannot be known is not shown as 0.
+    # A finished item keeps its place, and an unknown number is not shown as 0.
     signals.problem, signals.measured = {"problem": "AccessDenied"}, dict.fromkeys(signals.measured)
     desk.live.tell({"changed": True})
     page.locator(".summary").get_by_text("Alarms are unknown.").wait_for()
@@ -129,7 +129,7 @@ def test_a_hidden_tab_does_not_listen_and_reads_again_later(page, desk):
         said = "document.dispatchEvent(new Event('visibilitychange'))"
         page.evaluate(hide("true" if hidden else "false") + said)
 
-    # As a link opens it in a new tab.
+    # The page is hidden, as if a link had opened it in a new tab.
     page.add_init_script(hide("true"))
     page.goto(desk.address())
     page.get_by_role("heading", name="All is well").wait_for()
@@ -194,7 +194,7 @@ def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
     expect(page.locator(".end")).to_contain_text("Sold out in about")
     expect(big).to_contain_text(f"{left - 3}")
     assert "3\nsold in 1 order\n" in big.inner_text()
-    # Orders of the default location alone leave berlin's units where they are.
+    # Orders of the default location alone leave the units at berlin unchanged.
     assert f"{left - 3}\nleft" in big.inner_text()
     page.get_by_text(
         f"Left: the default location {left - 3}, and 200 at other locations."

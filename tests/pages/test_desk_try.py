@@ -1,4 +1,4 @@
-"""The pages for developers in a real browser: orders by hand, and the contract of the HTTP API."""
+"""The pages for developers in a browser: orders by hand, and the contract of the HTTP API."""
 
 import json
 
@@ -39,14 +39,14 @@ def test_an_order_is_placed_and_taken_further_and_its_events_are_listed(page, de
     order.get_by_text("paid, to ship").wait_for()
     assert not order.get_by_role("button", name="Confirm payment").count()
 
-    # What is final is ordered anew under another id.
+    # After a final outcome, the page orders again under another id.
     page.get_by_label("Quantity").fill("3000")
     for number in (1, 2):
         page.get_by_role("button", name="Place order").click()
         page.locator("[data-order] .bad").nth(number - 1).wait_for()
         page.get_by_role("alert").get_by_text("(INSUFFICIENT_STOCK)").wait_for()
 
-    # An event takes an order further, and says that the shelf has changed; nothing else asks for it.
+    # An event shows the order's progress and the changed stock; no other request asks for it.
     page.get_by_text("in stock (57)").wait_for()
     shelves = [one for one in asked if one.startswith("/as/operator/products")]
     page.wait_for_timeout(1200)
@@ -68,7 +68,7 @@ def test_an_order_is_placed_and_taken_further_and_its_events_are_listed(page, de
     ]
     assert page.get_by_role("radio", name="Earl Grey tea-earl-grey").is_checked()
 
-    # The orders are there again after a reload.
+    # The orders are listed again after a reload.
     page.reload()
     order.get_by_text("shipped", exact=True).wait_for()
     assert page.locator("[data-order]").count() == 3
@@ -94,7 +94,7 @@ def test_the_contract_has_every_route_and_sends_a_request_with_the_chosen_token(
         if method != "parameters"
     ]
     heads = page.locator(".opblock-summary").all_inner_texts()
-    # Paths may break at invisible spaces.
+    # Paths may contain invisible spaces, where they may break.
     assert [" ".join(head.replace("\u200b", "").split()) for head in heads] == routes
     schemas = page.locator(".models [data-json-schema-level='0'] .json-schema-2020-12__title")
     assert schemas.all_inner_texts() == list(CONTRACT["components"]["schemas"])
@@ -118,7 +118,7 @@ def test_the_contract_has_every_route_and_sends_a_request_with_the_chosen_token(
     assert (caller, method, path) == ("customer", "POST", "/orders/o%7C1/extend")
     assert headers == {"Content-Type": "application/json"}
     assert json.loads(body) == {"until": "2026-11-20T09:45:00Z"}
-    # Images within the style are loaded from nowhere.
+    # Images in the style sheet are not loaded from another server.
     assert [one for one in asked if not one.startswith((desk.origin, "data:"))] == []
 
 

@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 
 def key_of(place: Row) -> str:
-    """The key of the row that a line, a command or a lease is about: the product's id, with the location unless it is the default."""
+    """Return the key of the product's row that a line, a command or a lease is about."""
     location = place.get("locationId", "")
     return f"{place['productId']}#{location}" if location else str(place["productId"])
 

@@ -1,4 +1,4 @@
-"""Two ways to use a page, by keyboard alone and by touch on a phone. Both find controls by their accessible names."""
+"""Two ways to use a page, by keyboard and by touch, which find controls by their accessible names."""
 
 from __future__ import annotations
 
