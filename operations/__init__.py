@@ -1,1 +1,1 @@
-"""Operators' commands, for the stack of an AWS account or of the embedded AWS."""
+"""What operators do with the stack of an AWS account or of the embedded AWS."""

@@ -25,7 +25,7 @@ def has_account(environment: Mapping[str, str] = os.environ) -> bool:
     except UserError:
         return False
     except BotoCoreError:
-        # There are credentials, but they cannot be read: `AwsAccount` says why.
+        # There are credentials, but they cannot be read: `AwsAccount` reports the reason.
         return True
 
 
@@ -45,7 +45,7 @@ class AwsAccount:
     def of_environment(
         cls, environment: Mapping[str, str] = os.environ, *, anywhere: bool = False
     ) -> AwsAccount:
-        """Find credentials and region in the places where AWS's tools look. Sends no request.
+        """Find credentials and a region where AWS's tools look for them, without sending a request.
 
         Args:
             environment: The environment variables.
@@ -74,7 +74,7 @@ class AwsAccount:
     def client(self, service: str) -> Any:
         """Make a client with short timeouts, because a user is waiting."""
         config = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
-        # The stubs need the service's name as a literal.
+        # The type stubs need the service's name as a literal.
         return self.session.client(service, config=config)  # type: ignore[call-overload]
 
     def number(self) -> str:

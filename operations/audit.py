@@ -1,14 +1,15 @@
-"""Audits the books, even while orders are placed: explains the stock of every product at every location.
+"""Audits the books, even while orders are placed, and explains the stock of every product at every location.
 
-A product id in this module is the key of a row (`inventory_orders.domain.location`).
+In this module, a product id is the key of a row (`inventory_orders.domain.location`).
 
 The audit reads a product's row and its pages first, then its adjustments and orders. These record which version of the
 row or page they wrote, in the same transaction. So the audit finds every change up to the version that it read, and
 ignores changes with a later version.
 
 It reads a product again in three cases. An atomic decrement does not record a version, so a product with recent
-decrements is read until none arrives in between. Units that moved during the read, between row and lanes or from an outbound
-page into the row, may be missing or counted twice. A difference counts only if the next read shows it too.
+decrements is read until no decrement arrives in between. Units that moved during the read, between row and lanes or
+from an outbound page into the row, may be missing or counted twice. A difference counts only if the next read shows it
+too.
 
 Source: a strongly consistent read returns all writes that succeeded before it,
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
@@ -46,20 +47,20 @@ from .faults import faults_of, problems_of
 from .lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
 from .movements import Row, adjustment_of, check_types, movements_of
 
-# An adjustment carries the time at which its invocation began. It may be in flight for as long as an invocation
-# lasts (at most 15 minutes), by a clock that may be a minute off.
+# An adjustment has the time at which its invocation began. It may be in flight for as long as an invocation lasts (at
+# most 15 minutes), by a clock that may be a minute off.
 _IN_FLIGHT_SECONDS = 16 * 60
 
-# How often the audit reads doubtful products again, and its pause before each read, in seconds.
+# The number of times that the audit reads doubtful products again, and its pause before each read, in seconds.
 _REREADS = 6
 _PAUSE = 0.25
-# How often products are read again immediately, until no atomic decrement arrives in between.
+# The number of times that products are read again immediately, until no atomic decrement arrives in between.
 _TRIES = 20
 _SIDE_BY_SIDE = 8
 
 
 def read_books(aws: Aws) -> Books:
-    """Read all tables with strong consistency, and add up the books. Correct even during writes."""
+    """Read all tables with strong consistency, and add up the books, which are correct even during writes."""
     corrupt: dict[str, str] = {}
     reading, corrupt_pages = _read_tables(aws, corrupt)
     reading = _confirmed(aws, reading, corrupt)
@@ -68,7 +69,10 @@ def read_books(aws: Aws) -> Books:
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
-    """Read the accounts of some products without scanning tables. The orders must be all that may have taken their stock."""
+    """Read the accounts of some products without scanning tables.
+
+    `order_ids` must include every order that may have taken their stock.
+    """
     corrupt: dict[str, str] = {}
     products = _read_products(aws, product_ids, read_pages(aws).by_name, corrupt)
     orders = _readable(Table.ORDERS, read_orders(aws, order_ids).values(), corrupt)
@@ -76,7 +80,7 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
 
 
 def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
-    """List every change of a product's stock since it was last created. Reads all orders.
+    """List every change of a product's stock since it was last created. This reads all orders.
 
     Returns:
         The product's account and the changes; None if the product never existed.
@@ -91,7 +95,7 @@ def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | Non
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One reading of the tables: accounts by generation, and the rows that they are computed from."""
+    """The result of reading the tables once: accounts by generation, and the rows that they are computed from."""
 
     accounts: Mapping[Generation, Account] = field(default_factory=dict)
     adjustments: Sequence[Row] = ()
@@ -99,7 +103,7 @@ class _Reading:
 
 
 def _confirmed(aws: Aws, reading: _Reading, corrupt: dict[str, str]) -> _Reading:
-    """Read doubtful products again until two reads agree. Products whose reads never agree are unsettled."""
+    """Read doubtful products again until two reads agree. Products whose reads never agree stay unsettled."""
     confirmed: dict[Generation, Finding] = {}
 
     def is_doubtful(account: Account) -> bool:
@@ -121,7 +125,7 @@ def _confirmed(aws: Aws, reading: _Reading, corrupt: dict[str, str]) -> _Reading
 
 
 def _with_locations(doubtful: Iterable[Account], reading: _Reading) -> set[str]:
-    """Return the keys of these products at all locations, because their rows and adjustments name each other."""
+    """Return the keys of doubtful products at all locations, because their rows and adjustments name each other."""
     products = {product_of(account.product_id) for account in doubtful}
     keys = {account.product_id for account in doubtful}
     for account in reading.accounts.values():
@@ -137,7 +141,7 @@ def _read_tables(aws: Aws, corrupt: dict[str, str]) -> tuple[_Reading, Mapping[s
     rows = booked(read_rows(aws, Table.STOCK_ADJUSTMENTS))
     adjustments = list(_readable(Table.STOCK_ADJUSTMENTS, rows, corrupt))
     orders = _read_all_orders(aws, corrupt)
-    # They have no version, so they may have been booked after the product's row was read.
+    # These decrements have no version, so they may have been booked after the product's row was read.
     unsettled = {
         row["productId"]
         for row in adjustments
@@ -180,7 +184,10 @@ def _read_again(
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A product's places and the adjustments booked before; settled if no atomic decrement arrived in between."""
+    """A product's units and adjustments, read together.
+
+    It is settled if no atomic decrement arrived in between.
+    """
 
     places: Places
     adjustments: Sequence[Row]
@@ -190,7 +197,7 @@ class _Product:
 def _read_products(
     aws: Aws, product_ids: Iterable[str], page_names: Collection[str], corrupt: dict[str, str]
 ) -> dict[str, _Product]:
-    """Read some products, repeatedly while atomic decrements arrive in between."""
+    """Read some products, and repeat this while atomic decrements arrive in between."""
     products: dict[str, _Product] = {}
     left = sorted(product_ids)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
@@ -293,7 +300,9 @@ _CHECKS: Mapping[Table, Callable[[Row], None]] = {
     Table.ORDERS: _check_order,
     Table.STOCK_ADJUSTMENTS: lambda row: adjustment_of(row).check(),
 }
-"""Reads all attributes that the books need from a row, by table. Any exception means that the row breaks its table's contract."""
+"""Functions that read every attribute of a row that the books need, by table. Any exception means that the row is
+corrupt.
+"""
 
 
 def _readable_places(places: Places, corrupt: dict[str, str]) -> Places:
@@ -303,7 +312,7 @@ def _readable_places(places: Places, corrupt: dict[str, str]) -> Places:
 
 
 def read_orders(aws: Aws, order_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Read some orders with strong consistency. Returns the existing ones by id."""
+    """Read some orders with strong consistency, and return the existing ones by id."""
     keys = [{"orderId": {"S": order_id}} for order_id in order_ids]
     rows = map(decode, get_items(aws, Table.ORDERS, keys))
     return {row["orderId"]: row for row in rows}

@@ -1,4 +1,4 @@
-"""One deployed stack: its AWS clients and its outputs."""
+"""A deployed stack: its AWS clients and its outputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def refuse_loopback(environment: Mapping[str, str]) -> None:
-    """Check that the environment points at a real account."""
+    """Raise an error if the environment points at this machine instead of a real account."""
     for name, value in environment.items():
         if name.startswith("AWS_ENDPOINT_URL") and is_loopback(value):
             raise UserError(
@@ -63,7 +63,7 @@ LIVE = "live"
 
 @dataclass(frozen=True)
 class Aws:
-    """A stack on the AWS that this process points at: clients and outputs.
+    """The stack that a command works on, with its clients and outputs.
 
     Attributes:
         outputs: The stack's outputs, by name.
@@ -126,7 +126,7 @@ class Aws:
 
     @property
     def stack_name(self) -> str:
-        """Name of the CloudFormation stack."""
+        """The name of the CloudFormation stack."""
         return self.stack_id.split("/")[1]
 
     @property
@@ -136,7 +136,7 @@ class Aws:
 
     @property
     def service_name(self) -> str:
-        """Value of the metric dimension `service`."""
+        """The value of the metric dimension `service`."""
         return service_name(self.name)
 
     @property
@@ -148,18 +148,18 @@ class Aws:
 
     @property
     def tables(self) -> dict[Table, str]:
-        """The names of the tables."""
+        """The names of the stack's tables."""
         return {table: self.outputs[f"{table.value}TableName"] for table in Table}
 
     def live(self, function: str) -> str:
-        """The alias by which to invoke a function, which is named as in the outputs, such as `CountStock`."""
+        """Return the ARN of a function's alias. The function is named as in the outputs, such as `CountStock`."""
         return f"{self.outputs[f'{function}FunctionName']}:{LIVE}"
 
     def invoke(self, function: str, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Invoke a function, named as in the outputs, with a command. Returns its answer.
+        """Invoke a function with a command, and return its answer. The function is named as in the outputs.
 
         Raises:
-            LostAnswerError: It raised an exception, timed out or died. The command may have been carried out.
+            LostAnswerError: The function raised an exception, timed out or died. The command may have been carried out.
         """
         done = self.functions.invoke(
             FunctionName=self.live(function), Payload=json.dumps(command).encode()
@@ -170,7 +170,7 @@ class Aws:
         return answer
 
     def store(self) -> Store:
-        """A store on the tables whose client leaves retries to the engine."""
+        """Make a store on the stack's tables. Its client leaves retries to the engine."""
         return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
 
 
@@ -200,7 +200,7 @@ def scan(aws: Aws, table: Table) -> Iterator[Item]:
 
 
 def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -> Iterator[Item]:
-    """Yield the items of a partition of the table, read with strong consistency, or of an index."""
+    """Yield the items of one partition: of the table, read with strong consistency, or of an index."""
     place: Any = {"IndexName": index} if index else {"ConsistentRead": True}
     pages = aws.dynamodb.get_paginator("query").paginate(
         TableName=aws.tables[table],
@@ -221,7 +221,7 @@ def holds(aws: Aws) -> int:
 
 
 def get_items(aws: Aws, table: Table, keys: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
-    """Yield the items of a table that exist, read with strong consistency. Keys must be distinct."""
+    """Yield the items of a table that exist, read with strong consistency. The keys must be distinct."""
     name = aws.tables[table]
     left = list(keys)
     while left:

@@ -31,7 +31,7 @@ from .words import lane_name
 
 
 class Differences(NamedTuple):
-    """Surplus or missing units, for each of the three stock figures.
+    """The units by which each of the three stock figures is too high, or too low if negative.
 
     Attributes:
         available: Difference of the units that orders can take.
@@ -47,16 +47,16 @@ class Differences(NamedTuple):
 NO_DIFFERENCE = Differences()
 
 Finding = tuple[Differences, tuple[str, ...]]
-"""Units too many or too few, and problems in words."""
+"""The differences of a product, and its problems in words."""
 
 FINE: Finding = (NO_DIFFERENCE, ())
 GONE: Row = {"stockCount": 0, "onHand": 0, "status": "DELISTED", "_version": 0}
-"""Used when a product has no row."""
+"""The values that stand for the row of a product without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One generation of a product at a location, at one version of its row.
+    """The books of one generation of a product at a location, at one version of its row.
 
     Units on hand are known only while the row exists: a sweep drops units of deleted rows from outbound pages.
 
@@ -110,27 +110,27 @@ class Account:
 
     @property
     def is_place(self) -> bool:
-        """Whether it is at a location other than the default."""
+        """Whether the account is about a location other than the default."""
         return bool(location_of(self.product_id))
 
     @property
     def available(self) -> int:
-        """Units that orders can take: in the row and in lanes."""
+        """The units that orders can take, in the row and in lanes."""
         return self.stock + sum(self.in_lanes.values())
 
     @property
     def on_hand(self) -> int:
-        """Units in the warehouse, sold or not: the row's units less those on outbound pages."""
+        """The units in the warehouse, sold or not: the row's units less the units on outbound pages."""
         return self.goods - self.outbound
 
     @property
     def committed(self) -> int:
-        """Units on hand that are not available."""
+        """The units on hand that are not available."""
         return self.on_hand - self.available
 
     @property
     def differences(self) -> Differences:
-        """The three numbers less the units that adjustments and orders explain; all 0 when the books balance."""
+        """The three figures less the units that adjustments and orders explain; all 0 when the books balance."""
         available = self.available - (self.adjusted - self.sold)
         if not self.version:
             return Differences(available)
@@ -139,12 +139,12 @@ class Account:
 
     @property
     def difference(self) -> int:
-        """Available units, less the units that adjustments and orders explain."""
+        """The available units, less the units that adjustments and orders explain."""
         return self.differences.available
 
     @property
     def unexplained(self) -> dict[str, int]:
-        """Units that are certainly unexplained, by number, without zeros."""
+        """The units that are certainly unexplained, by figure, without zeros."""
         found = self.differences._asdict() if self.settled else {}
         return {name: units for name, units in found.items() if units}
 
@@ -160,7 +160,7 @@ class Account:
             (self.available, f"available{where}", "its adjustments and orders say", available),
             (self.on_hand, f"on hand{row}", "its adjustments and orders say", on_hand),
         ]
-        # A unit missing from one of the other numbers is also missing here.
+        # A unit missing from one of the other figures is also missing here.
         if committed != on_hand - available:
             who = "PENDING and CONFIRMED orders wait for"
             found.append((self.committed, "committed", who, committed))
@@ -172,7 +172,7 @@ class Account:
 
     @property
     def where(self) -> str:
-        """Where the available units are, in words."""
+        """The places of the available units, in words."""
         lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in self.in_lanes.items()]
         return ", ".join([f"row: {self.stock:,}", *lanes])
 
@@ -204,17 +204,17 @@ class Account:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether something is certainly wrong."""
+        """Whether the figures are certain, and something is wrong."""
         return self.settled and self.finding != FINE
 
     @property
     def balances(self) -> bool:
-        """Whether its figures are from one moment, and nothing is wrong."""
+        """Whether the figures are consistent, and nothing is wrong."""
         return self.settled and self.finding == FINE
 
     @property
     def finding(self) -> Finding:
-        """What seems to be wrong."""
+        """The differences and problems, which are certain only if the account is settled."""
         return self.differences, self.problems
 
 
@@ -238,7 +238,7 @@ class Books:
 
     @property
     def corrupt(self) -> list[str]:
-        """Errors of all unreadable pages and rows."""
+        """The errors of all unreadable pages and rows."""
         return [*self.corrupt_pages.values(), *self.corrupt_rows.values()]
 
 
@@ -246,7 +246,7 @@ class Books:
 
 
 def booked(adjustments: Iterable[Row]) -> Iterator[Row]:
-    """Leave out refused decrements, which moved nothing and name no generation."""
+    """Leave out refused decrements, which moved no units and name no generation."""
     return (row for row in adjustments if "rejected" not in row)
 
 
@@ -256,7 +256,7 @@ def add_up(
     orders: Iterable[Row],
     pages: Pages,
 ) -> list[Account]:
-    """Compare each product's units with its adjustments and orders, all read at one time."""
+    """Compare each product's units with its adjustments and orders, if all were read at one time."""
     places = Places({row["productId"]: row for row in products}, pages, pages)
     by_product = dict.fromkeys(places.products, places)
     return add_up_places(by_product, booked(adjustments), orders, pages)
@@ -271,7 +271,9 @@ def add_up_places(
     unsettled: Collection[str] = (),
     read: Collection[str] | None = None,
 ) -> list[Account]:
-    """Compare each product's units with its adjustments and orders up to that read, location by location.
+    """Compare each product's units with its adjustments and orders, location by location.
+
+    Changes after the read of the units do not count.
 
     Args:
         places: Where the units were, by key, for every product with a row or units in a page.
@@ -349,13 +351,13 @@ def _total(units: Iterable[tuple[Generation, int]]) -> Counter[Generation]:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Units that movements added to each number, by generation.
+    """The units that movements added to each stock figure, by generation.
 
     Attributes:
         available: Added to the units that orders can take.
         on_hand: Added to the units in the warehouse.
         open: Added to the units that orders are waiting for.
-        between: Added to a page between its two reads, by generation and page; in no other sum.
+        between: Added to a page between its two reads, by generation and page, and to none of the figures.
     """
 
     available: Counter[Generation] = field(default_factory=Counter)
@@ -377,7 +379,7 @@ def _sum_up(
             sums.on_hand[key] += movement.on_hand
             sums.open[key] += movement.open
         elif movement.page and movement.is_in(0, places[key[0]].after):
-            # A sale takes units off a lane's page; a hand-over adds to an outbound page the units that left.
+            # A sale takes units off a lane's page; a hand-over adds units to an outbound page.
             sums.between[key, movement.page] += movement.available - movement.on_hand
     return sums
 
@@ -417,7 +419,7 @@ def _in_lanes(places: Mapping[str, Places], when: _When) -> _ByPage:
         for read in _reads(places)
         for name, page in getattr(read, when).by_name.items()
         for product_id, entry in page.entries.items()
-        # Workers never look for the product in a page that it does not belong to.
+        # Workers never look for a product in a page to which it does not belong.
         if places.get(product_id) is read and page.key == PageKey.of(page.key.lane, product_id)
     }
 
@@ -434,7 +436,7 @@ def _outbound(places: Mapping[str, Places], rows: Mapping[Generation, Row], when
 
 
 def _reads(places: Mapping[str, Places]) -> Iterable[Places]:
-    """Each distinct result of one read."""
+    """Return each read once."""
     return {id(read): read for read in places.values()}.values()
 
 
@@ -446,8 +448,8 @@ class Entry:
     """One line of a product's history.
 
     Attributes:
-        version: The row's version after the change; None for an atomic decrement, which reads no version, and for changes that
-            do not write the row: an order from a lane, and units that leave.
+        version: The row's version after the change; None for an atomic decrement, which reads no version, and for
+            changes that do not write the row: an order from a lane, and units that leave.
         at: Time of the change, ISO 8601; empty for a gap.
         what: A description of the change.
         delta: Change of the available units; 0 for a gap.
@@ -482,9 +484,9 @@ class Entry:
 
 
 def history(books: Books, account: Account) -> list[Entry]:
-    """List every change of a product's numbers up to its version, in sequence, with the gaps between them.
+    """List every change of a product's stock up to the account's version, in sequence, with the gaps between them.
 
-    The units on hand are gone with their generation: units handed over later change nothing.
+    A generation that ends has no more units on hand, so units handed over later change nothing.
     """
     movements = [
         *map(adjustment_of, books.adjustments),
@@ -532,7 +534,7 @@ _GAP = "no stock change with a version: details, price, lease, units moved to or
 
 
 def _by_version(found: Iterable[Movement]) -> list[Movement]:
-    """Sort by the row's version; a change without a version is placed by its time."""
+    """Sort movements by the row's version. A movement without a version is placed by its time."""
     in_time = sorted(found, key=lambda movement: movement.at)
     others = [movement for movement in in_time if movement.row_version is None]
     versioned = [movement for movement in in_time if movement.row_version is not None]

@@ -1,18 +1,19 @@
 """Files for `load`: products to create or change, stock to book, and counts, as CSV or JSON lines.
 
-Fields have the names and limits of the handlers' commands. In a change, a missing column changes nothing, and
-an empty cell (`null` in JSON) removes the value. Elsewhere an empty cell is an absent field.
+Fields have the names and limits of the handlers' commands. In a change, a missing column changes nothing, and an empty
+cell (`null` in JSON) removes the value. Elsewhere, an empty cell is an absent field.
 
-A line with a `locationId` is about the product's stock there. Name and price belong to the product: a line with a location
-has neither, and its empty cells in these columns mean nothing.
+A line with a `locationId` is about the product's stock there. Name and price belong to the product: a line with a
+location has neither, and its empty cells in these columns are ignored.
 
-Missing fields are derived from the file alone, so that a second load of it does nothing new:
+Missing fields are derived from the file alone, so that loading it a second time does nothing new:
 
 - the action of a line follows from its columns;
 - the id of an adjustment follows from its product, delta and reason;
 - the time of a change of details is when the file was last saved, and its id follows from the details;
-- the id of a count follows from the name of the file, the product and the units: loading the same file again books nothing,
-  while another number in it, or another file name, books a new count.
+- the id of a count follows from the name of the file, the product and the units.
+
+So loading a file of counts again books nothing, but another number in it, or another file name, books a new count.
 """
 
 from __future__ import annotations
@@ -121,15 +122,15 @@ class Change:
     event_id: str
 
     def is_stale(self, product: Product) -> bool:
-        """Whether the product has newer details than these. Then no part of the change is carried out."""
+        """Whether the product has newer details than the change, which then has no effect at all."""
         return bool(self.details) and _newest(product) > self._moment
 
     def applied_to(self, product: Product) -> Product:
         """Apply the change to a product. Returns the same product if the change is stale or already applied.
 
         Raises:
-            RejectedError: `EVENT_ID_REUSED`: other details with this id and time were applied; or `BELOW_FLOOR`: more units
-                are on backorder than the new limit allows.
+            RejectedError: `EVENT_ID_REUSED` if other details with this id and time were applied; `BELOW_FLOOR` if more
+                units are on backorder than the new limit allows.
         """
         if self.is_stale(product):
             return product
@@ -154,7 +155,7 @@ class Change:
 
     @property
     def status(self) -> ProductStatus | None:
-        """The status that it sets at all locations of the product, if any."""
+        """The status that the change sets at all locations of the product, if any."""
         return self.others.get("status")
 
     @property
@@ -163,13 +164,13 @@ class Change:
 
 
 def _newest(product: Product) -> tuple[str, str]:
-    """The time and id of the latest change of a product's details."""
+    """Return the time and id of the latest change of a product's details."""
     return product.details_event_time or "", product.details_event_id or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A stocktake of one product.
+    """The number of units found in a stocktake of one product.
 
     Attributes:
         product_id: The key of its row.
@@ -185,7 +186,7 @@ class Count:
 
     @property
     def record_key(self) -> AdjustmentKey:
-        """The key of its adjustment."""
+        """The key of the count's adjustment."""
         return AdjustmentKey(self.product_id, self.adjustment_id)
 
 
@@ -194,7 +195,7 @@ T = TypeVar("T", NewProduct, Change, Adjustment, Count)
 
 @dataclass(frozen=True, slots=True)
 class Line(Generic[T]):
-    """A valid line.
+    """A valid line of the file.
 
     Attributes:
         number: Its number in the file, from 1; the first one if it spans several.
@@ -224,7 +225,7 @@ class BadLine:
 
 @dataclass(slots=True)
 class CatalogueFile:
-    """The commands of a file.
+    """The valid and invalid lines of a file.
 
     Attributes:
         creations: Products to create.
@@ -251,7 +252,7 @@ class CatalogueFile:
 def read_catalogue(path: Path, currency_decimals: int | None = None) -> CatalogueFile:
     """Read a file, which may be compressed with gzip.
 
-    `.jsonl`, `.ndjson` and `.json` are JSON lines; for other names the first line decides whether it is CSV.
+    `.jsonl`, `.ndjson` and `.json` are JSON lines; for other names, the first line decides whether the file is CSV.
 
     Args:
         path: The file.
@@ -290,7 +291,10 @@ def _holds_json(path: Path, first: str) -> bool:
 
 
 class _Reader:
-    """Sorts the lines of one file by command. Needs the file's name, the time it was saved, and the decimals of its prices."""
+    """Sorts the lines of one file by command.
+
+    It needs the file's name, the time at which it was saved, and the decimals of its prices.
+    """
 
     def __init__(self, name: str, saved: str, currency_decimals: int | None) -> None:
         self.file = CatalogueFile()
@@ -341,7 +345,7 @@ class _Reader:
             raise InvalidMessageError("UNSUPPORTED_ACTION", not_one_of("action", _FIELDS, action))
         fields = {**document, "action": action}
         if isinstance(document.get("details"), dict):
-            # A complete set of details, as the command has it.
+            # A complete set of details, in the form of the command.
             fields = dict.fromkeys(DETAILS) | fields.pop("details") | fields
         _check_ids(fields)
         _check_location(fields)
@@ -446,7 +450,7 @@ def _check_header(where: str, header: Sequence[str]) -> None:
 
 
 def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> dict[str, Any]:
-    """Convert a row to a command."""
+    """Convert a row of CSV to a command."""
     if len(cells) != len(header):
         raise InvalidMessageError(
             "BAD_ROW",
@@ -462,7 +466,7 @@ def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> di
 def _changes_in(
     command: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Find the details and other attributes that a line sets; `fields` also has fields with the value None."""
+    """Find the details and other attributes that a line sets. `fields` also includes fields with the value None."""
     possible = [name for name in ATTRIBUTES if not (command.get("locationId") and name in DETAILS)]
     columns = set(possible) & fields.keys() & set(_FIELDS[command["action"]])
     details = {name: command.get(name) for name in DETAILS if name in columns}
@@ -522,7 +526,7 @@ def _check_ids(fields: Mapping[str, Any]) -> None:
 
 
 def _check_location(fields: Mapping[str, Any]) -> None:
-    """Check that a line about a location does not set product-wide attributes."""
+    """Check that a line about a location sets no attributes that a product has at all locations."""
     location_id = fields.get("locationId")
     for name in DETAILS:
         if location_id and fields.get(name) is not None:
@@ -569,7 +573,7 @@ _FORMULA = re.compile(r"[=+\-@\t\r\n]")
 def write_report(path: Path, bad: Iterable[BadLine]) -> None:
     """Write the bad lines to a CSV file, in the sequence of the original file.
 
-    A spreadsheet reads text that begins with one of `=+-@` as a formula, so this puts an apostrophe before it.
+    A spreadsheet reads text that begins with one of `=+-@` as a formula, so this function puts an apostrophe before it.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
@@ -581,6 +585,6 @@ def write_report(path: Path, bad: Iterable[BadLine]) -> None:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file begins like a report of `write_report`."""
+    """Whether a file begins like a report from `write_report`."""
     with path.open("rb") as file:
         return file.readline(200).rstrip() == ",".join(REPORT_HEADER).encode()

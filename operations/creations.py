@@ -26,21 +26,23 @@ from inventory_orders.store.cancellations import Meaning, TransactionCancelledEr
 from inventory_orders.store.writes import ActionKind
 
 MAX_AT_ONCE = 50
-"""Maximum products per transaction: each takes two of its 100 actions."""
+"""The maximum number of products in a transaction: each takes two of its 100 actions."""
 
 MAX_PLACES_AT_ONCE = 33
-"""Maximum places per transaction: each takes three actions, the third of which adds to the list in the product's own row."""
+"""The maximum number of places in a transaction: each takes three actions, one of which lists it in the product's own
+row.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """The result for one of several products to create.
+    """The result for one of the products to create.
 
     Attributes:
         created: Whether it was created.
-        product: The current product; if it existed already, unchanged. None after an error.
-        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one; or a place's
-            product does not exist, or its list of places is full.
+        product: The current product, which is unchanged if it already existed. None after an error.
+        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one; or a
+            place's product does not exist, or its list of places is full.
     """
 
     created: bool
@@ -51,10 +53,11 @@ class Creation:
 def create_many(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> list[Creation]:
-    """Create products in one transaction, each as `ProductCatalogue.create` does. Returns a result for each, in sequence.
+    """Create products in one transaction, each like `ProductCatalogue.create`. Returns a result for each, in sequence.
 
-    If a product exists, it stays unchanged, and the rest is sent again without it. The same holds for a product that DynamoDB
-    will never accept, and for a place that its product cannot list. Repeat the call after an error: it finds the products created.
+    A product that exists stays unchanged, and the rest is sent again without it. The same applies to a product that
+    DynamoDB will never accept, and to a place that its product cannot list. You may repeat the call after an error: it
+    finds the products that it has created.
 
     Raises:
         ValueError: There are more than `MAX_AT_ONCE` or `MAX_PLACES_AT_ONCE`, or two with the same product.
@@ -85,7 +88,7 @@ def _create_all(
 def _create_together(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> dict[str, Creation]:
-    """Send one transaction. If some of the products exist, it creates none, and returns those that exist."""
+    """Send one transaction. If some of the products exist, it creates none and returns the existing ones."""
     at = timestamp(client.clock.now())
     products = [product_to_create(each, at) for each in new]
     actions = [action for product in products for action in create_actions(product)]
@@ -101,7 +104,7 @@ def _create_together(
 def _create_apart(
     client: RetryingClient, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
 ) -> dict[str, Creation]:
-    """Find the product that cannot be created."""
+    """Split the products in halves until the one that cannot be created is alone."""
     if len(new) == 1:
         key = new[0].product_id
         return {key: Creation(created=False, error=_meaning_of(error, key))}
@@ -111,7 +114,7 @@ def _create_apart(
 
 
 def _meaning_of(error: StoreError, key: str) -> OutcomeError:
-    """Translate an error in creating one row."""
+    """Translate the error of a transaction that creates one row."""
     try:
         if isinstance(error, TransactionCancelledError):
             check_room(key, error)
@@ -121,13 +124,13 @@ def _meaning_of(error: StoreError, key: str) -> OutcomeError:
 
 
 def _has_culprit(cancelled: TransactionCancelledError) -> bool:
-    """Whether some of the products can never be created, and the rest can."""
+    """Whether some of the products can never be created, although the rest can."""
     has_no_room = Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES)
     return has_no_room or Meaning.INVALID in cancelled.meanings
 
 
 def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:
-    """The products of a transaction that already exist."""
+    """Return the products of a cancelled transaction that already exist."""
     found: dict[str, Creation] = {}
     for reason in cancelled.of(ActionKind.PRODUCT):
         if isinstance(reason.found, Product):

@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from .aws import Aws
 
 TOO_MANY_DELIVERIES = "TOO_MANY_DELIVERIES"
-"""Cause of a dead letter without an `errorCode`: SQS moved it after too many deliveries, not the service."""
+"""The cause of a dead letter without an `errorCode`: SQS, not the service, moved it after too many deliveries."""
 
 SEEN_IN_A_GROUP = 10
 """SQS delivers at most ten messages of a FIFO group until these are deleted or visible again."""
 
 POLL_SECONDS = 1
-"""How long a request for dead letters waits, in seconds. A request that does not wait asks only some of SQS's
-servers, so it may miss messages; a request that waits asks all of them: docs.aws.amazon.com/AWSSimpleQueueService/latest/
-SQSDeveloperGuide/sqs-short-and-long-polling.html"""
+"""The time that a request for dead letters waits, in seconds.
+
+A request that does not wait asks only some of SQS's servers, so it may miss messages; a request that waits asks all of
+them: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html
+"""
 
 # If this process is killed, its messages become visible again after this time.
 _HIDDEN_SECONDS = 120
@@ -60,7 +62,7 @@ class Delivery:
     Attributes:
         message_id: Its id in the dead-letter queue.
         receipt_handle: Identifies this delivery.
-        sent_at: When it entered the dead-letter queue, in Unix milliseconds.
+        sent_at: The time at which it entered the dead-letter queue, in Unix milliseconds.
         content: The message, and why it was dead-lettered.
         group: `MessageGroupId`; None on a standard queue.
         attributes: All message attributes.
@@ -106,8 +108,8 @@ class DeadLetterReader:
     Args:
         sqs: A client.
         url: The queue's URL.
-        poll_seconds: How long a request waits for a message; by default `POLL_SECONDS`. An SQS in memory has only one
-            server to ask.
+        poll_seconds: The time that a request waits for a message; by default `POLL_SECONDS`. An SQS in memory has only
+            one server to ask.
     """
 
     def __init__(self, sqs: SQSClient, url: str, poll_seconds: int | None = None) -> None:
@@ -153,7 +155,7 @@ class DeadLetterReader:
                     self.delete(delivery)
 
     def receive(self) -> list[Delivery]:
-        """Receive up to ten dead letters; none if the queue is empty. May include messages received before."""
+        """Receive up to ten dead letters; none if the queue is empty. Some may have been received before."""
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_BATCH,
@@ -201,7 +203,7 @@ def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], 
             return list(islice(reader.deliveries(), limit))
 
     names = [name for _, name in pairs(aws)]
-    # In parallel, so that empty queues take no longer than one.
+    # The queues are read in parallel, so that empty ones take no longer than one.
     with ThreadPoolExecutor(len(names)) as pool:
         found = dict(zip(names, pool.map(read, names), strict=True))
     return found, {

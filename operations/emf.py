@@ -1,7 +1,8 @@
 """The handlers' metrics, read from their logs in CloudWatch's embedded metric format.
 
-No local AWS turns these log lines into metrics, so this module reads them from the log group. On a very busy machine
-the embedded AWS writes the last lines of an invocation only when the same worker runs again, so these metrics may be late.
+No local AWS turns these log lines into metrics, so this module reads them from the log group. On a very busy machine,
+the embedded AWS writes the last lines of an invocation only when the same worker runs again, so these metrics may be
+late.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def read_samples(aws: Aws, log_group: str, since: int) -> Iterator[Sample]:
 
 
 def parse(lines: Iterable[str]) -> Iterator[Sample]:
-    """Find the metrics among log lines."""
+    """Find the metrics in log lines."""
     for line in lines:
         if '"_aws"' not in line:
             continue
@@ -55,7 +56,7 @@ def parse(lines: Iterable[str]) -> Iterator[Sample]:
 
 
 def values_of(samples: Iterable[Sample], name: str, **dimensions: str) -> list[float]:
-    """Collect the values of a metric whose dimensions are `service` and exactly these."""
+    """Collect the values of a metric whose dimensions are `service` and exactly the given ones."""
     wanted = frozenset(dimensions.items())
     return [
         value

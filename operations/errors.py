@@ -1,8 +1,8 @@
-"""The errors that the command line shows without a traceback."""
+"""Errors that the command line shows without a traceback."""
 
 
 class UserError(Exception):
-    """An error that the user can fix; the message says how."""
+    """An error that the user can fix. Its message says how."""
 
 
 class LostAnswerError(UserError):

@@ -1,4 +1,4 @@
-"""Exports tables to S3 with DynamoDB's own export, for reports by Athena."""
+"""Exports tables to S3 with DynamoDB's own export, for reports in Athena."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from inventory_orders.clock import Clock
 
 REPORTED = (Table.PRODUCTS, Table.ORDERS, Table.STOCK_ADJUSTMENTS)
-"""The tables that reports read. Units in lanes follow from these."""
+"""The tables that the reports read. The units in lanes can be computed from these."""
 
 _PAUSE = 15.0
 
@@ -42,7 +42,7 @@ class Export:
 
 
 def start(aws: Aws, bucket: str | None) -> list[Export]:
-    """Have DynamoDB export all tables at the same point in time, a few minutes ago.
+    """Let DynamoDB export all tables as they were at one point in time, a few minutes ago.
 
     Args:
         aws: The stack, on an account.
@@ -88,14 +88,14 @@ def start(aws: Aws, bucket: str | None) -> list[Export]:
 
 
 def bucket_name(region: str, account: str) -> str:
-    """Name the default bucket for exports, which all stages share."""
+    """Return the name of the default bucket for exports, which all stages share."""
     return f"inventory-orders-exports-{account}-{region}"
 
 
 def _own_bucket(aws: Aws, region: str, account: str) -> str:
     bucket = bucket_name(region, account)
     s3 = aws.session.client("s3")
-    # In us-east-1 S3 rejects a location constraint, and accepts creating a bucket that you already own.
+    # In us-east-1, S3 rejects a location constraint, and accepts creating a bucket that you already own.
     elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
         s3.create_bucket(Bucket=bucket, **({} if region == "us-east-1" else elsewhere))

@@ -1,4 +1,4 @@
-"""Broken invariants of rows, lanes, orders and transfers, in words, even if the books balance."""
+"""Finds broken invariants of rows, lanes, orders and transfers, which are possible even if the books balance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .words import lane_name
 
 
 def problems_of(row: Row | None, in_lanes: Collection[int]) -> Iterator[str]:
-    """Yield the faults of a product's row and of the lanes that hold its units. Pass None for a deleted row."""
+    """Yield the faults of a product's row and of the lanes that hold its units. A delisted product has no row."""
     if row is not None:
         yield from _problems_of_row(row)
         yield from _problems_of_key(row)
@@ -65,7 +65,7 @@ def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
 
 
 def lent_to(row: Row) -> tuple[int, ...]:
-    """List the lanes that may hold more of the product, by its row."""
+    """Read from a row which lanes may hold more of the product."""
     return tuple(sorted(map(int, row.get("lentTo", ()))))
 
 
@@ -85,7 +85,8 @@ class Fault:
         key: The row that the line took units from; otherwise its product's own row.
         created_at: The generation that the line took units from; empty if it names none.
         what: The fault, worded to follow the names of the affected orders.
-        if_it_stands: Whether it is a fault only while the generation exists: a delisted product takes no units back.
+        if_it_stands: Whether it is a fault only while the generation exists, because units cannot return to a delisted
+            product.
     """
 
     key: str
@@ -99,10 +100,11 @@ _GAVE_ALL_BACK = {OrderStatus.CANCELLED, OrderStatus.EXPIRED}
 
 
 def faults_of(order: Row, outbound: Mapping[str, int] | None = None) -> Iterator[Fault]:
-    """Yield lines of a placed order that took nothing, and lines whose units did not return, or moved twice.
+    """Yield the faults of an order's lines: no units taken, units not returned, or units moved twice.
 
-    Units that left without an outbound page are a fault, too. A `CANCELLED` line without a generation is not: its cancellation
-    arrived first, or a restore undid the order. A restore also leaves `EXPIRED` lines without a generation.
+    Units that left without an outbound page are a fault, too. A `CANCELLED` line without a generation is not: its
+    cancellation arrived first, or a restore undid the order. A restore also leaves `EXPIRED` lines without a
+    generation.
 
     Args:
         order: The row.
@@ -143,7 +145,7 @@ def _faults_of_line(order: Row, line: Row, outbound: Mapping[str, int] | None) -
 
 
 def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tuple[int, int]:
-    """Count the units of a line that have to be back in stock, and the units that are."""
+    """Count the units of a line that must be back in stock, and the units that are."""
     due = sum(move.units for move in moves if move.effect.available)
     lost = sum(move.units for move in moves if move.effect == LOST)
     back = sum(move.units for move in moves if move.returned is not None)
@@ -151,7 +153,7 @@ def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tupl
 
 
 def _faults_of_leaving(moves: Iterable[Move], outbound: Mapping[str, int] | None) -> Iterator[str]:
-    """Yield faults of the pages through which the units of a line left."""
+    """Yield faults of the outbound pages through which the units of a line left."""
     for step, effect, units, _ in moves:
         if effect.on_hand >= 0 or not units:
             continue
@@ -198,7 +200,7 @@ def _in_words(kind: str, found: _ByGeneration) -> dict[Generation, list[str]]:
 
 
 def _said_of(kind: str, names: Sequence[str], what: str) -> str:
-    """Describe a fault with the first orders or transfers that have it, because a list of all could be endless."""
+    """Describe a fault with the names of the first orders or transfers that have it, because the list may be long."""
     more = len(names) - _NAMED
     named = ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
     return f"{kind if len(names) == 1 else f'each of the {kind}s'} {named} {what}"
@@ -254,7 +256,7 @@ _OTHER_SIDE = {TRANSFER_OUT: TRANSFER_IN, TRANSFER_IN: TRANSFER_OUT}
 def problems_of_transfers(
     adjustments: Collection[Row], is_known: Callable[[str], bool]
 ) -> dict[Generation, list[str]]:
-    """Find transfers in one transaction of which only one side was booked, or whose sides do not match.
+    """Find transfers of which only one side was booked, or whose sides do not match.
 
     Args:
         adjustments: All adjustments booked under the known keys.
@@ -277,7 +279,7 @@ def problems_of_transfers(
 
 
 def _fault_of_side(side: Row, other: Row | None, is_known: Callable[[str], bool]) -> str:
-    """Say what is wrong with the other side of a transfer; empty if nothing is."""
+    """Describe what is wrong with the other side of a transfer. The result is empty if all is well."""
     key = side["transferWith"]
     if other is None:
         return f"has no row under {key}, its other side" if is_known(key) else ""

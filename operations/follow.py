@@ -69,7 +69,10 @@ def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
 
 
 def _policy(queue: str, rule: str) -> dict[str, Any]:
-    """Let one rule send to the queue: docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html."""
+    """Allow one rule to send to the queue.
+
+    docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html
+    """
     statement = {
         "Effect": "Allow",
         "Principal": {"Service": "events.amazonaws.com"},

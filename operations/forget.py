@@ -24,7 +24,7 @@ from .aws import Aws, get_items, query
 from .errors import UserError
 
 KEY_VARIABLE = "INVENTORY_ORDERS_PSEUDONYM_KEY"
-"""The environment variable that may hold the key."""
+"""The environment variable that may contain the key."""
 
 MIN_KEY_BYTES = 32
 
@@ -40,7 +40,7 @@ _PATIENCE = 60.0
 def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
     """Read the key for pseudonyms from a file, or else from `KEY_VARIABLE`.
 
-    A line break at the end is not part of the key, so that file and variable can hold the same key.
+    A line break at the end is not part of the key, so that the file and the variable can contain the same key.
 
     Raises:
         UserError: There is no key, or it is short enough to guess.
@@ -63,7 +63,7 @@ def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
 
 
 def pseudonym_of(user_id: str, key: bytes) -> str:
-    """Derive a user's pseudonym: a valid `userId` of 74 characters, the same for the same user and key.
+    """Derive a user's pseudonym, a valid `userId` of 74 characters that depends only on the user and the key.
 
     A plain hash would reveal the user to a program that tries all users; this one also needs the key.
     """
@@ -76,7 +76,7 @@ def is_pseudonym(user_id: str) -> bool:
 
 
 def orders_of(aws: Aws, user_id: str) -> Iterator[str]:
-    """Yield the ids of a user's orders, as currently in the index."""
+    """Yield the ids of a user's orders that are currently in the index."""
     found = query(aws, Table.ORDERS, "userId", user_id, index="byUser")
     return (item["orderId"]["S"] for item in found)
 
@@ -111,9 +111,10 @@ class Forgetting:
         self._client = RetryingClient(self.aws.store(), RetryPolicy(), self.clock)
 
     def run(self) -> None:
-        """Look for orders and pseudonymise them, until two looks in a row find none, because the index may be late.
+        """Find orders and pseudonymise them, until two searches in a row find none, because the index may be late.
 
-        Commands that arrived after an earlier run may have left notes in the orders that it pseudonymised: they are removed, too.
+        Commands that arrived after an earlier run may have left notes in orders that it pseudonymised; these notes are
+        removed, too.
 
         Raises:
             StoreError: DynamoDB failed, or concurrent writers interfered for too long.
@@ -137,7 +138,10 @@ class Forgetting:
                 on_progress()
 
     def _pseudonymise(self, item: Item) -> None:
-        """Pseudonymise one order, unless that was done before. If the order changes at the same time, the next pass finds it."""
+        """Pseudonymise one order, unless that was done before.
+
+        If the order changes at the same time, the next pass finds it.
+        """
         try:
             order: Any = read_record(item)
             has_notes = any(step.notes for step in order.steps)

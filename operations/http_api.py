@@ -39,7 +39,7 @@ class Reply:
 
     @property
     def said(self) -> Any:
-        """The parsed body; a string if it is not JSON."""
+        """The parsed body, or the text if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -62,7 +62,7 @@ class HttpApi:
 
     @classmethod
     def of(cls, aws: Aws, output: str = "ApiUrl") -> Self:
-        """Find the API of a stack, or with the output `CustomerApiUrl` the API for tokens."""
+        """Find the API of a stack; with the output `CustomerApiUrl`, find the API for tokens."""
         if output not in aws.outputs:
             raise UserError(
                 "the stack has no HTTP API: set `api` to true in cdk.json and deploy it"

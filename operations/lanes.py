@@ -1,6 +1,6 @@
 """Reads where the units of products are, in rows and pages together, and reclaims all units from lanes.
 
-Reclaiming covers all existing pages and rows, whatever the settings say.
+Reclaiming covers all existing pages and rows, whatever the settings are.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ _OUTBOUND = {str(key): key for key in OUTBOUND_KEYS}
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactGetItems.html
 _MAX_IN_TRANSACTION = 100
 _NOT_TOGETHER = {"TransactionCanceledException", "ValidationException"}
-# Products reclaimed per visit to the depot, so that orders get their turn; and the longest visit, in seconds.
+# The number of products that one visit to the depot reclaims, so that orders get their turn, and the longest visit, in
+# seconds.
 _RECLAIMED_TOGETHER = 50
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Pages, read one after another. A corrupt page counts as empty.
+    """Pages that were read one after another. A corrupt page counts as empty.
 
     Attributes:
         by_name: All pages of lanes, by `<lane>/<number>`.
@@ -62,12 +63,12 @@ class Pages:
     corrupt: Mapping[str, str] = field(default_factory=dict)
 
     def version(self, name: str) -> int:
-        """The version of a page; 0 if it does not exist."""
+        """Return the version of a page; 0 if it does not exist."""
         page = self.by_name.get(name) or self.outbound.get(name)
         return page.version if page else 0
 
     def plus(self, others: Pages) -> Pages:
-        """Combine these pages with others."""
+        """Combine these pages with others, which replace pages of the same name."""
         return Pages(
             {**self.by_name, **others.by_name},
             {**self.outbound, **others.outbound},
@@ -75,7 +76,7 @@ class Pages:
         )
 
     def units(self, product_id: str) -> dict[int, int]:
-        """Units of a product, by lane."""
+        """Return the units of a product, by lane."""
         number = PageKey.of(DEPOT, product_id).number
         return {
             page.key.lane: page.units(product_id)
@@ -88,8 +89,8 @@ class Pages:
 class Places:
     """Rows and pages that were read together.
 
-    Pages are read before the rows and once more after them. Every move of units writes a page. So if a product's two reads of
-    pages differ only by sales and hand-overs, its row and the first read of the pages are consistent.
+    Pages are read before the rows and once more after them. Every move of units writes a page. So if a product's two
+    reads of pages differ only by sales and hand-overs, its row and the first read of the pages are consistent.
 
     Attributes:
         rows: Existing rows, by key.
@@ -104,25 +105,25 @@ class Places:
     unreadable: frozenset[str] = frozenset()
 
     def available(self, product_id: str) -> int:
-        """Units in the row and in all pages of lanes."""
+        """Count the available units of a product, in its row and in all pages of lanes."""
         row = self.rows.get(product_id)
         return (row["stockCount"] if row else 0) + sum(self.before.units(product_id).values())
 
     @property
     def products(self) -> set[str]:
-        """The products that have a row or are in a page of a lane."""
+        """The products that have a row, or are in a page of a lane."""
         every = (*self.before.by_name.values(), *self.after.by_name.values())
         return {*self.rows, *(product_id for page in every for product_id in page.entries)}
 
     @property
     def lent(self) -> set[str]:
-        """The products that are in pages, or may be according to their rows."""
+        """The products that are in pages of lanes, or may be according to their rows."""
         named = {product_id for product_id, row in self.rows.items() if row.get("lentTo")}
         return named.union(*(page.entries for page in self.before.by_name.values()))
 
 
 def read_all(aws: Aws) -> Places:
-    """Read all rows and all pages."""
+    """Read all rows of products and all pages."""
     before = read_pages(aws)
     rows = _rows(scan(aws, Table.PRODUCTS))
     return Places(rows, before, read_pages(aws))
@@ -142,8 +143,9 @@ def read_outbound(aws: Aws) -> Pages:
 def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str]) -> Places:
     """Read the rows of some products, the pages of lanes that may hold units of them, and the outbound pages.
 
-    Hand-overs write the outbound pages constantly, and would cancel a transaction that reads them. These pages are therefore
-    read before and after it. The two reads differ by hand-overs only, except in the rare moment when a sweep folds the pages.
+    Hand-overs write the outbound pages constantly, and would cancel a transaction that reads them. These pages are
+    therefore read before and after it. The two reads differ by hand-overs only, except in the rare moment when a sweep
+    folds the pages.
 
     Args:
         aws: The stack.
@@ -166,7 +168,7 @@ def _read_in_turn(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Plac
 
 
 def _read_at_once(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Places | None:
-    """Read rows and pages in one transaction. Returns None if there are too many, or a concurrent writer changes one."""
+    """Read rows and pages in one transaction. Returns None if there are too many or a concurrent writer changes one."""
     if len(rows) + len(pages) > _MAX_IN_TRANSACTION:
         return None
     wanted: Any = [
@@ -177,8 +179,9 @@ def _read_at_once(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Plac
     try:
         answers = aws.dynamodb.transact_get_items(TransactItems=wanted)["Responses"]
     except ClientError as error:
-        # A concurrent write of one of these items cancelled this read, and was not cancelled itself: usual in a busy shop.
-        # Or they have more than 4 MB together, which makes the read invalid.
+        # A concurrent write of one of these items cancelled this read, and was not cancelled itself: usual in a busy
+        # shop.
+        # Otherwise, the items exceed 4 MB together, which makes the read invalid.
         if error.response["Error"]["Code"] in _NOT_TOGETHER:
             return None
         raise
@@ -241,7 +244,7 @@ class Lane:
         return cls(number, lease, len(entries), units, written_at)
 
     def shown(self, now: float) -> dict[str, Any]:
-        """Describe it for other programs. Without a lease at this time (Unix seconds), it has no worker."""
+        """Describe the lane for other programs. If no lease is valid at `now` (Unix seconds), it has no worker."""
         seconds = max(0.0, self.lease.ends_at - now) if self.lease else 0.0
         return {
             "lane": self.number,
@@ -254,7 +257,7 @@ class Lane:
 
 
 def read_lanes(aws: Aws) -> tuple[list[Lane], Pages]:
-    """Read every lane that was ever in use, and their pages."""
+    """Read every lane that was ever in use, and the lanes' pages."""
     items = list(scan(aws, Table.ALLOTMENTS))
     pages = pages_of(items)
     leases = {

@@ -63,17 +63,17 @@ from .catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, L
 from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
 
 _WORKERS = 4
-"""Transactions in flight at once."""
+"""The number of transactions that are in flight at once."""
 
 # For lines with a transaction each, so that progress shows and an interrupted load stops soon.
 _SMALL_BATCH = 10
 
-# A table that is new or was idle has to scale with the load, so throttling may last for minutes.
-# Source: "DynamoDB on-demand capacity mode",
+# A table that is new or was idle has to scale with the load, so throttling may last for minutes. Source: "DynamoDB
+# on-demand capacity mode",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
 _POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
 _PATIENCE_SECONDS = 300.0
-# Also how long a line, and the rest of its batch, waits for another owner's lease.
+# This is also how long a line, and the rest of its batch, waits for another owner's lease.
 _LEASE_SECONDS = 60.0
 # If a load is killed between lease and count, the next load waits until that lease expires.
 _COUNT_SECONDS = 30.0
@@ -98,7 +98,7 @@ class Done(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a valid line was not carried out, as a code and in words."""
+    """The reason why a valid line was not carried out, as a code and in words."""
 
     code: str
     message: str
@@ -149,10 +149,10 @@ class Load:
         on_progress: Called by one worker at a time with the number of lines done.
 
     Attributes:
-        done: How many valid lines had each result so far.
+        done: The number of valid lines so far with each result.
         bad: The lines that were not carried out, including invalid ones.
-        findings: The effects of lines on their products: line number, product with its location, and the change with old
-            and new values.
+        findings: The effects of lines on their products: line number, product with its location, and the change with
+            old and new values.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Load:
                 for future in as_completed([pool.submit(work, worker) for worker in workers]):
                     future.result()
             except BaseException:
-                # Also on Ctrl-C: batches in flight finish, and no new ones start.
+                # This also applies after Ctrl-C: batches in flight finish, and no new ones start.
                 self._stop.set()
                 raise
 
@@ -268,7 +268,7 @@ class _Reader:
             if (product := products.get(new.product_id)) is not None
         ]
         keys = [opening_key(product) for _, product in found]
-        # An eventually consistent read: a missing record may have been written just before.
+        # This read is eventually consistent: a missing record may have been written just before.
         records = self.read(keys).records if keys else {}
         return {
             new.product_id: _compared(
@@ -298,7 +298,7 @@ class _Writer:
         self._engine = engine_with_lanes(store, _POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
-        """Create missing rows. Reading first is cheaper than trying."""
+        """Create the products of a batch that do not exist. Reading them first is cheaper than trying to create all."""
         wanted = {line.content.product_id: line.content for line in batch}
         snapshot = self._reader.read(_with_own_rows(wanted))
         products, unreadable = snapshot.products, snapshot.unreadable
@@ -315,7 +315,7 @@ class _Writer:
     def _create_missing(
         self, missing: Sequence[NewProduct], products: dict[str, Product | None]
     ) -> dict[str, Answer]:
-        """Create products or places. Adds results for rows that a concurrent writer has just created."""
+        """Create products or places. Rows that a concurrent writer has just created are added to `products`."""
         answers: dict[str, Answer] = {}
         if missing:
             self._pace(len(missing))
@@ -386,7 +386,7 @@ class _Writer:
         return _counted(count, delta)
 
     def _book_count(self, count: Count) -> int:
-        """Book a count. Returns the correction in units."""
+        """Book a count, and return the correction in units."""
         client, deadline = self._reader.client, self._lease_deadline()
         lease = client.call(
             lambda: Lease.acquire(
@@ -453,7 +453,7 @@ class _Checker:
         return _changed(change, updates)
 
     def _also_changed(self, change: Change) -> Sequence[str]:
-        """The keys of the rows at other locations that a change of the product's own row affects."""
+        """Return the keys of the rows at other locations that a change of the product's own row affects."""
         own = self._products.get(change.product_id)
         if own is None or change.status is None:
             return ()
@@ -508,7 +508,7 @@ class _Checker:
     def _read(
         self, product_ids: Iterable[str], keys: Sequence[RecordKey] = ()
     ) -> Mapping[RecordKey, Record | CorruptItemError]:
-        """Read the rows and records not read before. Returns the records."""
+        """Read the rows and records that were not read before, and return the records."""
         unknown = dict.fromkeys(i for i in product_ids if i not in self._products)
         snapshot = self._reader.read([*unknown, *keys])
         self._products |= snapshot.products
@@ -571,7 +571,7 @@ def _of_outcome(outcome: ChangeOutcome) -> Answer:
 
 
 def _with_own_rows(keys: Iterable[str]) -> list[str]:
-    """These keys, and the keys of their products' own rows."""
+    """Return these keys, and the keys of their products' own rows."""
     return list(dict.fromkeys(each for key in keys for each in (key, product_of(key))))
 
 
@@ -580,7 +580,7 @@ def _obstacle(
     products: Mapping[str, Product | None],
     unreadable: Mapping[str, CorruptItemError],
 ) -> Problem | None:
-    """Why a missing row cannot be created; None if it can."""
+    """Return the reason why a missing row cannot be created; None if it can."""
     own, product_id = products.get(product_of(key)), product_of(key)
     if error := unreadable.get(key) or (products[key] is None and unreadable.get(product_id)):
         return _problem(key, error)
@@ -625,7 +625,7 @@ def _compared(
         if getattr(product, attribute) != getattr(new, attribute)
     }
     changed_at = product.details_event_time
-    # If they were changed since, the product no longer shows the original ones.
+    # If details were changed since, the product no longer shows the original ones.
     kept = other.intersection(DETAILS if changed_at else ())
     other -= kept
     if not isinstance(opening, AdjustmentRecord) or opening.delta != new.opening_stock:
@@ -663,7 +663,7 @@ def _changed(change: Change, updates: Sequence[Update]) -> Answer:
 
 
 def _difference(before: Product, after: Product) -> str:
-    """Say what a change sets and removes."""
+    """Describe the attributes that a change sets and removes."""
     parts = []
     for column, attribute in ATTRIBUTES.items():
         old, new = (
@@ -698,7 +698,7 @@ def _batches(lines: Sequence[Line[C]], size: int) -> Iterator[Batch[C]]:
 
 
 def _of_distinct_products(lines: Iterable[Line[C]], size: int) -> Iterator[Batch[C]]:
-    """Make batches without repeated products."""
+    """Split lines into batches in which no product occurs twice."""
     seen, rounds = Counter[str](), dict[int, list[Line[C]]]()
     for line in lines:
         product_id = product_of(line.content.product_id)
@@ -708,7 +708,10 @@ def _of_distinct_products(lines: Iterable[Line[C]], size: int) -> Iterator[Batch
 
 
 def _by_product(lines: Iterable[Line[C]], size: int) -> Iterator[Batch[C]]:
-    """Make batches in which all lines of a product are together and in sequence, so that workers never contend for a product."""
+    """Split lines into batches, with all lines of a product together and in sequence.
+
+    So workers never contend for a product.
+    """
     of_product: dict[str, list[Line[C]]] = {}
     for line in lines:
         of_product.setdefault(product_of(line.content.product_id), []).append(line)

@@ -46,7 +46,7 @@ class Tail:
         self._seen: set[_Key] = set()
 
     def read(self, aws: Aws) -> Iterator[Event]:
-        """Read the new events, sorted by time."""
+        """Read the events that are new since the last call, sorted by time."""
         while True:
             start = self._newest - _OVERLAP_MILLISECONDS
             self._seen = {key for key in self._seen if key[1] >= start}

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """A metric.
+    """A metric of the handlers.
 
     Attributes:
-        each: When a value is emitted.
+        each: The occasion of each value.
         meaning: The meaning of a value.
     """
 

@@ -1,4 +1,4 @@
-"""Movements: the changes of a product's units available and on hand, as recorded by adjustments and orders."""
+"""The changes of a product's units available and on hand, as adjustments and orders record them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """One change of a product's numbers.
+    """One change of a product's stock figures.
 
     Attributes:
         generation: The product's generation.
@@ -45,31 +45,31 @@ class Movement:
     facts: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def is_in(self, version: int, pages: Pages) -> bool:
-        """Whether a row of this version and these pages already include it."""
+        """Whether a row of this version and these pages already include the change."""
         if self.version is None:
             return True
         return self.version <= (pages.version(self.page) if self.page else version)
 
     @property
     def row_version(self) -> int | None:
-        """The version of the row that it wrote; None if it wrote none, or if unknown."""
+        """The version of the row that the change wrote; None if it wrote a page, or if the version is unknown."""
         return None if self.page else self.version
 
     def check(self) -> None:
-        """Check types, because DynamoDB does not."""
+        """Check the types of the values, because DynamoDB does not."""
         check_types(int, self.available, self.on_hand, self.open, self.version or 0)
         check_types(str, *self.generation, self.at, self.page)
 
 
 def check_types(kind: type, *values: object) -> None:
-    """Check that values of a row are numbers (int) or strings (str)."""
+    """Raise an error unless values of a row are numbers (int) or strings (str)."""
     for value in values:
         if not isinstance(value, kind):
             raise TypeError(f"{value!r} is not a {'number' if kind is int else 'string'}")
 
 
 def adjustment_of(row: Row) -> Movement:
-    """Read a booked adjustment."""
+    """Read a booked adjustment as a movement."""
     return Movement(
         Generation(row["productId"], row["productCreatedAt"]),
         row.get("productVersion"),
@@ -84,7 +84,7 @@ def adjustment_of(row: Row) -> Movement:
 
 
 def _other_location(row: Row) -> Iterator[str]:
-    """Say where the units of a transfer went or came from."""
+    """Name the location where the units of a transfer went or came from."""
     if "transferWith" in row:
         direction = "to" if row["delta"] < 0 else "from"
         yield f"{direction} {location_name(location_of(row['transferWith']))}"
@@ -94,7 +94,7 @@ def _other_location(row: Row) -> Iterator[str]:
 
 
 class Effect(NamedTuple):
-    """The change of each number by a step, per unit that it moves.
+    """The effect of a step on each figure, per unit that it moves.
 
     Attributes:
         available: Change of the units that orders can take.
@@ -119,7 +119,9 @@ _EFFECTS: Mapping[tuple[object, object], Effect] = {
     ("return", True): Effect(available=1, on_hand=1, open=0, delivered=-1),
     ("return", False): Effect(available=0, on_hand=0, open=0, delivered=-1),
 }
-"""By `action` and `restock`. The audit does not share this table with the service, so that one error cannot be in both."""
+"""Effects by `action` and `restock`. The audit has its own table, so an error in the service's code cannot hide
+here.
+"""
 
 
 class Move(NamedTuple):
@@ -129,7 +131,7 @@ class Move(NamedTuple):
         step: The step.
         effect: The change per unit.
         units: The number of units that it moved.
-        returned: The product's version after units came back; None if none came back.
+        returned: The product's version after units came back; None if no units came back.
     """
 
     step: Row
@@ -160,7 +162,7 @@ def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int
 def movements_of(order: Row) -> Iterator[Movement]:
     """Yield the units that the lines of an order took, returned and handed over.
 
-    A line whose generation was already delisted returned nothing when its order was cancelled or expired.
+    When an order is cancelled or expires, a line returns nothing if its generation was already delisted.
     `faults.faults_of` finds all other lines that took or returned nothing.
     """
     name = f"order {order['orderId']}"
@@ -197,7 +199,7 @@ def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
     if effect.on_hand < 0:
         page, version = step.get("outPage", ""), step.get("outVersion")
     elif version is None:
-        # Its product had been delisted.
+        # The product had been delisted.
         effect = effect._replace(available=0, on_hand=0)
     what = f"{name}, {_said(step)}{', units lost' if effect == LOST else ''}"
     numbers = (effect.available * units, effect.on_hand * units, effect.open * units)
@@ -207,7 +209,7 @@ def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
 
 
 def stranded(order: Row) -> Iterator[tuple[Generation, int]]:
-    """Yield the open units of a finished order, by generation. They will never be handed over, and are not sold."""
+    """Yield the open units of a finished order, by generation: they will never be handed over, and are not sold."""
     if order.get("status") not in ("PENDING", "CONFIRMED"):
         for line in _taken_lines(order):
             moves = moves_of_line(order, line)
@@ -222,7 +224,7 @@ def _generation(line: Row) -> Generation:
 
 
 def lane_of(page: str) -> int:
-    """Read the lane's number from the name of a page."""
+    """Read the number of the lane from the name of a page."""
     return int(page.split("/", maxsplit=1)[0])
 
 

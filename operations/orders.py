@@ -38,7 +38,7 @@ _FOREVER = "9999"
 
 @dataclass(frozen=True)
 class OrderList:
-    """The beginning of a list of orders.
+    """The first orders of a list.
 
     Attributes:
         orders: With their lines; orders to ship also with missing units (`mark_shippable`).
@@ -56,7 +56,7 @@ _Filter = Callable[[OrderRecord, Mapping[str, Any]], bool]
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
-    """Read an order with strong consistency, with the units missing for shipment. Returns None if it does not exist."""
+    """Read an order with strong consistency, with the units missing for its shipment. Returns None if there is none."""
     client, deadline = RetryingClient(aws.store()), _deadline()
     order = direct.read_order(order_id, client, deadline)
     # A cancellation that arrived before its order leaves a row without a user.
@@ -74,7 +74,8 @@ def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> Orde
     Args:
         aws: The stack.
         limit: Maximum number of orders.
-        location_id: Only orders that wait for units at this location. All are read, because no index has locations.
+        location_id: Only orders that wait for units at this location. All orders to ship are read, because no index has
+            locations.
     """
     client = RetryingClient(aws.store())
 
@@ -92,7 +93,7 @@ def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> Orde
 def held_orders(aws: Aws, limit: int) -> OrderList:
     """Read the orders with a hold that wait for payment, sorted by the end of the hold."""
     client = RetryingClient(aws.store())
-    # More than the limit, because the index may still show orders that were just paid.
+    # Read more than the limit, because the index may still show orders that were just paid.
     holds = sorted(
         hold for shard in range(EXPIRY_SHARDS) for hold in _holds(client, shard, limit + _PAGE)
     )
@@ -117,10 +118,10 @@ def _holds(client: RetryingClient, shard: int, limit: int) -> list[ListPosition]
 
 
 def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:
-    """Count the orders that wait for units of products. Reads all orders, for at most a few seconds.
+    """Count the orders that wait for units of products. This reads all orders, for at most a few seconds.
 
     Returns:
-        How many were found, and whether these are all. Those that cannot be read are for the audit.
+        The number found, and whether all orders were read. The audit reports orders that cannot be read.
     """
     until, count = time.monotonic() + seconds, 0
     for row in read_rows(aws, Table.ORDERS):
@@ -135,14 +136,16 @@ def count_open(aws: Aws, generations: Collection[Generation], seconds: float) ->
 def find_orders(
     aws: Aws, text: str, limit: int, seconds: float
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Find orders by a part of their id, or of a reference of their steps. Reads all orders, but no longer than some seconds.
+    """Find orders by a part of their id, or of a reference of their steps.
+
+    This reads all orders, for at most the given seconds.
 
     Returns:
-        The orders found, and whether these are all.
+        The orders found, and whether all orders were read.
     """
     until, part, found = time.monotonic() + seconds, text.casefold(), list[dict[str, Any]]()
     for row in read_rows(aws, Table.ORDERS):
-        # Those that cannot be read are for the audit, and a tombstone is not an order.
+        # The audit reports orders that cannot be read, and a tombstone is not an order.
         with suppress(UnpublishableError, AttributeError, KeyError, TypeError, ValueError):
             references = (step.get("reference", "") for step in row.get("steps", ()))
             if "userId" in row and part in "\n".join((row["orderId"], *references)).casefold():

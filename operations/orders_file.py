@@ -1,4 +1,4 @@
-"""Order files, read as messages to send."""
+"""Reads files of orders as messages to send."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OrderMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An order in a file, or a line that is not one.
+    """An order in a file, or a line that is not an order.
 
     Attributes:
         line: The number of its first line in the file.
@@ -66,11 +66,11 @@ class _Entry:
 
 
 def read_orders(path: Path) -> Iterator[OrderMessage]:
-    """Read orders: JSON lines, or CSV with the header `COLUMNS` and one row per order line.
+    """Read orders from JSON lines, or from CSV with the header `COLUMNS` and one row per order line.
 
-    Adjacent rows with the same `orderId` are one order. Rows of an order that appear again later are refused: they may be
-    a correction, so adding them up could invent an order. A file whose first non-empty line begins with `{`
-    or `[` holds JSON lines. Both formats may be compressed with gzip. Empty lines are skipped.
+    Adjacent rows with the same `orderId` are one order. Rows of an order that appear again later are refused: they may
+    be a correction, so adding them up could invent an order. A file whose first non-empty line begins with `{` or `[`
+    has JSON lines. Both formats may be compressed with gzip. Empty lines are skipped.
 
     Raises:
         UserError: The file cannot be read, or has neither format.
@@ -114,7 +114,7 @@ def message_of(body: str) -> OrderMessage:
 
 
 def _checked(body: str) -> tuple[OrderMessage, InvalidMessageError | None]:
-    """Make a message from a body. Returns an error too if the body is not an order."""
+    """Make a message from a body. Also returns an error if the body is not an order."""
     try:
         order = parse_order(body)
     except InvalidMessageError as error:
@@ -162,7 +162,7 @@ def _json_lines(lines: Iterable[str]) -> Iterator[_Entry]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of a CSV file: its line, and its cells."""
+    """A row of a CSV file: its line number and its cells."""
 
     line: int
     order_id: str
@@ -235,7 +235,7 @@ def _body(rows: Sequence[_Row]) -> str:
 
 
 def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows below the header, with their line numbers. The cells of a complete row are sorted like `COLUMNS`."""
+    """Read the rows below the header, with their line numbers. The cells of complete rows are sorted like `COLUMNS`."""
     rows = csv_rows(path, lines, delimiter)
     places: list[int] = []
     for number, header in islice(rows, 1):

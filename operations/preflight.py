@@ -1,4 +1,4 @@
-"""Checks before a deployment whether the account's quotas and existing stack allow it."""
+"""Checks before a deployment whether the account's quotas and the existing stack allow it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
 _UNITS = ("readUnitsPerSecond", "writeUnitsPerSecond")
 _Throughput = Sequence[tuple[str, str, int]]
-"""The setting `warmThroughput`: table, unit and number."""
+"""The table, unit and number of a `warmThroughput` setting."""
 
 LONGEST_WAIT_SECONDS = 25
-"""How long a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
+"""The longest time that a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
 
 BATCHES_OF_A_SHARD = 4
-"""How many batches of a shard `publish_events` processes concurrently: `parallelization_factor` in infra/events.py."""
+"""The number of batches of a shard that `publish_events` processes concurrently, as in infra/events.py."""
 
 _NEW_TABLE = {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 4_000}
 _PARTITION = {"ReadUnitsPerSecond": 3_000, "WriteUnitsPerSecond": 1_000}
 
 _NEVER_RESERVED = 100
-"""Lambda keeps this many for functions without a reservation: docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html"""
+"""Lambda keeps this many for functions without a reservation:
+docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html
+"""
 
 _ASK_FOR_MORE = "(Service Quotas, AWS Lambda, Concurrent executions: L-B99A9384)"
 
@@ -47,7 +49,6 @@ def check_warm_throughput(
 
     The quota of a table also limits on-demand tables:
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html
-
 
     Returns:
         Why the check was impossible; None otherwise.
@@ -106,7 +107,7 @@ def _refuse_less_than_there_is(settings: _Throughput, tables: Mapping[str, Any])
 
 
 def _warm(table: Mapping[str, Any] | None, unit: str) -> dict[str, int]:
-    """The warm throughput of a table and its indexes, by name; empty for a table that does not exist."""
+    """Read the warm throughput of a table and its indexes, by name; empty for a table that does not exist."""
     if table is None:
         return {}
     places = {f"the table {table['TableName']}": table}
@@ -128,7 +129,7 @@ def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str
 
 
 def _outputs(account: AwsAccount, stack_name: str) -> Mapping[str, str]:
-    """The outputs of a stack; empty if it does not exist."""
+    """Read the outputs of a stack; empty if it does not exist."""
     stack = _stack(account.client("cloudformation"), stack_name)
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
 
@@ -137,8 +138,7 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
     """Remove the deletion protection of a stack whose creation failed, so that the CDK can delete it.
 
     Returns:
-        A note on the removal and the remaining tables, or why it was impossible; None if no creation
-        failed.
+        A note on the removal and the remaining tables, or why it was impossible; None if no creation failed.
     """
     cloudformation: CloudFormationClient = account.client("cloudformation")
     try:
@@ -169,7 +169,7 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
     """Check that no order waits in the FIFO queue if this deployment removes it.
 
     Raises:
-        UserError: The queue or its dead-letter queue holds messages, or they cannot be counted.
+        UserError: The queue or its dead-letter queue has messages, or they cannot be counted.
     """
     try:
         outputs = _outputs(account, stack_name)
@@ -196,9 +196,9 @@ def count_publishers(
 ) -> int:
     """Estimate how many concurrent executions of `publish_events` the streams of both tables may start.
 
-    Lambda processes several batches of each shard. AWS does not document how many shards a stream has; a table has a partition for
-    each 1,000 write or 3,000 read units a second of its warm throughput, and its stream about as many open shards.
-    docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
+    Lambda processes several batches of each shard. AWS does not document how many shards a stream has; a table has a
+    partition for each 1,000 write or 3,000 read units a second of its warm throughput, and its stream about as many
+    open shards. docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html
     """
     shards = 0
@@ -280,7 +280,7 @@ def check_concurrency(
 
 
 def _reserved_now(account: AwsAccount, stack_name: str) -> int:
-    """Concurrent executions reserved for the API's function; 0 if it does not exist yet."""
+    """Count the concurrent executions reserved for the API's function; 0 if it does not exist yet."""
     name = _outputs(account, stack_name).get("ApiFunctionName")
     if name is None:
         return 0

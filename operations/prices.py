@@ -2,8 +2,8 @@
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the
-standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler; custom events of up to 64 KB,
-delivered within the account). Lambda's reads of a stream are free:
+standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler; custom events of up
+to 64 KB, delivered within the account). Lambda's reads of a stream are free:
 docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
 """
 
@@ -33,16 +33,16 @@ CUSTOM_METRIC_MONTH = 0.30
 ALARM_MONTH = 0.10
 DASHBOARD_MONTH = 3.00
 
-# Memory of place_orders in the stack. The other contenders load the same libraries, so they need as much.
+# The memory of place_orders in the stack. The other contenders load the same libraries, so they need as much.
 MEMORY_GIGABYTES = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The billed usage.
+    """The usage that AWS bills.
 
     Attributes:
-        write_units: Write units of DynamoDB, including those of the index.
+        write_units: Write units of DynamoDB, including the units for indexes.
         read_units: Read units of DynamoDB.
         invocations: Lambda invocations.
         seconds: Duration of all invocations together.

@@ -1,4 +1,4 @@
-"""The queues of a stack: sends and counts messages."""
+"""Sends and counts messages of a stack's queues."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ DEAD_LETTERS = (
     "OrderCommandDeadLetterQueueUrl",
     "ExpiryDeadLetterQueueUrl",
 )
-"""The dead-letter queues, in the order of `QUEUES`."""
+"""The dead-letter queues, in the sequence of `QUEUES`."""
 
 UNDELIVERABLE_EVENTS = "UndeliverableEventsQueueUrl"
-"""Events that the bus will never accept. They are not redriven: `republish` publishes them again from the rows."""
+"""The queue of events that the bus will never accept. They are not redriven: `republish` publishes them from the
+rows.
+"""
 
 
 def pairs(aws: Aws) -> list[tuple[str, str]]:
@@ -70,7 +72,7 @@ _COUNTS: list[QueueAttributeNameType] = [
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
 ]
-"""The attributes of a queue that `Depth` holds, in the order of its fields."""
+"""The attributes of a queue that `Depth` contains, in the sequence of its fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +103,17 @@ def send(
     rate: float | None = None,
     on_sent: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
-    """Send messages in sequence. After Ctrl-C it starts no further request.
+    """Send messages in sequence. After Ctrl-C, no further request is started.
 
     Args:
         aws: The stack that the queue belongs to.
-        queue: Name of the stack output that holds the queue's URL.
+        queue: Name of the stack output with the queue's URL.
         messages: The messages.
         rate: Messages per second; None for no limit.
         on_sent: Called after each request with the number of messages that it sent.
 
     Returns:
-        The SQS message ids, in order.
+        The SQS message ids, in sequence.
 
     Raises:
         UserError: SQS does not accept a message, or there is no such queue.
@@ -142,7 +144,8 @@ def send(
         try:
             return [message_id for ids in pool.map(deliver, paced()) for message_id in ids]
         except BaseException:
-            # Shutting down the pool, or the process after a second Ctrl-C, waits for everything that was submitted.
+            # When the pool or, after a second Ctrl-C, the process shuts down, it waits for every request that was
+            # submitted.
             stopped.set()
             raise
 
@@ -159,7 +162,7 @@ def depth_of(sqs: SQSClient, url: str) -> Depth:
 
 
 def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequence[OrderMessage]]:
-    """Split messages into calls, none with two messages of a group: SQS could accept the second without the first.
+    """Split messages into calls without two messages of a group: SQS could accept the second one without the first.
 
     docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
     """
@@ -181,7 +184,7 @@ def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequen
 
 
 def _send_batch(aws: Aws, url: str, batch: Sequence[OrderMessage], *, fifo: bool) -> list[str]:
-    """Send messages until SQS has accepted each of them. Returns their ids."""
+    """Send messages until SQS has accepted each of them, and return their ids."""
     entries = {str(index): _entry(index, message, fifo) for index, message in enumerate(batch)}
     ids: dict[str, str] = {}
     for attempt in range(_TRIES):
@@ -202,7 +205,7 @@ def _entry(index: int, message: OrderMessage, fifo: bool) -> SendMessageBatchReq
 def _send_once(
     aws: Aws, url: str, entries: Mapping[str, SendMessageBatchRequestEntryTypeDef]
 ) -> dict[str, str]:
-    """Send messages. Returns the ids of the accepted ones."""
+    """Send messages once, and return the ids of the accepted ones."""
     answer = aws.sqs.send_message_batch(QueueUrl=url, Entries=list(entries.values()))
     for failed in answer.get("Failed", ()):
         if failed["SenderFault"]:

@@ -38,7 +38,7 @@ class Decision(Enum):
 
 
 class Selection:
-    """Decides about each dead letter of one run."""
+    """Decides what happens to each dead letter of one run."""
 
     def __init__(self, causes: frozenset[str]) -> None:
         self._causes = causes
@@ -65,12 +65,12 @@ class Selection:
 
 @dataclass(slots=True)
 class Group:
-    """The dead letters of one cause.
+    """The dead letters with one cause.
 
     Attributes:
         code: The cause.
         example: The `errorMessage` of one of them.
-        decisions: How many dead letters got each decision.
+        decisions: The number of dead letters with each decision.
     """
 
     code: str
@@ -91,18 +91,18 @@ class Findings:
     crowded: frozenset[str] = frozenset()
 
     def add(self, dead_letter: DeadLetter, decision: Decision) -> None:
-        """Count a dead letter."""
+        """Count a dead letter by cause and decision."""
         code = dead_letter.code
         group = self.groups.setdefault(code, Group(code, dead_letter.message))
         group.decisions[decision] += 1
 
     def count(self, *decisions: Decision) -> int:
-        """Count the dead letters that got one of these decisions."""
+        """Return the number of dead letters with one of these decisions."""
         return sum(group.decisions[d] for group in self.groups.values() for d in decisions)
 
 
 def preview(sqs: SQSClient, url: str, causes: frozenset[str]) -> Findings:
-    """Preview what `redrive` would do with each message, without sending or deleting anything.
+    """Find out what `redrive` would do with each message, without sending or deleting anything.
 
     Messages are hidden during the read, and visible again afterwards.
     """
@@ -127,9 +127,9 @@ def redrive(
     """Send the dead letters with some causes back to the queue that they came from.
 
     Each message is sent again before it is deleted, so a redrive can be interrupted and run again. A message that is
-    sent twice takes effect once: the service recognises it by its orderId, its adjustmentId or the time of its event.
-    A FIFO queue also drops the second copy for five minutes. The deduplication id contains the id of the dead letter,
-    so that a message that is dead-lettered again later does not count as a copy.
+    sent twice takes effect once: the service recognises it by its orderId, its adjustmentId or the time of its event. A
+    FIFO queue also drops the second copy for five minutes. The deduplication id contains the id of the dead letter, so
+    that a message that is dead-lettered again later does not count as a copy.
 
     A FIFO queue delivers nothing from a group while messages of that group are hidden. So a message that stays is moved
     to the end of its dead-letter queue; otherwise it would block the messages behind it.
@@ -166,7 +166,7 @@ def redrive(
 def settle(
     sqs: SQSClient, url: str, message_id: str, source_url: str | None, body: str | None = None
 ) -> bool:
-    """Send one dead letter back to its source, or delete it if no source is given. Returns whether it was in the queue.
+    """Send a dead letter back to its source or, without a source, delete it. Returns whether it was in the queue.
 
     Args:
         sqs: A client.
@@ -203,7 +203,7 @@ def _send(
     attributes: Mapping[str, Any],
     body: str | None = None,
 ) -> str:
-    """Send a message, or a corrected body, to a queue. Returns the new message id."""
+    """Send a message, or a corrected body, to a queue, and return the new message id."""
     request: dict[str, Any] = {
         "QueueUrl": url,
         "MessageBody": delivery.content.body if body is None else body,
@@ -212,7 +212,8 @@ def _send(
     if delivery.group is not None:
         request["MessageGroupId"] = delivery.group
     if url.endswith(".fifo"):
-        # Otherwise SQS would drop a corrected message as a copy of one that was sent unchanged in the last five minutes.
+        # Otherwise SQS would drop a corrected message as a copy of one that was sent unchanged in the last five
+        # minutes.
         edition = "" if body is None else f"-{sha256(body.encode()).hexdigest()[:16]}"
         request["MessageDeduplicationId"] = f"redrive-{delivery.message_id}{edition}"
     return sqs.send_message(**request)["MessageId"]

@@ -49,7 +49,7 @@ def kept(account: AwsAccount, deleted: str) -> list[str]:
 
 
 def copies(account: AwsAccount, deleted: str) -> list[str]:
-    """Name the copies of a deleted stack's tables that restores created; their names begin with the table's name."""
+    """Name the copies of a deleted stack's tables that restores created. Their names begin with the table's name."""
     tables = tuple(
         f"{resource['PhysicalResourceId']}-"
         for resource in _resources(account, deleted)
@@ -68,7 +68,7 @@ def copies(account: AwsAccount, deleted: str) -> list[str]:
 
 
 def exports(account: AwsAccount, deleted: str) -> list[str]:
-    """Name the S3 location of a deleted stack's exports in the default bucket, if any."""
+    """Name the S3 location of a deleted stack's exports in the default bucket, if there is one."""
     _, _, _, region, number, stack = deleted.split(":")
     bucket, prefix = bucket_name(region, number), f"{stack.split('/')[1]}/"
     s3 = account.client("s3")
@@ -80,7 +80,10 @@ def exports(account: AwsAccount, deleted: str) -> list[str]:
 
 
 def _resources(account: AwsAccount, deleted: str) -> Iterator[StackResourceSummaryTypeDef]:
-    """The resources of a deleted stack: docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListStackResources.html."""
+    """List the resources of a deleted stack.
+
+    docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListStackResources.html
+    """
     cloudformation: CloudFormationClient = account.client("cloudformation")
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=deleted)
     return (resource for page in pages for resource in page["StackResourceSummaries"])

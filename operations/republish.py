@@ -30,7 +30,7 @@ _SECONDS = 60
 
 @dataclass(slots=True)
 class Republished:
-    """The result of one run.
+    """The result of publishing orders again.
 
     Attributes:
         events: The number of published events.
@@ -42,7 +42,7 @@ class Republished:
 
 
 def moment(text: str) -> str:
-    """Convert ISO 8601 to the time format of rows. Without an offset it is UTC."""
+    """Convert a time in ISO 8601 to the format of rows. Without an offset, it is in UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -63,7 +63,7 @@ def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
 
 
 def rows_since(aws: Aws, since: str) -> Iterator[Row]:
-    """Read the rows that have changed since a time. Scans the whole table."""
+    """Read the rows that have changed since a time. This scans the whole table."""
     pages = aws.dynamodb.get_paginator("scan").paginate(
         TableName=aws.tables[Table.ORDERS],
         ConsistentRead=True,
@@ -77,7 +77,7 @@ def rows_since(aws: Aws, since: str) -> Iterator[Row]:
 def republish(
     aws: Aws, rows: Iterable[Row], *, send: bool, on_progress: Callable[[int], None]
 ) -> Republished:
-    """Publish the current state of orders: for each row its status, a late payment and each return, with its version.
+    """Publish the current state of orders: for each row, its status, a late payment and each return, with its version.
 
     Args:
         aws: The stack.
@@ -86,7 +86,7 @@ def republish(
         on_progress: Called with the number of rows done.
 
     Raises:
-        UserError: The bus refuses them.
+        UserError: The bus refuses events.
     """
     result, clock = Republished(), SystemClock()
     bus = Bus(aws.session.client("events", config=CLIENT_CONFIG), aws.outputs["EventBusName"])

@@ -1,7 +1,7 @@
 """Restores all rows to an earlier time: restores copies of the stack's tables, then copies their rows back.
 
-The stack's tables stay, with their streams, the streams' readers, their settings and their place in the
-CloudFormation stack. Replacing them by restored tables would lose all of these.
+The stack's tables stay, with their streams, the streams' readers, their settings and their place in the CloudFormation
+stack. Replacing them by restored tables would lose all of these.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Moment:
 def restored(table: Table, live: Item | None, then: Item | None, moment: Moment) -> Item | None:
     """Compute the item to write: its content at that time, with a version above all published versions.
 
-    An order that did not exist at that time stays, since its id is used up and other systems know it; but it takes no stock, and
-    becomes `CANCELLED` if it held some. A hold keeps the time that it had left.
+    An order that did not exist at that time stays, because its id is used up and other systems know it; but it takes no
+    stock, and becomes `CANCELLED` if it held some. A hold keeps the time that it had left.
 
     Args:
         table: The item's table.
@@ -74,7 +74,7 @@ def restored(table: Table, live: Item | None, then: Item | None, moment: Moment)
         The item to write; `live` itself if nothing changes; None if the item has to be deleted.
     """
     if table is Table.ALLOTMENTS and "units" not in (then or live or {}):
-        # A lane's lease stays unchanged: it holds no units.
+        # A lane's lease stays unchanged, because it holds no units.
         return live
     if then is None:
         return live and _unknown_then(table, live, moment)
@@ -84,9 +84,9 @@ def restored(table: Table, live: Item | None, then: Item | None, moment: Moment)
 
 
 def _stays(table: Table, live: Item, then: Item) -> bool:
-    """Whether an item stays unchanged."""
+    """Whether the current item may stay, instead of its earlier content."""
     if table is Table.ORDERS and "userId" in live and "userId" not in then:
-        # An order that later replaced the tombstone of that time: it took no stock.
+        # An order replaced the tombstone of that time later, and took no stock.
         return True
     # Time passes for a hold while the service is stopped, so it is written even if its order has not changed.
     return "expiresAt" not in then and _content(live) == _content(then)
@@ -171,7 +171,7 @@ def _content(item: Item) -> Item:
 
 
 def _sorted(item: Item | None) -> Mapping[str, Any]:
-    """An item with sorted sets."""
+    """Sort the sets of an item, so that equal items compare as equal."""
     values = (item or {}).items()
     return {name: sorted(value["SS"]) if "SS" in value else value for name, value in values}
 
@@ -203,7 +203,7 @@ class Differences:
 
 
 class Restore:
-    """Restores the rows of one stack. Each step may be interrupted and done again.
+    """Restores the rows of one stack. Each step may be interrupted and repeated.
 
     Args:
         aws: The stack.
@@ -228,7 +228,7 @@ class Restore:
     # ------------------------------------------------------------------ the tables as they were
 
     def make_tables(self, on_progress: Callable[[str], None]) -> None:
-        """Restore copies of all tables, and wait until they can be read. Uses existing copies."""
+        """Restore copies of all tables, and wait until they can be read. Existing copies are used again."""
         for table, name in self.beside.tables.items():
             if self._describe(name) is not None:
                 continue
@@ -266,7 +266,7 @@ class Restore:
 
     @property
     def rows_are_back_since(self) -> str | None:
-        """When an earlier run, interrupted later, had restored all rows; None if there was none."""
+        """Return the time at which an earlier, interrupted run had restored all rows; None if there was no such run."""
         arn = self._orders_beside()["TableArn"]
         tags = self._aws.dynamodb.list_tags_of_resource(ResourceArn=arn).get("Tags", [])
         return next((tag["Value"] for tag in tags if tag["Key"] == _DONE), None)
@@ -352,13 +352,13 @@ class Restore:
     # ------------------------------------------------------------------ functions
 
     def stop(self, on_progress: Callable[[str], None]) -> None:
-        """Stop all functions that write to the tables, and wait until their invocations end. Messages wait in their queues.
+        """Stop all functions that write to the tables, and wait until their invocations end.
 
-        `publish_events` keeps running: it reads streams and writes no table.
+        Messages wait in their queues. `publish_events` keeps running: it reads streams and writes no table.
         """
         deployed = self._deployed()
         on_progress("Disconnecting the queues")
-        # First, because a message that meets a stopped function uses up a delivery.
+        # The mappings come first, because a message that meets a stopped function uses up a delivery.
         self._connect(deployed, "Disabled")
         functions = self._writers(deployed)
         for name in functions:
@@ -398,7 +398,7 @@ class Restore:
 
     @property
     def _own(self) -> set[str]:
-        """The names of the service's functions, without functions added by the CDK."""
+        """Return the names of the service's functions, without functions added by the CDK."""
         return {name for key, name in self._aws.outputs.items() if key.endswith("FunctionName")}
 
     def _connect(self, deployed: Deployed, wanted: str) -> None:

@@ -25,7 +25,8 @@ from inventory_orders.store.tables import Table
 
 from .aws import Aws, query
 
-# How long to try for a read without a concurrent write, and how long one page of a list may take, in seconds.
+# The time in which to try for a read without a concurrent write, and the time that one page of a list may take, in
+# seconds.
 PATIENCE = 10.0
 _PAGE = 100
 
@@ -44,7 +45,9 @@ _BEST_FIRST = (
 
 
 def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
-    """Read all rows, those out of stock or low first. Units that move during the read may be missing or counted twice.
+    """Read the stock of all products, with the products that are out of stock or low first.
+
+    Units that move during the read may be missing or counted twice.
 
     Returns:
         The levels, and the errors of unreadable rows by key.
@@ -84,7 +87,7 @@ def shown_total(levels: Sequence[StockLevel]) -> dict[str, Any]:
 
 
 def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
-    """Read how many units of a product there are, exactly if `read_level` can.
+    """Read a product's stock, exactly if `read_level` succeeds.
 
     Returns:
         The level; None if there is no such product.
@@ -97,7 +100,7 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
 
 
 def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
-    """Count the units of a product that can be ordered at each location, in one look, however busy they are.
+    """Count the units of a product that can be ordered at each location, with one read, however busy the product is.
 
     Units that move during the read may be missing or counted twice.
     """
@@ -120,14 +123,14 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
         keys: The keys of the product's rows. Units that left a location delisted since are not found.
 
     Returns:
-        Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest first.
-        Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest first.
+        Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest comes
+            first.
     """
     moved = [
         row
         for key in keys
         for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key))
-        # Units moved in one transaction are never in transit.
+        # Units that were moved in one transaction are never in transit.
         if row.get("reason") in (TRANSFER_OUT, TRANSFER_IN) and "transferWith" not in row
     ]
     lots: dict[str, dict[str, Any]] = {}
@@ -145,7 +148,7 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
-    """Read a product's stock at all its locations, the default one first, as `read_levels` does. Empty if there is no such product.
+    """Read a product's stock at all its locations, the default one first. Empty if there is no such product.
 
     Raises:
         InventoryOrdersError: A row or a page cannot be read.

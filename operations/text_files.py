@@ -1,4 +1,4 @@
-"""Users' files: JSON lines, or CSV as spreadsheets write it, compressed or not."""
+"""Reads users' files: JSON lines, or CSV as spreadsheets write it, compressed or not."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
 
     Args:
         path: The file.
-        what: What it should contain, in words.
+        what: A description of the expected content, for the error message.
 
     Raises:
-        UserError: It cannot be read, is a pipe, or has another format, such as a workbook.
+        UserError: The file cannot be read, is a pipe, or has another format, such as a workbook.
     """
     try:
         if path.is_fifo():
@@ -130,11 +130,11 @@ def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) 
     Args:
         path: The file.
         lines: Its lines. If the first one is an object, no more are read.
-        what: What the file should contain, in words.
+        what: A description of the expected content, for the error message.
         example: A line of such a file.
 
     Raises:
-        UserError: It is one of these; the message says what it holds, and how to convert it to lines.
+        UserError: The file has one of these formats; the message says how to convert it to lines.
     """
     document = _whole_document(iter(lines))
     if document is None:

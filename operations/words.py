@@ -1,4 +1,4 @@
-"""Formats phrases of reports."""
+"""Formats words and numbers for reports."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def lane_name(lane: int) -> str:
 
 
 def location_name(location_id: str) -> str:
-    """Name a location. The default location has no id. The parentheses are unambiguous, because ids have none."""
+    """Name a location. The default one has no id; its name has parentheses, which no id has."""
     return location_id or "(default)"
 
 
 def without_full_stop(error: Exception) -> str:
-    """Format an error of AWS for the middle of a message: some end with a full stop, and some do not."""
+    """Format an error of AWS for the middle of a message, without the full stop that some errors have."""
     return str(error).rstrip(".")

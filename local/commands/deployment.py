@@ -50,7 +50,7 @@ def bootstrap() -> None:
         )
     number = account.number()
     aside.print(f"bootstrap: account {number}, {account.region}")
-    # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
+    # `--app` is empty, because the CDK would otherwise synthesise the stack for this command too.
     _cdk(account, "bootstrap", f"aws://{number}/{account.region}", "--app", "")
 
 
@@ -98,7 +98,8 @@ def deploy(
 ) -> None:
     """Deploy the stack to the AWS account of your environment.
 
-    First checks that the account's quotas allow the settings in cdk.json, and whether an earlier first deployment failed.
+    It first checks that the account's quotas allow the settings in cdk.json, and whether an earlier first deployment
+    failed.
     """
     account = _account_for("deploy", stage)
     settings = _settings(stage)
@@ -128,12 +129,12 @@ def deploy(
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def destroy(stage: _Stage) -> None:
-    """Remove the stack from the AWS account of your environment. Asks first, and at the end lists what remains there."""
+    """Remove the stack from the AWS account of your environment. Asks first, and lists what remains there."""
     account = _account_for("destroy", stage, ask=True)
     try:
         stack_id = remains.stack_id(account, stack_name(stage))
     except (BotoCoreError, ClientError):
-        # The CDK's roles may have the access that these credentials lack; otherwise the CDK prints the error.
+        # The CDK's roles may have the access that these credentials lack. If they do not, the CDK prints the error.
         stack_id = None
     _cdk(account, "destroy", "-c", f"stage={stage}", "--force")
     if stack_id is not None:

@@ -35,7 +35,8 @@ _UrlOnly = Annotated[
 # Version 1 of the AWS CLI uses its own endpoint for SQS, whatever AWS_ENDPOINT_URL says.
 _AWS_CLI = 'aws() { command aws ${AWS_ENDPOINT_URL:+"--endpoint-url=$AWS_ENDPOINT_URL"} "$@"; }'
 
-# Exit status of `invoke` after a refusal or an error in the answer. 1 is a failure of the command, 2 a wrong option.
+# The exit status of `invoke` after a refusal or an error in the answer. 1 is a failure of the command, 2 a wrong
+# option.
 _NOT_GOOD = 3
 
 
@@ -57,7 +58,7 @@ def demo(
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and check the books.
 
-    It uses its own products: their ids begin with demo-, and each run sets their stock.
+    It uses products of its own: their ids begin with demo-, and each run sets their stock.
     """
     if orders is not None:
         # make passes the name in quotes, so no shell expands `~`.
@@ -67,7 +68,7 @@ def demo(
     running = start_embedded(screen)
     # Start the dashboard before the orders: it samples queue depths, which are not stored anywhere.
     page = background.start()
-    # Imported late, so that output appears immediately.
+    # This module is imported late, so that output appears immediately.
     from local import demo as demonstration  # noqa: PLC0415
     from local import demo_report  # noqa: PLC0415
 
@@ -147,8 +148,8 @@ def dashboard(
 def desk(url: _UrlOnly = False, account: Target | None = None) -> None:
     """Open the desk in a browser: products and stock, orders to ship, dead letters, lanes.
 
-    It runs on this machine, with your credentials. With --stage, Ctrl-C stops it. Without it, the command starts the
-    embedded AWS if necessary, and `make down` stops both.
+    It runs on this machine, with your credentials. With --stage, Ctrl-C stops it. Without --stage, the command starts
+    the embedded AWS if necessary, and `make down` stops both.
     """
     if account is None:
         start_embedded(aside)
@@ -184,7 +185,7 @@ def _running() -> emulator.Emulator:
 def env() -> None:
     """Print shell commands that point every AWS client in that shell at the running embedded AWS."""
     settings = embedded_settings(_running().endpoint)
-    # Such as AWS_PROFILE, which the empty configuration does not define, and AWS_SESSION_TOKEN.
+    # This includes AWS_PROFILE, which the empty configuration does not define, and AWS_SESSION_TOKEN.
     others = [name for name in os.environ if name.startswith("AWS_") and name not in settings]
     if others:
         screen.out(f"unset {' '.join(others)}")
@@ -199,7 +200,7 @@ def print_tokens(
         str, typer.Option(metavar="USER", help="The userId of the customer.")
     ] = tokens.CUSTOMER,
 ) -> None:
-    """Print shell commands that set a customer's token, an operator's token, and the URL of the embedded API that accepts them.
+    """Print shell commands that set the tokens of a customer and an operator, and the URL of the API for tokens.
 
     The tokens are valid for 12 hours, on the embedded AWS only.
     """
@@ -220,8 +221,8 @@ def invoke(
 ) -> None:
     """Invoke one handler with one event: on the running stack, or in this process with moto if no stack is running.
 
-    Exit status 0: accepted. 1: no answer, or the event is for another function and is not sent. 3: a refusal, an
-    error, "later", or a batch with returned or dead-lettered messages.
+    Exit status 0 if the event is accepted. 1 if there is no answer, or the event is for another function and is not
+    sent. 3 if the answer is a refusal, an error or "later", or a batch has returned or dead-lettered messages.
     """
     from local import invoke as invocations  # noqa: PLC0415 - boto3 is slow to import
     from testing import handlers  # noqa: PLC0415

@@ -51,11 +51,11 @@ def audit(
 ) -> None:
     """Recompute every product's units on hand, committed and available. Exit status 1 if the books do not balance.
 
-    Each location of a product has its own books. The audit reads all adjustments and orders. It reports rows and pages that
-    break the contract of their table, rows that their product does not list as a location, and transfers with one side missing.
-    You may run it while orders are placed: it reads doubtful products again, and reports an error only if two reads show it.
-    It leaves out a page or row that cannot be read, so that its units are unexplained. If a product changed during every
-    read, its books are open, and the exit status is 1.
+    Each location of a product has its own books. The audit reads all adjustments and orders. It reports rows and pages
+    that break the contract of their table, rows that their product does not list as a location, and transfers with one
+    side missing. You may run it while orders are placed: it reads doubtful products again, and reports an error only if
+    two reads show it. It leaves out a page or row that cannot be read, so the units there are unexplained. If a product
+    changed during every read, its books cannot be checked, and the exit status is 1.
     """
     aws = aws_of(account, aside if as_json else screen)
     if not show_audit(aws, product, location, as_json=as_json):
@@ -65,7 +65,7 @@ def audit(
 def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
-    """Show the books. Returns whether they balance and every row satisfies its table's contract."""
+    """Show the books. Returns whether they balance, and no row breaks its table's contract."""
     from ..audit import read_books  # noqa: PLC0415
     from ..books import history  # noqa: PLC0415
 
@@ -197,8 +197,8 @@ def lanes(
 ) -> None:
     """Show the lanes, their workers and their units.
 
-    `--empty` moves all units back to the products' rows, including units in lanes that earlier settings used. Exit status 1 if
-    some units are left.
+    `--empty` moves all units back to the products' rows, including units in lanes that earlier settings used. Exit
+    status 1 if some units remain.
     """
     _check_options(product, location, empty=empty, as_json=as_json)
     aws = aws_of(account, aside if as_json else screen)

@@ -1,4 +1,4 @@
-"""Shared by all commands: how they print."""
+"""What all commands share: their output."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from rich.table import Table
 from ..errors import UserError
 
 INTERRUPTED = 130
-"""Exit status of a command that Ctrl-C stopped, by the convention of shells."""
+"""The exit status of a command that Ctrl-C stopped, by the convention of shells."""
 
 _ENDLESS = 1_000_000
 
 
 class _Output(Console):
-    """Never breaks or cuts an id, so that ids can be searched for and copied.
+    """Prints without breaking or cutting ids, so that they can be searched for and copied.
 
-    On a terminal, a table wraps between words, and is wider than the terminal if its ids are. Elsewhere each row is one line.
+    On a terminal, a table wraps between words, and is wider than the terminal if its ids are. Elsewhere each row is one
+    line.
     """
 
     def print(self, *objects: Any, **more: Any) -> None:
-        """Print strings and tables without cutting them. `more` holds further arguments of `Console.print`."""
+        """Print strings and tables without cutting them. `more` has further arguments of `Console.print`."""
         for table in objects:
             if isinstance(table, Table):
                 self._set_widths(table)
@@ -46,7 +47,7 @@ class _Output(Console):
         super().print(*objects, **more)
 
     def _set_widths(self, table: Table) -> None:
-        """Make each column as wide as its longest word, or as its longest line if that fits."""
+        """Make each column as wide as its longest word, or as its longest line if there is enough space."""
         columns = [[column.header, *column.cells] for column in table.columns]
         least = [max(self._measured(cell).minimum for cell in cells) for cells in columns]
         widths = [max(self._measured(cell).maximum for cell in cells) for cells in columns]
@@ -57,7 +58,7 @@ class _Output(Console):
         table.width = self._width_with(widths, table)
 
     def _width_with(self, widths: Sequence[int], table: Table) -> int:
-        """Set the columns' widths. Returns the table's width."""
+        """Set the columns' widths, and return the table's width."""
         for column, width in zip(table.columns, widths, strict=True):
             column.width = width
         return self._measured(table).maximum
@@ -71,7 +72,8 @@ class _Output(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
-# Progress and errors go to `aside`, so that other programs can read standard output. `a:tea:b` is an id and not an emoji.
+# Progress and errors go to `aside`, so that other programs can read standard output. `a:tea:b` is an id and not an
+# emoji.
 screen = _Output(highlight=False, emoji=False)
 aside = _Output(stderr=True, highlight=False, emoji=False)
 
@@ -129,7 +131,7 @@ def print_problems(heading: str, problems: Iterable[str], console: Console | Non
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn an error of the service while reading into one that the user sees."""
+    """Turn an error of the service during a read into one that the user sees."""
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
 
     try:

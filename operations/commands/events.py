@@ -44,8 +44,8 @@ def republish(
 ) -> None:
     """Publish the current state of orders again, for a consumer that lost events.
 
-    For each order it publishes the events for its status, a late payment, and each partial fulfilment, partial
-    cancellation and return. They carry the current version of the row, so most have new event ids. Exit status 1 if an
+    For each order, it publishes the events for its status, a late payment, and each partial fulfilment, partial
+    cancellation and return. They have the current version of the row, so most have new event ids. Exit status 1 if an
     event cannot be published.
     """
     from .. import republish  # noqa: PLC0415 - the layer is slow to import
@@ -86,7 +86,7 @@ def follow(
 ) -> None:
     """Print the events of orders and products as the event bus delivers them.
 
-    It creates a queue and a rule named BUS-follow-..., and removes both when it stops. On an account it may miss
+    It creates a queue and a rule named BUS-follow-..., and removes both when it stops. On an account, it may miss
     events in its first minute.
     """
     from ..follow import listening  # noqa: PLC0415 - the layer is slow to import

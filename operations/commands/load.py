@@ -116,7 +116,7 @@ def load(
 
 
 def _check_report(report: Path) -> None:
-    """Check that a file can take the report, and has no other content."""
+    """Check that the report may be written to a file: it is writable, and is empty or an earlier report."""
     from ..catalogue_file import is_report  # noqa: PLC0415
 
     if report.exists() and not (report.is_file() and is_report(report)):

@@ -24,10 +24,10 @@ from .target import folder
 
 
 class _Commands(TyperGroup):
-    """Takes `-5` as an id: no option begins with a digit."""
+    """Accepts ids such as `-5` as arguments: no option begins with a digit."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, and let it accept such ids."""
+        """Find the command, and let it accept ids that begin with a hyphen."""
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
             command.ignore_unknown_options = any(re.match("-[0-9]", text) for text in rest)
@@ -74,11 +74,11 @@ def root(
 
 
 def main(run: Callable[[], object] = app) -> None:
-    """Run a command, and print an error that the user can fix without a traceback.
+    """Run a command, and print errors that the user can fix without a traceback.
 
-    Like Ctrl-C, SIGTERM and a closed terminal (except under `nohup`) stop the command after it has cleaned up. A shell starts
-    background commands so that they ignore Ctrl-C (POSIX, Shell Command Language, 2.11); this command leaves that
-    unchanged.
+    Like Ctrl-C, SIGTERM and a closed terminal (except under `nohup`) stop the command after it has cleaned up.
+    Background commands of a shell ignore Ctrl-C (POSIX, Shell Command Language, 2.11), and this command does not change
+    that.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

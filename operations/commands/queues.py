@@ -39,7 +39,7 @@ class QueueName(StrEnum):
 
 
 class AnyQueue(StrEnum):
-    """All queues, in the order of `queues.QUEUES`."""
+    """All queues, in the sequence of `queues.QUEUES`."""
 
     STANDARD = "standard"
     FIFO = "fifo"
@@ -72,7 +72,7 @@ def status(as_json: AsJson = False, account: Target | None = None) -> None:
 
 
 def _read_status(aws: Aws) -> dict[str, Any]:
-    """Read the counts, in the form of the JSON of `status`."""
+    """Read the counts, in the form of the JSON that `status` prints."""
     items = {
         kind.value: aws.dynamodb.describe_table(TableName=name)["Table"]["ItemCount"]
         for kind, name in aws.tables.items()
@@ -164,7 +164,7 @@ def redrive(
 
 
 def _known_causes(given: Sequence[str] | None) -> frozenset[str]:
-    """Choose the causes whose dead letters go back."""
+    """Choose the causes whose dead letters are sent back."""
     causes = frozenset(given) if given else MAY_SUCCEED_NOW
     for unknown in sorted(causes - redrives.CAUSES):
         raise UserError(
@@ -176,7 +176,7 @@ def _known_causes(given: Sequence[str] | None) -> frozenset[str]:
 def _read_dead_letters(
     aws: Aws, named: Mapping[AnyQueue, str], causes: frozenset[str], rate: float | None
 ) -> dict[AnyQueue, redrives.Findings]:
-    """Read the dead letters of queues. With a rate (messages per second), send back those with the given causes."""
+    """Read the dead letters of queues. With a rate (messages per second), send back the ones with the given causes."""
     there = dict(queues.pairs(aws))
     chosen = [(name, source) for name, source in named.items() if source in there]
 
@@ -203,7 +203,8 @@ def _read_dead_letters(
         aside.status("Reading the dead letters") as spinner,
         ThreadPoolExecutor(len(chosen)) as pool,
     ):
-        # A preview reads all queues in parallel. Sending reads one at a time, to keep one rate and to stop promptly on Ctrl-C.
+        # A preview reads all queues in parallel. Sending reads one at a time, to keep one rate and to stop promptly on
+        # Ctrl-C.
         found = (pool.map if rate is None else map)(read, chosen)
         findings = {name: each for (name, _), each in zip(chosen, found, strict=True)}
     for name, each in findings.items():
@@ -216,7 +217,7 @@ def _read_dead_letters(
 
 
 def _by_decision(findings: Mapping[AnyQueue, redrives.Findings]) -> Iterator[dict[str, Any]]:
-    """Yield how many dead letters of each queue and cause got each decision."""
+    """Yield the number of dead letters by queue, cause and decision."""
     for name, found in findings.items():
         for _, group in sorted(found.groups.items()):
             for decision, count in group.decisions.items():
@@ -259,10 +260,10 @@ def send(
     ),
     account: Target | None = None,
 ) -> None:
-    """Send the orders of a file through SQS. It checks the whole file before it sends the first order.
+    """Send the orders of a file through SQS. The whole file is checked before the first order is sent.
 
-    JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows of that
-    order follow further down, the file is refused.
+    JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows of
+    that order follow further down, the file is refused.
     """
     found = None if unchecked else count_orders(file, limit)
     aws = aws_of(account)

@@ -47,10 +47,10 @@ def stock(
 ) -> None:
     """Show how many units of each product are on hand, committed to open orders, and available.
 
-    Products that are out of stock or low at any location come first. A product with several locations has a line for the total
-    and one for each location; options that filter leave only the lines that match. A list is an estimate, because units
-    move while it is read. Figures for one product are exact unless marked `about`, and include the goods in transit between
-    its locations.
+    Products that are out of stock or low at any location come first. A product with several locations has a line for
+    the total and one for each location; options that filter keep only the lines that match. A list is an estimate,
+    because units move while it is read. Figures for one product are exact unless marked `about`, and include the goods
+    in transit between its locations.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
@@ -138,7 +138,7 @@ def _counts_in_words(levels: Iterable[StockLevel]) -> str:
 
 
 def _lines_of(levels: Sequence[StockLevel], *, in_lanes: bool, has_total: bool) -> Iterator[_Line]:
-    """Make the lines of a product: a total if it has several locations, and one for each."""
+    """Make the lines of a product: a total if it has several locations, and one line for each location."""
     from ..stock import shown_total  # noqa: PLC0415
 
     if has_total and len(levels) > 1:
@@ -177,9 +177,10 @@ def orders(
 ) -> None:
     """Show an order, a user's orders (newest first), or with `--to-ship` the orders to ship (oldest first).
 
-    A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its remaining
-    units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged alone. `--location` lists the orders that wait for
-    units from that location, with these units only: one warehouse's list. This reads all orders to ship.
+    A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its
+    remaining units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged alone. `--location` lists the
+    orders that wait for units from that location, and only these units: one warehouse's list. This reads all orders to
+    ship.
     """
     _check_which(order, user, location, to_ship=to_ship)
     aws = aws_of(account, aside if as_json else screen)
@@ -240,7 +241,7 @@ def _show_orders(
 
 
 def _goods(order: Mapping[str, Any]) -> str:
-    """Say whether the goods of an order to ship are on hand."""
+    """Describe whether the goods of an order to ship are on hand."""
     if "shippable" not in order:
         return "unknown"
     missing = (
@@ -297,7 +298,7 @@ def export(
 ) -> None:
     """Export products, orders and adjustments to S3, and write SQL for Athena: tables over the export, and reports.
 
-    DynamoDB exports all three tables at the same point in time, a few minutes ago. Needs an account.
+    DynamoDB exports all three tables as they were at the same time, a few minutes ago. Needs an account.
     """
     if account is None:
         raise UserError(

@@ -35,8 +35,8 @@ def restore(
 ) -> None:
     """Restore all rows to their state at an earlier time, and publish it. Counts the rows to write, and asks first.
 
-    The service is stopped during the restore; messages wait in their queues. Orders placed since that time are cancelled. You
-    may interrupt it and run it again. Exit status 1 if the books do not balance afterwards.
+    The service is stopped during the restore; messages wait in their queues. Orders placed since that time are
+    cancelled. You may interrupt it and run it again. Exit status 1 if the books do not balance afterwards.
     """
     from ..republish import moment  # noqa: PLC0415 - the layer is slow to import
     from ..restore import Restore  # noqa: PLC0415

@@ -56,11 +56,11 @@ def verify(
     ] = None,
     account: Target | None = None,
 ) -> None:
-    """Verify a deployed stack with test traffic and by asking AWS about its resources. Exit status 1 if a line is red.
+    """Verify a deployed stack with test traffic and by asking AWS about its resources. Exit status 1 if a check fails.
 
     It starts the embedded AWS if necessary. Without AWS credentials in your environment, `--stage dev` means the
-    embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end, and
-    also after Ctrl-C.
+    embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end,
+    and also after Ctrl-C.
     """
     from ..verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
 
@@ -98,7 +98,7 @@ def verify(
 
 
 def _chosen(account: Target | None) -> Target | None:
-    """Choose the stack on an account; None is the embedded AWS.
+    """Choose the stack on an account; None stands for the embedded AWS.
 
     Raises:
         UserError: The stage needs an account, and there are no credentials.
@@ -127,7 +127,7 @@ def _run_on(account: Target | None) -> tuple[Run, str]:
 
 
 def _run_checks(run: Run, report: Report, only: Sequence[str]) -> None:
-    """Run all checks or only these, until Ctrl-C, and show which line is next."""
+    """Run all checks or the given ones until Ctrl-C, and show the name of the next one."""
     from ..verify import verify as run_checks  # noqa: PLC0415
 
     with aside.status("") as spinner:

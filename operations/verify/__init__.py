@@ -21,11 +21,11 @@ CHECKS: Mapping[str, Check] = traffic.CHECKS | stack.CHECKS
 """All checks by name, in the sequence in which they run. Each can be run alone."""
 
 TITLES = {next(iter(traffic.CHECKS)): "Traffic", next(iter(stack.CHECKS)): "The stack"}
-"""Headings, by the first check below them."""
+"""The headings of the report, by the name of the first check below each."""
 
 
 def run_check(name: str, run: Run) -> list[Line]:
-    """Run one check. Never raises; an error becomes a red line."""
+    """Run one check. It never raises: an error becomes a failed line."""
     try:
         return CHECKS[name](run)
     except (CheckFailedError, UserError) as error:

@@ -1,4 +1,4 @@
-"""The deployed template of a stack, with resolved references, with which the checks compare AWS's answers."""
+"""The deployed template of a stack, with resolved references, which the checks compare with AWS's answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ARNS = {
 
 @dataclass(frozen=True)
 class Deployed:
-    """A deployed stack.
+    """A deployed stack, with its template.
 
     Attributes:
         stack: CloudFormation's description of it.
@@ -82,17 +82,17 @@ class Deployed:
 
     @cached_property
     def place(self) -> dict[str, str]:
-        """Its partition, region and account."""
+        """The partition, region and account of the stack."""
         _, partition, _, region, account, *_ = self.stack["StackId"].split(":")
         return {"partition": partition, "region": region, "account": account}
 
     @property
     def protected(self) -> bool:
-        """Whether it is protected against deletion, as production stages are."""
+        """Whether the stack is protected against deletion, as production stages are."""
         return bool(self.stack.get("EnableTerminationProtection"))
 
     def of_type(self, kind: str) -> dict[str, Properties]:
-        """The properties of all resources of a type, with resolved references, by logical id."""
+        """Return the properties of all resources of a type, with resolved references, by logical id."""
         return {
             logical: self.fill_in(resource.get("Properties", {}))
             for logical, resource in self.resources.items()
@@ -100,30 +100,30 @@ class Deployed:
         }
 
     def each(self, kind: str) -> list[tuple[str, str, Properties]]:
-        """List the title, physical id and properties of each resource of a type."""
+        """Yield the title, physical id and properties of each resource of a type."""
         found = self.of_type(kind).items()
         return [(self.title(logical), self.physical[logical], each) for logical, each in found]
 
     @property
     def batching_window(self) -> float:
-        """The longest batching window of its mappings, in seconds."""
+        """The longest batching window of the stack's mappings, in seconds."""
         mappings = self.of_type("AWS::Lambda::EventSourceMapping").values()
         windows = (each.get("MaximumBatchingWindowInSeconds", 0) for each in mappings)
         return max(map(float, windows), default=0.0)
 
     @property
     def dashboards(self) -> dict[str, Properties]:
-        """The properties of its dashboards, by logical id; empty if the handlers emit only the metrics for alarms."""
+        """The properties of the dashboards, by logical id; empty if the handlers emit only the metrics for alarms."""
         return self.of_type("AWS::CloudWatch::Dashboard")
 
     def title(self, logical: str) -> str:
-        """The name of a resource in the CDK's code; its logical id if that name is unknown."""
+        """Return a resource's name in the CDK's code, or its logical id if that name is unknown."""
         path = self.resources[logical].get("Metadata", {}).get("aws:cdk:path", logical)
         parts = path.removesuffix("/Resource").split("/")
         return str(parts[-1])
 
     def arn(self, logical: str) -> str:
-        """The ARN of a resource."""
+        """Return the ARN of a resource."""
         kind, physical = self.resources[logical]["Type"], self.physical[logical]
         if physical.startswith("arn:"):
             return physical
@@ -207,7 +207,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Normalise a value, because some APIs return numbers and booleans as strings."""
+    """Convert a value to a string, because some APIs return numbers and booleans as strings."""
     if isinstance(value, list):
         return sorted(json.dumps(_plain(item), sort_keys=True) for item in value)
     if isinstance(value, Mapping):

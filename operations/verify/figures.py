@@ -1,4 +1,4 @@
-"""Figures for a run, from the log of place_orders: conflicts, cold starts, costs."""
+"""The figures of a run, from the log of place_orders: conflicts, cold starts and costs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _COLD = re.compile(r'"cold_start":\s?true.*?"function_request_id":\s?"([^"]+)"')
 def invocations_of(lines: Iterable[str]) -> Invocations:
     """Read the invocations in a function's log.
 
-    AWS logs how long a worker took to start. The embedded AWS does not, and starts a worker within its first invocation, so
-    the whole invocation counts.
+    AWS logs how long a worker took to start. The embedded AWS does not, and starts a worker within its first
+    invocation, so the whole invocation counts.
     """
     billed: dict[str, float] = {}
     init: list[float] = []
@@ -70,7 +70,7 @@ def measure(run: Run, since: int, answered: int) -> dict[str, float | None]:
     events, samples = _read_log(run, since, answered)
     invocations = invocations_of(event.message for event in events if event.timestamp >= since)
     attempts = _total(samples, "ConditionalWrites")
-    # Earlier orders of this run may have hit workers that had to start.
+    # Earlier orders of this run may have reached workers that had to start.
     cold = invocations_of(event.message for event in events).cold
     return {
         "conflictRate": round(_total(samples, "VersionConflict") / attempts, 4)
@@ -105,8 +105,8 @@ def _total(samples: Sequence[emf.Sample], *metrics: str) -> float:
 def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocations) -> float:
     """Estimate the cost on AWS of a number of orders for one product, from the handlers' metrics.
 
-    A transactional write takes two units: for each order's row, and for the product's row if an order was placed. Lost
-    transactions are charged too.
+    A transactional write takes two units: for each order's row, and for the product's row if an order was placed.
+    Transactions that fail because of a conflict are charged too.
     """
     committed = emf.values_of(samples, "OrdersPerTransaction")
     lost = _total(samples, "VersionConflict", "TransactionConflict")

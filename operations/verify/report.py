@@ -10,7 +10,7 @@ from typing import Any
 
 
 class State(StrEnum):
-    """The result of a line."""
+    """The result of a line of the report."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -23,7 +23,7 @@ class Line:
 
     Attributes:
         name: The subject of the check.
-        state: Whether it is as expected; `NOT_HERE` if that cannot be checked on this stack.
+        state: Whether it is as expected; `NOT_HERE` if this stack does not allow the check.
         saw: The observation, in words and numbers; for `NOT_HERE` the reason.
     """
 
@@ -33,21 +33,21 @@ class Line:
 
 
 class CheckFailedError(Exception):
-    """A check saw something unexpected; the message has both the observation and the expectation."""
+    """A check found something unexpected. The message has both the observation and the expectation."""
 
 
 def passed(name: str, saw: str) -> list[Line]:
-    """Report one green line."""
+    """Make the line of a successful check."""
     return [Line(name, State.PASSED, saw)]
 
 
 def not_here(name: str, why: str) -> list[Line]:
-    """Report that this stack does not allow a check."""
+    """Make the line of a check that this stack does not allow."""
     return [Line(name, State.NOT_HERE, why)]
 
 
 def judged(name: str, problems: Sequence[str], saw: str) -> list[Line]:
-    """Report one line: red if there are problems, otherwise green."""
+    """Make the line of a check, which has failed if there are problems."""
     if not problems:
         return passed(name, saw)
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -69,7 +69,7 @@ def what_went_wrong(error: Exception) -> str:
 
 @dataclass
 class Report:
-    """One run of the checks.
+    """The result of one run of the checks.
 
     Attributes:
         place: Account, region and stack, in words.
@@ -97,7 +97,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether all checks ran, no line is red, and nothing remained."""
+        """Whether all checks ran, no line failed, and nothing remained."""
         return self.finished and not self.left and not self.count(State.FAILED)
 
     def as_json(self) -> dict[str, Any]:

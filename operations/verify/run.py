@@ -38,12 +38,12 @@ from .deployed import Deployed
 from .report import CheckFailedError, what_went_wrong
 
 PREFIX = "verify-"
-"""Prefix of all products, orders and users of a run: consumers of `Orders` can ignore users with it."""
+"""The prefix of all products, orders and users of a run. Consumers of `Orders` can ignore users with it."""
 
 A_RUN_LASTS = timedelta(minutes=15)
-"""Products of another run are left-overs once they are this many seconds old. Newer ones may be in use."""
+"""Products of another run are left-overs once they are this old. Newer ones may be in use."""
 
-# Matches no other program's product or message.
+# This name matches no other program's product or message.
 _OF_A_RUN = re.compile(rf'(?:{{"orderId": ")?{PREFIX}\d{{6}}-\d{{6}}-[0-9a-f]{{4}}[- ]')
 
 _CLEAN_UP_SECONDS = 20.0
@@ -58,7 +58,7 @@ def _new_name() -> str:
 
 @dataclass
 class Run:
-    """One run: the state that its checks share. Unexpected observations raise a `CheckFailedError`.
+    """One run, with the state that its checks share. Unexpected observations raise a `CheckFailedError`.
 
     Attributes:
         aws: The stack.
@@ -72,7 +72,7 @@ class Run:
         began: Unix seconds.
         products: Keys of its products' rows that may exist.
         order_ids: Ids of its orders.
-        placed: The number of them that were seen as placed.
+        placed: The number of its orders that were seen as placed.
         held: Row of its order that stays unconfirmed until the end of its hold.
         dead_letters: Ids of messages that will be dead-lettered, by output of the dead-letter queue.
         figures: Measured figures, by name.
@@ -83,8 +83,8 @@ class Run:
     embedded: bool
     orders: int = 1000
     patience: float = 60.0
-    # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html: metrics of a
-    # queue that was quiet for hours arrive up to 15 minutes late.
+    # Metrics of a queue that was quiet for hours arrive up to 15 minutes late:
+    # docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
     metrics_patience: float = 15 * 60.0
     say: Callable[[str], None] = lambda _: None
     name: str = field(default_factory=_new_name)
@@ -99,11 +99,11 @@ class Run:
 
     @property
     def started_at(self) -> str:
-        """Start time, ISO 8601."""
+        """The time of the start, ISO 8601."""
         return timestamp(datetime.fromtimestamp(self.began, UTC))
 
     def client(self, service: str) -> Any:
-        """Make a client for a service."""
+        """Make a client for an AWS service."""
         if service not in self._clients:
             make: Any = self.aws.session.client
             self._clients[service] = make(service)
@@ -117,7 +117,7 @@ class Run:
 
     @cached_property
     def pause(self) -> float:
-        """Seconds between two reads while waiting."""
+        """The seconds between two reads while waiting."""
         return 0.05 if self.embedded else 0.5
 
     # ------------------------------------------------------------------ asking
@@ -126,7 +126,7 @@ class Run:
         """Invoke a function with a command, and return its answer.
 
         Raises:
-            CheckFailedError: It raised an exception.
+            CheckFailedError: The function raised an exception.
         """
         try:
             return self.aws.invoke(function, command)
@@ -144,7 +144,7 @@ class Run:
         """Create a product of this run, or list it at a location. Returns its id."""
         product_id = f"{self.name}-{name}"
         key = stock_key(product_id, location)
-        # Before the command, so that it is delisted in any case.
+        # The key is noted before the command, so that the product is delisted in any case.
         self.products.append(key)
         create = {"action": "create", **public_key(key), "openingStock": stock}
         self.command("ManageProducts", create, "APPLIED")
@@ -160,25 +160,28 @@ class Run:
         return None if found is None else decode(found)
 
     def level(self, product_id: str) -> StockLevel:
-        """Read how many units a row has on hand, committed and available."""
+        """Read how many units of a product are on hand, committed and available."""
         level = read_stock(self.aws, product_id)
         if level is None:
             raise CheckFailedError(f"{in_words(product_id)} is gone")
         return level
 
     def stock(self, product_id: str) -> int:
-        """Read how many units of a row are available."""
+        """Read how many units of a product are available."""
         return self.level(product_id).available
 
     def order(self, name: str, lines: Mapping[str, int], **more: Any) -> dict[str, Any]:
-        """Make an order of this run; `more` are further fields."""
+        """Make an order of this run. `more` has further fields."""
         order_id = f"{self.name}-{name}"
         self.order_ids.append(order_id)
         items = [{"productId": p, "quantity": quantity} for p, quantity in lines.items()]
         return {"orderId": order_id, "userId": f"{self.name}-user", "items": items, **more}
 
     def send(self, queue: str, *bodies: Mapping[str, Any] | str, group: str = "") -> list[str]:
-        """Send messages to a queue by the name of its output, strings unchanged and anything else as JSON. Returns their ids."""
+        """Send messages to a queue, and return their ids.
+
+        The queue is named by its output. Strings are sent unchanged and anything else as JSON.
+        """
         messages = []
         for body in bodies:
             text = body if isinstance(body, str) else json.dumps(body)
@@ -188,7 +191,7 @@ class Run:
     # ------------------------------------------------------------------ waiting
 
     def wait(self, look: Callable[[], T | None], what: str, seconds: float | None = None) -> T:
-        """Repeat a read until it returns something. Raises a `CheckFailedError` on timeout."""
+        """Repeat a read until it returns a value. Raises a `CheckFailedError` if that takes too long."""
         seconds = self.patience if seconds is None else seconds
         until = time.monotonic() + seconds
         while True:
@@ -239,7 +242,7 @@ class Run:
 
     def clean_up(self) -> list[str]:
         """Delist all products of this run, and remove its dead letters. Returns descriptions of left-overs."""
-        # A product's own row goes after the rows of its locations.
+        # A product's own row is deleted after the rows of its locations.
         in_order = sorted(self.products, key=lambda key: not location_of(key))
         listed = {key: why for key in in_order if (why := self._delist(key))}
         self.products, left = list(listed), list(listed.values())
@@ -275,7 +278,10 @@ class Run:
             time.sleep(min(1.0, answer.get("retryAfterSeconds", 1.0)))
 
     def leftovers(self) -> tuple[list[str], int]:
-        """Find rows of other runs' products. Returns the keys of left-overs, and the number of products that may be in use."""
+        """Find rows of other runs' products.
+
+        Returns the keys of left-overs, and the number of products that may be in use.
+        """
         pages = self.aws.dynamodb.get_paginator("scan").paginate(
             TableName=self.aws.outputs["ProductsTableName"],
             FilterExpression="begins_with(#productId, :prefix)",
@@ -295,9 +301,9 @@ class Run:
         return old, len(in_use)
 
     def remove_old_dead_letters(self) -> int:
-        """Remove left-over dead letters of other runs. Returns their number.
+        """Remove left-over dead letters of other runs, and return their number.
 
-        In a queue with many thousands of dead letters it reads only a part: the first ones would become visible again
+        In a queue with many thousands of dead letters, it reads only a part: the first ones would become visible again
         before it reached the end.
         """
         limit = (time.time() - A_RUN_LASTS.total_seconds()) * 1000

@@ -155,7 +155,7 @@ def roles(run: Run) -> list[Line]:
 
 
 def _needed_actions(deployed: Deployed) -> dict[tuple[str, str], set[str]]:
-    """The actions that the template allows, by role and resource."""
+    """Return the actions that the template allows, by role and resource."""
     needed: dict[tuple[str, str], set[str]] = {}
     for policy in deployed.of_type("AWS::IAM::Policy").values():
         statements = policy["PolicyDocument"]["Statement"]
@@ -167,7 +167,7 @@ def _needed_actions(deployed: Deployed) -> dict[tuple[str, str], set[str]]:
 
 
 def _denied_on(resource: str) -> Sequence[str]:
-    # A permission may be on all resources: "*".
+    # A permission may apply to all resources: "*".
     return _DENIED.get(next(iter(resource.split(":")[2:3]), ""), ())
 
 
@@ -240,7 +240,7 @@ def _protection(
 ) -> Iterator[str]:
     replica = properties["Replicas"][0]
     key = replica.get("SSESpecification", {}).get("KMSMasterKeyId")
-    # For the key that DynamoDB owns, the description is missing.
+    # If DynamoDB owns the key, its description has no encryption.
     wanted = {"Status": "ENABLED", "SSEType": "KMS", "KMSMasterKeyArn": key} if key else {}
     described = actual.get("SSEDescription", {})
     if not key and described.get("Status", "DISABLED") != "DISABLED":
@@ -293,7 +293,7 @@ def dashboard(run: Run) -> list[Line]:
 
 
 def _known(deployed: Deployed) -> set[str]:
-    """Valid values of dimensions: the names of the stack's resources, and the values that its functions send."""
+    """Return valid values of dimensions: names of the stack's resources, and values that its functions send."""
     known = {physical.rsplit("/", 1)[-1] for physical in deployed.physical.values()}
     for properties in deployed.of_type("AWS::Lambda::Function").values():
         known.add(properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
@@ -306,7 +306,7 @@ Metric = tuple[str, str, dict[str, str]]
 
 
 def _drawn(body: Mapping[str, Any]) -> list[Metric]:
-    """The metrics that a dashboard shows: namespace, name and dimensions."""
+    """Return the metrics that a dashboard shows: namespace, name and dimensions."""
     found = []
     for widget in body["widgets"]:
         for entry in widget["properties"].get("metrics", []):
@@ -345,7 +345,7 @@ def alarms(run: Run) -> list[Line]:
 
 
 def _with_queries_by_id(alarm: Properties) -> Properties:
-    """Key the metric-math queries of an alarm by id, because CloudWatch adds defaults to each."""
+    """Index the metric-math queries of an alarm by id, because CloudWatch adds defaults to each."""
     if not alarm.get("Metrics"):
         return alarm
     return {**alarm, "Metrics": {query["Id"]: query for query in alarm["Metrics"]}}
@@ -363,7 +363,10 @@ def _describe_alarms(run: Run, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _wait_until_off(run: Run, wanted: Collection[str]) -> dict[str, str]:
-    """Wait until all alarms have states, and alarms that this run turned on are off again. Returns the rest, with reasons."""
+    """Wait until all alarms have states, and alarms that this run turned on are off again.
+
+    Returns the remaining alarms with the reasons.
+    """
 
     def wrong() -> dict[str, str]:
         now = _describe_alarms(run, list(wanted))
@@ -380,8 +383,8 @@ def _wait_until_off(run: Run, wanted: Collection[str]) -> dict[str, str]:
 def _wrong_state(alarm: Mapping[str, Any]) -> str:
     if alarm["StateValue"] == "ALARM":
         return f"is on: {alarm['StateReason']}"
-    # Such an alarm keeps its state when data is missing, so it has no state before its metric's first value. The same may be
-    # true of metric math: its gaps are filled, but AWS does not document the result if there is no value at all.
+    # Such an alarm keeps its state when data is missing, so it has no state before its metric's first value. The same
+    # may be true of metric math: its gaps are filled, but AWS does not document the result if there is no value at all.
     keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing") or "Metrics" in alarm
     if alarm["StateValue"] == "INSUFFICIENT_DATA" and not keeps:
         return "has never had a value of its metric"
@@ -499,7 +502,7 @@ def _drawn_by_handlers(deployed: Deployed) -> set[str]:
 
 
 def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, float]]:
-    """Metrics that this run must have changed, with the minimum sum of each."""
+    """Return the metrics that this run must have changed, with the minimum sum of each."""
     (service,) = {
         properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
         for properties in deployed.of_type("AWS::Lambda::Function").values()
@@ -509,7 +512,7 @@ def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, flo
     queue = {"QueueName": outputs["OrderQueueUrl"].rsplit("/", 1)[-1]}
     function = {"FunctionName": outputs["PlaceOrdersFunctionName"]}
     table = {"TableName": outputs["OrdersTableName"]}
-    # If no dashboard shows them, the handlers do not emit them.
+    # If no dashboard shows these metrics, the handlers do not emit them.
     of_handlers = (
         {"OrdersPlaced": run.placed, "ConditionalWrites": 1} if deployed.dashboards else {}
     )
@@ -522,7 +525,7 @@ def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, flo
 
 
 def _missing(run: Run, wanted: Mapping[str, tuple[Metric, float]]) -> dict[str, str]:
-    """The metrics that have not reached their sums, with the sums so far."""
+    """Return the metrics that have not reached their sums, with the sums so far."""
     begin = datetime.fromtimestamp(run.began, UTC).replace(second=0, microsecond=0)
     queries = [
         {

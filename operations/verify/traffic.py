@@ -33,11 +33,11 @@ from .run import Run, expect
 
 _FIFO_ORDERS, _FIFO_UNITS = 12, 7
 _EVENT_ORDERS, _LISTEN_SECONDS = 24, 5
-# Shorter than an invocation, so that the handler can wait for the end of the lease without returning the order.
+# The lease is shorter than an invocation, so that the handler can wait for its end without returning the order.
 _COUNT_SECONDS = 20
 # The shortest hold that an order may ask for.
 _HOLD_SECONDS = 60
-# How many seconds the check watches the order wait.
+# The number of seconds in which the check watches the order wait.
 _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
 
@@ -49,7 +49,7 @@ def place(run: Run, order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expect_stock(run: Run, product_id: str, units: int, why: str) -> None:
-    """Raise a `CheckFailedError` unless this many units of a row are left."""
+    """Raise a `CheckFailedError` unless this many units of a product are left."""
     stock = run.stock(product_id)
     expect(stock == units, f"{why}, and {stock} are left, not {units}")
 
@@ -83,7 +83,7 @@ def leftovers(run: Run) -> list[Line]:
 
 
 def places(run: Run) -> list[Line]:
-    """An order through SQS is placed, takes its stock, and is found by its user."""
+    """An order sent through SQS is placed, takes its stock, and is found by its user."""
     product = run.list_product("places", 5)
     order = run.order("places", {product: 2})
     began = time.monotonic()
@@ -102,7 +102,10 @@ def places(run: Run) -> list[Line]:
 
 
 def holds(run: Run) -> list[Line]:
-    """An order with a hold takes its stock. After all other traffic, `expires` checks the end of the hold."""
+    """An order with a hold takes its stock.
+
+    The check `expires` waits for the end of the hold after all other traffic.
+    """
     product = run.list_product("holds", 5)
     order = run.order("holds", {product: 2}, holdSeconds=_HOLD_SECONDS)
     row = place(run, order)
@@ -113,7 +116,7 @@ def holds(run: Run) -> list[Line]:
 
 
 def expires(run: Run) -> list[Line]:
-    """An unconfirmed hold expires after the stage's grace, and returns its stock."""
+    """An unconfirmed hold expires after the stage's grace period, and returns its stock."""
     if run.held is None:
         holds(run)
     held: Any = run.held
@@ -146,7 +149,7 @@ def expires(run: Run) -> list[Line]:
 
 
 def _variable(run: Run, name: str) -> int:
-    """The value of an environment variable, as deployed: a number that is the same for all functions that have it."""
+    """Return the value of an environment variable as deployed: a number that all functions with the variable share."""
     (value,) = {
         int(variables[name])
         for properties in run.deployed.of_type("AWS::Lambda::Function").values()
@@ -156,7 +159,7 @@ def _variable(run: Run, name: str) -> int:
 
 
 def confirms(run: Run) -> list[Line]:
-    """A paid order is confirmed through the queue, leaves in two parcels, loses a unit, and has one returned, each exactly once."""
+    """A paid order is confirmed, leaves in two parcels, loses a unit, and has one returned, each exactly once."""
     product = run.list_product("confirms", 6)
     order = run.order("confirms", {product: 4}, holdSeconds=900)
     place(run, order)
@@ -193,7 +196,7 @@ def confirms(run: Run) -> list[Line]:
 
 
 def locations(run: Run) -> list[Line]:
-    """An order takes each line from one of two locations, a transfer moves units, and a cancellation returns units to where they came from."""
+    """An order takes its lines from two locations, a transfer moves units, and a cancellation returns them."""
     one, other = run.list_product("locations", 0), run.list_product("locations-other", 0)
     for name, stock, location in (
         *(("locations", 3, "north"), ("locations", 1, "south")),
@@ -226,7 +229,7 @@ def locations(run: Run) -> list[Line]:
 
 
 def api(run: Run) -> list[Line]:
-    """The HTTP API takes an order through its life with signed requests, and refuses unsigned requests."""
+    """The HTTP API carries out all steps of an order with signed requests, and refuses unsigned requests."""
     name = "the HTTP API"
     if not run.deployed.of_type("AWS::ApiGatewayV2::Route"):
         return not_here(name, "the stack has none: `api` is false in cdk.json")
@@ -253,7 +256,7 @@ def api(run: Run) -> list[Line]:
     for other in others:
         refused, _ = ask("POST", "/orders", order | {"orderId": other})
         expect(refused == 400, f"POST /orders with the id {other} was answered {refused}, not 400")
-    # API Gateway may cut the path, and so address another order; nothing here may change one.
+    # API Gateway may cut the path, and so address another order; no request here may change an order.
     reached = [ask("GET", f"/orders/{quote(other, safe='')}")[0] for other in others]
     run.wait(
         lambda: any(
@@ -283,7 +286,7 @@ _IN_PATHS = "!\"$&'()*+-.:;<=>@[\\]^_`{|}~"
 
 
 def _ask(api: HttpApi, method: str, path: str, body: Any = None, *, signed: bool = True) -> Any:
-    """Send a request. Returns status and body of the answer."""
+    """Send a request, and return the status and the body of the answer."""
     headers, data = {}, None
     if body is not None:
         headers = {"Content-Type": "application/json", "Prefer": "wait=20"}
@@ -298,7 +301,7 @@ def _found(answer: Any) -> Any:
 
 
 def rejects(run: Run) -> list[Line]:
-    """An order for too many units is rejected, and so is one for an unlisted product."""
+    """An order for too many units is rejected, and so is an order for an unlisted product."""
     product = run.list_product("rejects", 1)
     too_many = run.order("rejects-many", {product: 2})
     unknown = run.order("rejects-unknown", {f"{run.name}-none": 1})
@@ -321,7 +324,7 @@ def replays(run: Run) -> list[Line]:
     first = run.answer(order, _of(queue))
     another = order | {"items": [{"productId": product, "quantity": 2}]}
     last = run.order("replays-last", {product: 1})
-    # With different whitespace, because the FIFO queue drops an identical body for five minutes.
+    # The whitespace differs, because the FIFO queue drops an identical body for five minutes.
     again = json.dumps(order, indent=1)
     _, reused, _ = run.send(queue, again, another, last, group=product)
     run.dead_letters.setdefault(dead_letters, set()).add(reused)
@@ -371,7 +374,7 @@ def _of(output: str) -> str:
 
 
 def cancels(run: Run) -> list[Line]:
-    """A cancellation returns stock; if it arrives before its order, the order takes none."""
+    """A cancellation returns stock. If it arrives before its order, the order takes none."""
     product = run.list_product("cancels", 5)
     order, later = (run.order(f"cancels-{n}", {product: 2}) for n in ("order", "later"))
     place(run, order)
@@ -406,7 +409,7 @@ def _wait_until(run: Run, order: Mapping[str, Any], status: str) -> None:
 
 
 def _with_user(run: Run, order: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the row of an order, unless it holds only a cancellation."""
+    """Return the row of an order, unless it records only a cancellation."""
     row = run.row(order)
     return row if row is not None and "userId" in row else None
 
@@ -451,7 +454,7 @@ def counts(run: Run) -> list[Line]:
 
     order, marker = run.order("counts", {product: 1}), run.order("counts-other", {other: 1})
     run.send(queues.STANDARD, order, marker)
-    # With a batching window, a quiet queue may wait as long as the lease lasts.
+    # With a batching window, Lambda may wait as long as the lease lasts before it reads a quiet queue.
     run.answer(marker, meanwhile=renew)
     renew(0)
     while time.monotonic() < held + _HELD_SECONDS:
@@ -490,7 +493,10 @@ def catalogue(run: Run) -> list[Line]:
 
 
 def events(run: Run) -> list[Line]:
-    """An event of an order arrives through the bus. The check sends several orders, because a new rule may miss its first minute."""
+    """An event of an order arrives through the bus.
+
+    The check sends several orders, because a new rule may miss its first minute.
+    """
     product = run.list_product("events", _EVENT_ORDERS)
     with listening(run.aws) as listen:
 
@@ -574,7 +580,7 @@ def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> Iterat
 def _wait_for_all(
     run: Run, order_ids: Sequence[str], rows: dict[str, dict[str, Any]], began: float
 ) -> float:
-    """Read the orders until all are answered, or no answer arrives for a while. Returns the seconds until the last one."""
+    """Wait until all orders are answered, or no answer arrives for a while. Returns the seconds until the last one."""
     moved = began
     while len(rows) < len(order_ids):
         open_ids = [order_id for order_id in order_ids if order_id not in rows]
