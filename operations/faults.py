@@ -55,7 +55,8 @@ def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
     stock, status, lanes = row["stockCount"], row["status"], lent_to(row)
     strangers = [lane for lane in in_lanes if lane not in lanes]
     if strangers:
-        yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not list that"
+        them = "them" if len(strangers) > 1 else "it"
+        yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not list {them}"
     least = max(0, row.get("lowStockThreshold", 0)) + 1
     if lanes and (status != ProductStatus.ACTIVE or stock < least):
         yield (
@@ -159,7 +160,7 @@ def _faults_of_leaving(moves: Iterable[Move], outbound: Mapping[str, int] | None
             continue
         page, version = step.get("outPage"), step.get("outVersion")
         if page is None or version is None:
-            yield "handed over or lost units of it on no outbound page (no outPage or outVersion)"
+            yield "handed over or lost units of it without an outbound page (no outPage or outVersion)"
         elif outbound is not None and version > outbound.get(page, 0):
             yield f"handed over or lost units of it on outbound page {page}, which never had the recorded version"
 

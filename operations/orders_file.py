@@ -90,12 +90,12 @@ def count_orders(path: Path, limit: int | None = None) -> int:
         if entry.fault:
             bad.append(entry)
     if not count:
-        raise UserError(f"{path} holds no orders; nothing was sent")
+        raise UserError(f"{path} contains no orders; nothing was sent")
     if bad:
         shown = "".join(f"\n  line {entry.line}{entry.fault}" for entry in bad[:_FAULTS_SHOWN])
         more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
         raise UserError(
-            f"{path} holds {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n"
+            f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n"
             f"Correct them, or send them unchanged with --unchecked (with make demo: UNCHECKED=1): then the service "
             "dead-letters the lines that are not orders"
         )

@@ -110,8 +110,8 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
     for account in chosen:
         if not account.settled:
             screen.print(
-                f"[yellow]{escape(account.name)}[/] changed during every read, so its books are open. Run "
-                "the audit again"
+                f"[yellow]{escape(account.name)}[/] changed during every read, so its books cannot be "
+                "checked. Run the audit again"
             )
     for account in chosen:
         if account.is_wrong:
@@ -151,7 +151,7 @@ def _show_wrong(account: Account) -> None:
 
 def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     screen.print(
-        f"[italic]Why has {escape(account.name)} (since {account.created_at[:19]}) {account.on_hand:,} on hand, "
+        f"[italic]Why does {escape(account.name)} (since {account.created_at[:19]}) have {account.on_hand:,} on hand, "
         f"{account.committed:,} committed, {account.available:,} available?[/]"
     )
     rows = [

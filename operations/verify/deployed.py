@@ -199,7 +199,7 @@ def differences(what: str, deployed: Any, found: Any) -> list[str]:
         ]
     if _plain(deployed) == _plain(found):
         return []
-    return [f"{what} is {_shown(found)}, deployed was {_shown(deployed)}"]
+    return [f"{what} is {_shown(found)}, but was deployed as {_shown(deployed)}"]
 
 
 def _shown(value: Any) -> str:

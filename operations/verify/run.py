@@ -218,7 +218,9 @@ class Run:
             meanwhile()
             return self.row(order)
 
-        row = self.wait(look, f"no answer to an order through {queue}, see its mapping")
+        row = self.wait(
+            look, f"no answer to an order through {queue} (check its event source mapping)"
+        )
         self.placed += row["status"] == "PENDING"
         return row
 

@@ -438,7 +438,7 @@ def _describe_topic(sns: Any, topic: str) -> tuple[list[Any], list[str]]:
     subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
     confirmed = [each for each in subscriptions if each["SubscriptionArn"].startswith("arn:")]
     problems = [
-        f"{each['Endpoint']} has not confirmed the subscription: see AWS's mail"
+        f"{each['Endpoint']} has not confirmed the subscription: open the link in AWS's mail"
         for each in subscriptions
         if each not in confirmed
     ]

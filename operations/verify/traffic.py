@@ -138,7 +138,11 @@ def expires(run: Run) -> list[Line]:
 
     # The sweep may send the order a whole interval after the end of its hold.
     seconds = max(0.0, left()) + 60 * _variable(run, "SWEEP_MINUTES") + run.patience
-    row = run.wait(look, "a hold did not expire, see Sweep and the mapping of ExpiryQueue", seconds)
+    row = run.wait(
+        look,
+        "a hold did not expire (check Sweep and the event source mapping of ExpiryQueue)",
+        seconds,
+    )
     expect(row["status"] == "EXPIRED", f"an order that was not confirmed is {row['status']}")
     late = (datetime.fromisoformat(row["lastUpdatedAt"]) - due).total_seconds()
     expect(late >= 0, f"a hold expired {-late:.1f} s before its end and the grace of {grace} s")
@@ -196,7 +200,7 @@ def confirms(run: Run) -> list[Line]:
 
 
 def locations(run: Run) -> list[Line]:
-    """An order takes its lines from two locations, a transfer moves units, and a cancellation returns them."""
+    """An order takes lines from two locations, a transfer moves units, and a cancelled order returns its units."""
     one, other = run.list_product("locations", 0), run.list_product("locations-other", 0)
     for name, stock, location in (
         *(("locations", 3, "north"), ("locations", 1, "south")),
@@ -245,7 +249,7 @@ def api(run: Run) -> list[Line]:
     expect(placed[0] in (201, 202), f"POST /orders was answered {placed}{needs}")
     shown = run.wait(
         lambda: _found(ask("GET", one)),
-        f"no answer to an order through the API, see the mapping of OrderQueue; or API Gateway changes ids: GET {one}",
+        f"no answer to an order through the API (check the event source mapping of OrderQueue, or whether API Gateway changes ids: GET {one})",
     )
     seconds = time.monotonic() - began
     expect(
@@ -358,7 +362,7 @@ def invalid(run: Run) -> list[Line]:
         found = [letter for letter in taken if letter.original_message_id == sent[target]]
         if not found:
             problems.append(
-                f"an invalid message sent to {_of(source)} is not in {_of(target)}, see its mapping"
+                f"an invalid message sent to {_of(source)} is not in {_of(target)} (check its event source mapping)"
             )
         for letter in found:
             if letter.code != "INVALID_JSON":
@@ -374,7 +378,7 @@ def _of(output: str) -> str:
 
 
 def cancels(run: Run) -> list[Line]:
-    """A cancellation returns stock. If it arrives before its order, the order takes none."""
+    """A cancellation returns stock; if it arrives before its order, the order takes none."""
     product = run.list_product("cancels", 5)
     order, later = (run.order(f"cancels-{n}", {product: 2}) for n in ("order", "later"))
     place(run, order)
@@ -404,7 +408,7 @@ def _wait_until(run: Run, order: Mapping[str, Any], status: str) -> None:
     """Wait until a command sent through its queue has given an order a status."""
     run.wait(
         lambda: (run.row(order) or {}).get("status") == status,
-        f"an order was not {status.lower()} through OrderCommandQueue, see its mapping",
+        f"an order was not {status.lower()} through OrderCommandQueue (check its event source mapping)",
     )
 
 
@@ -422,7 +426,7 @@ def receives(run: Run) -> list[Line]:
     run.send(queues.STOCK, receipt, receipt)
     run.wait(
         lambda: run.stock(product) != 5,
-        "a receipt was not booked through StockQueue, see its mapping",
+        "a receipt was not booked through StockQueue (check its event source mapping)",
     )
     run.command("AdjustStock", receipt, "REPLAYED")
     expect_stock(run, product, 12, "7 units were received in addition to 5")
@@ -482,7 +486,7 @@ def catalogue(run: Run) -> list[Line]:
     run.send(queues.CATALOGUE, event | {"details": details})
     run.wait(
         lambda: (run.product(product) or {}).get("name") == details["name"],
-        "an event was not applied through CatalogueQueue, see its mapping",
+        "an event was not applied through CatalogueQueue (check its event source mapping)",
     )
     stale = event | {"eventId": f"{run.name}-1", "eventTime": early, "details": {"name": "Older"}}
     run.command("ManageProducts", {"action": "changeDetails", **stale}, "STALE")
@@ -511,7 +515,11 @@ def events(run: Run) -> list[Line]:
             return next(of_this_run, None)
 
         patience = min(2 * run.patience, _EVENT_ORDERS * _LISTEN_SECONDS)
-        heard = run.wait(hear, "no event of an order, see the mappings of PublishEvents", patience)
+        heard = run.wait(
+            hear,
+            "no event of an order (check the event source mappings of PublishEvents)",
+            patience,
+        )
     kind, delay = heard.event["detail-type"], heard.delay or 0.0
     return passed("an event is received", f"{kind}, {delay:.1f} s after it occurred")
 
@@ -572,7 +580,7 @@ def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> Iterat
     wanted = {"PENDING": units, "INSUFFICIENT_STOCK": run.orders - units}
     lost = run.orders - statuses.total()
     if lost:
-        yield f"{lost:,} of {run.orders:,} orders through OrderQueue have no answer, see its mapping"
+        yield f"{lost:,} of {run.orders:,} orders through OrderQueue have no answer (check its event source mapping)"
     if statuses != Counter(wanted):
         yield f"the answers are {dict(statuses)}, not {wanted}"
 

@@ -186,7 +186,7 @@ def test_a_disconnected_queue_is_detected_by_traffic(
     disable(aws, undo, function, queue)
     said = red(check, run)
     assert queue.removesuffix("Url") in said
-    assert "see its mapping" in said
+    assert "check its event source mapping" in said
     # Do not wait for the undelivered messages.
     aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
     run.dead_letters.pop(dict(queues.pairs(aws))[queue], None)
@@ -198,14 +198,14 @@ def test_a_hold_that_never_expires_is_detected(aws, run, undo, monkeypatch):
     traffic.holds(run)
     disable(aws, undo, "ChangeOrders", queues.EXPIRIES)
     end_the_hold(aws, run)
-    assert "see Sweep and the mapping of ExpiryQueue" in red("expires", run)
+    assert "check Sweep and the event source mapping of ExpiryQueue" in red("expires", run)
 
 
 def test_a_disconnected_stream_is_detected_by_traffic(aws, run, undo, monkeypatch):
     monkeypatch.setattr(traffic, "_LISTEN_SECONDS", 1)
     wait_for_answers(monkeypatch, run)
     disable(aws, undo, "PublishEvents", "OrdersStreamArn")
-    assert "see the mappings of PublishEvents" in red("events", run)
+    assert "check the event source mappings of PublishEvents" in red("events", run)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def stop_a_function(aws, undo):
 
 def disable_a_mapping(aws, undo):
     disable(aws, undo, "AdjustStock", queues.STOCK)
-    return "the mapping of StockQueue State is Disabled, deployed was Enabled"
+    return "the mapping of StockQueue State is Disabled, but was deployed as Enabled"
 
 
 def take_a_permission(aws, undo):
@@ -374,7 +374,7 @@ def silence_an_alarm(aws, undo):
     (name,) = [a["AlarmName"] for a in alarms if "ConflictRate" in a["AlarmName"]]
     cloudwatch.disable_alarm_actions(AlarmNames=[name])
     undo(cloudwatch.enable_alarm_actions, AlarmNames=[name])
-    return "ConflictRate ActionsEnabled is false, deployed was true"
+    return "ConflictRate ActionsEnabled is false, but was deployed as true"
 
 
 @pytest.mark.parametrize(

@@ -569,8 +569,8 @@ def test_units_of_an_order_that_has_ended_are_not_committed(shop, command):
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ({}, "on no outbound page (no outPage or outVersion)"),
-        ({"outPage": "out/0"}, "on no outbound page (no outPage or outVersion)"),
+        ({}, "without an outbound page (no outPage or outVersion)"),
+        ({"outPage": "out/0"}, "without an outbound page (no outPage or outVersion)"),
         ({"outPage": "out/0", "outVersion": 8}, "on outbound page out/0, which never had"),
         ({"outPage": "out/3", "outVersion": 1}, "on outbound page out/3, which never had"),
         # The audit never reads this page.
@@ -658,7 +658,7 @@ def test_a_history_lists_hand_overs_and_losses_with_both_numbers(shop, command):
         (4, 1, 8, 1, 8, "order o-1, return back"),
     ]
     assert (
-        "Why has p (since 2026-01-01T00:00:00) 8 on hand, 0 committed, 8 available?"
+        "Why does p (since 2026-01-01T00:00:00) have 8 on hand, 0 committed, 8 available?"
         in command("p").stdout
     )
     assert (
@@ -843,7 +843,7 @@ def test_books_that_never_settle_are_open_and_do_not_balance(shop, command, monk
     never_the_same(shop)
     done = command()
     assert done.exit_code == 1
-    assert "its books are open" in done.stdout
+    assert "its books cannot be checked" in done.stdout
     assert "balance" not in done.stdout
     found = json.loads(command("--json").stdout)
     assert (found["balanced"], found["products"][0]["settled"]) == (False, False)

@@ -350,8 +350,8 @@ def test_the_command_prints_product_and_location_instead_of_keys(shop, command):
     named = [(one["productId"], one.get("locationId")) for one in found["products"]]
     assert named == [("tea", None), ("tea", "berlin"), ("tea", "lyon")]
     shown = command("audit", "tea").stdout
-    assert "Why has tea (since" in shown
-    assert "Why has tea at berlin (since" in shown
+    assert "Why does tea (since" in shown
+    assert "Why does tea at berlin (since" in shown
     assert "TRANSFER_OUT t-1 to berlin" in shown
     assert "TRANSFER_IN t-2 from berlin" in shown
     assert "TRANSFER_IN t-1 from (default)" in shown

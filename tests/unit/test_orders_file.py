@@ -198,7 +198,7 @@ def test_a_folder_an_empty_file_and_one_of_text_hold_no_orders(tmp_path):
     with pytest.raises(UserError, match="is a directory"):
         count_orders(tmp_path)
     for content in ("", "\n\n", HEADER):
-        with pytest.raises(UserError, match="holds no orders"):
+        with pytest.raises(UserError, match="contains no orders"):
             count_orders(written(tmp_path, content))
     with pytest.raises(UserError, match="is neither an order in JSON nor the header"):
         count_orders(ROOT / "README.md")

@@ -194,8 +194,10 @@ def test_references_of_the_template_are_filled_in():
 def test_only_differences_from_the_deployment_are_named():
     deployed = {"BatchSize": 99, "Flag": True, "Types": ["a", "b"], "Nested": {"x": 1}}
     found = {"BatchSize": "99", "Flag": "true", "Types": ["b", "a"], "Nested": {"x": 2}, "More": 1}
-    assert differences("it", deployed, found) == ["it Nested x is 2, deployed was 1"]
-    assert differences("it", {"Nested": {"x": 1}}, {}) == ["it Nested x is null, deployed was 1"]
+    assert differences("it", deployed, found) == ["it Nested x is 2, but was deployed as 1"]
+    assert differences("it", {"Nested": {"x": 1}}, {}) == [
+        "it Nested x is null, but was deployed as 1"
+    ]
 
 
 def test_a_failed_deployment_is_red(run):
@@ -243,7 +245,7 @@ def test_metric_math_is_compared_as_far_as_the_template_sets_it(monkeypatch, run
     changed = [deployed[0] | {"Expression": "m"}, deployed[1]]
     clients(monkeypatch, run, cloudwatch=CloudWatch([{"Metrics": changed, "StateValue": "OK"}]))
     (line, _) = stack.alarms(run)
-    assert "Alarm Metrics e Expression is m, deployed was FILL(m, 0)" in line.saw
+    assert "Alarm Metrics e Expression is m, but was deployed as FILL(m, 0)" in line.saw
 
 
 def test_an_alarm_that_was_on_before_is_red_without_waiting(monkeypatch, run, asked):
@@ -288,9 +290,9 @@ def test_a_metric_that_never_arrives_is_red_after_fifteen_minutes(monkeypatch, r
     ("deployed", "found", "says"),
     [
         ({"RecursiveLoop": "Allow"}, "Allow", None),
-        ({"RecursiveLoop": "Allow"}, "Terminate", "is Terminate, deployed was Allow"),
+        ({"RecursiveLoop": "Allow"}, "Terminate", "is Terminate, but was deployed as Allow"),
         ({}, "Terminate", None),
-        ({}, "Allow", "is Allow, deployed was Terminate"),
+        ({}, "Allow", "is Allow, but was deployed as Terminate"),
     ],
 )
 def test_changed_recursive_loop_detection_is_red(run, deployed, found, says):
@@ -324,7 +326,7 @@ def test_changed_recursive_loop_detection_is_red(run, deployed, found, says):
         ),
         (
             {"DeletionProtectionEnabled": False},
-            "Orders DeletionProtectionEnabled is false, deployed was true",
+            "Orders DeletionProtectionEnabled is false, but was deployed as true",
         ),
         ({"recovery": "DISABLED"}, "Orders cannot be restored to a point in time"),
     ],
@@ -696,7 +698,11 @@ def held(monkeypatch, run):
         ("EXPIRED", "02:03", None),
         ("EXPIRED", "01:59", "expired 1.0 s before its end and the grace of 60 s"),
         ("CONFIRMED", "02:03", "an order that was not confirmed is CONFIRMED"),
-        ("PENDING", "00:00", "a hold did not expire, see Sweep and the mapping of ExpiryQueue"),
+        (
+            "PENDING",
+            "00:00",
+            "a hold did not expire (check Sweep and the event source mapping of ExpiryQueue)",
+        ),
     ],
 )
 def test_a_hold_has_to_expire_after_its_grace_period(run, held, status, second, says):
