@@ -45,7 +45,7 @@ ONLY_FOR_POLLERS = {
 
 
 class Preparation:
-    """Prepares products and orders for an event, which all have one new id. The functions have all permissions."""
+    """Prepares products and orders for an event. They share one new id, and the functions have all permissions."""
 
     def __init__(self, aws):
         self.aws = aws
@@ -118,7 +118,7 @@ class Preparation:
 
 
 def again(function, event):
-    """Return a preparation that lets an event take effect once, so that the test repeats it."""
+    """Return a function that makes an event and processes it once, so that the test sends it again."""
 
     def make(shop):
         made = event(shop)
@@ -129,7 +129,7 @@ def again(function, event):
 
 
 def often(body):
-    """Make an event whose message has its last delivery before the handler resends it."""
+    """Make an event whose message has been delivered so often that the handler is about to resend it."""
     return sqs_event(body, receive_count=EARLY_DELIVERIES)
 
 
@@ -182,7 +182,7 @@ _PATTERNS = {route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route)) for 
 
 
 def asked(method, path, body=None, prefer="wait=1", **query):
-    """Make an HTTP request as the function receives it. By default, it waits a second for the order."""
+    """Make an HTTP request in the form that the function receives. By default, its caller waits for one second."""
     route, named = next(
         (route, found.groupdict())
         for route, pattern in _PATTERNS.items()

@@ -180,7 +180,7 @@ def lead_orders_to_their_ends(shop, call):
 
 
 def publish(call, monkeypatch):
-    """Publish while the bus refuses once, and with a row that breaks its contract."""
+    """Publish events while the bus refuses one call, and publish a row that breaks its contract."""
     put, refused = Bus.put, [Refusal("ThrottlingException", "slow down")]
 
     def refusing_once(bus, entries):

@@ -126,7 +126,7 @@ def lists(shell, command, expected):
 
 
 def leave_orders_and_dead_letters(aws):
-    """Leave orders to ship and dead letters, as a demonstration and the page's own commands do."""
+    """Leave orders to ship and dead letters behind, like a demonstration and the page's own commands."""
     create(aws, "tea-white-monkey", 7)
     orders = [order_body(order_id, {"tea-white-monkey": 1}) for order_id in ("d1-1", "o-1001")]
     invoke_deployed(aws, "place_orders", sqs_event(*orders, "not an order"))

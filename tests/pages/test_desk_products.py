@@ -194,7 +194,7 @@ def test_a_long_history_is_read_after_a_click(page, desk):
 
 
 def lose_an_answer(page):
-    """The next command is carried out, and its answer is lost. Returns a list for it."""
+    """Lose the answer to the page's next command, which takes effect. Returns a list that will contain the answer."""
     lost = []
 
     def lose(route):

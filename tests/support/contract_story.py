@@ -125,7 +125,7 @@ class Story:
         return answer
 
     def name(self, table: Table, *key: str, shows: str) -> None:
-        """Say what a row shows."""
+        """Note what a row shows, for its name in the kept files."""
         self.names[table, key] = shows
 
     def list_product(self, shows: str, product_id: str, stock: int, **fields: Any) -> None:
@@ -425,7 +425,7 @@ class Story:
         self.shop.bus.judge = lambda *_: None
 
     def leave_units_on_pages(self) -> None:
-        """Hand over units, also from a lane and of a delisted generation, that no sweep has folded yet."""
+        """Hand over units from a row, from a lane and of a delisted generation, and leave them to a later sweep."""
         self.command("fulfil", "lane-fulfilled")
         self.command("fulfil", "old")
         for number in range(3):
@@ -456,7 +456,7 @@ class Story:
 
 
 class _ProcessEndedError(Exception):
-    """Stands for the end of a process, which carries out nothing more."""
+    """Simulates the end of a process, which carries out nothing more."""
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | 
 
 
 class LiveByHand(Live):
-    """Events for the desk's pages, which a test sends."""
+    """Sends the desk's pages the events that a test chooses."""
 
     def __init__(self) -> None:
         super().__init__(_no_stack, list, 1)

@@ -1,6 +1,7 @@
-"""Finds phrases that a native speaker would not use, in documents, docstrings, comments, messages and the texts of the desk.
+"""Finds phrases that a native speaker would not use, in documents, docstrings, comments, messages and the desk's texts.
 
-Proselint knows the common mistakes, and `HABITS` are ours. `make lint` runs it; names of files restrict it to them.
+Proselint knows the common mistakes, and `HABITS` lists our own. `make lint` checks all files; given names of files,
+this module checks only these.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ HABITS = {
     r"\bto be wished\b": "`missing`",
     r"\bis nothing that\b": "say what it cannot do",
 }
-"""Patterns, each with what to write instead."""
+"""Patterns, each with advice on what to write instead."""
 
 _SKIPPED = (
-    *("docs/generated/", "events/README.md"),  # written from code, which is read itself
+    *("docs/generated/", "events/README.md"),  # written from code, which is checked itself
     *("tests/support/prose.py", "tests/unit/test_prose.py"),  # full of examples
 )
 
-# Not its checks of typography, hedging, redundancy and spelling, which take code and terms of AWS for mistakes.
+# Proselint's checks of typography, hedging, redundancy and spelling are left out: they take code and terms of AWS for
+# mistakes.
 _PROSELINT = dict.fromkeys(
     [
         "archaism",
@@ -64,11 +66,11 @@ _PROSELINT = dict.fromkeys(
     True,
 )
 Text = tuple[int, str]
-"""The number of its first line, and its words. Code within it is `X`."""
+"""The number of a text's first line, and its words. Code within it is `X`."""
 
 
 def _plain(text: str) -> str:
-    """A text without code, and without halves of characters, which some tests need."""
+    """Replace code in a text with `X`, and drop surrogates, which some tests need."""
     text = text.encode("utf-8", "replace").decode()
     return re.sub(r"``.*?``|`[^`]*`", "X", text)
 
@@ -131,7 +133,7 @@ _READERS = {".md": _in_markdown, ".py": _in_python, ".js": _in_script, ".yaml": 
 
 
 def problems_in(path: Path, source: str) -> list[str]:
-    """Find odd phrases in a file, each as `path:line: phrase: what to write`."""
+    """Find odd phrases in a file, each as `path:line: phrase: advice`."""
     texts = [(line, " ".join(text.split())) for line, text in _READERS[path.suffix](source)]
     found = [
         f"{path}:{line}: ...{text[max(0, match.start() - 20) : match.end() + 20]}...: {instead}"
@@ -141,7 +143,7 @@ def problems_in(path: Path, source: str) -> list[str]:
     ]
     if not CheckRegistry().checks:
         CheckRegistry().register_many(known_checks)
-    # Each text is a line.
+    # Each text is one line.
     together = LintFile(str(path), "\n".join(text for _, text in texts) or " ")
     for result in together.lint({"max_errors": 100, "checks": _PROSELINT}):
         line, _ = texts[result.pos[0] - 1]
@@ -150,7 +152,7 @@ def problems_in(path: Path, source: str) -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    """Check the files of the repository, or some of them."""
+    """Check all files of the repository, or only the given ones."""
     kinds = [f"*{suffix}" for suffix in _READERS]
     listed = subprocess.run(
         ["git", "ls-files", *(names or kinds)], capture_output=True, check=True, cwd=ROOT

@@ -78,7 +78,8 @@ def name_actions_as_the_embedded_aws_does(aws: Aws) -> None:
 def name_of(aws: Aws, arn: str) -> str:
     """Return the name of the stack output for a resource, without its ending.
 
-    The name of an index is the table's with its own, and the name of an event source mapping is its source's.
+    For an index, it is the table's name followed by the index's own; for an event source mapping, it is the source's
+    name.
     """
     if ":event-source-mapping:" in arn:
         mapping = aws.functions.get_event_source_mapping(UUID=arn.rsplit(":", 1)[1])

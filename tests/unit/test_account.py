@@ -467,7 +467,7 @@ def destroy():
 
 
 def expect_resources(aws, status):
-    """Expect two requests for the resources of the deleted stack, by its id: it no longer has a name."""
+    """Expect two requests for the resources of the deleted stack, by its id: its name is no longer found."""
     table = {"ResourceType": "AWS::DynamoDB::GlobalTable", "PhysicalResourceId": "live-Orders"}
     version = {"ResourceType": "AWS::Lambda::Version", "PhysicalResourceId": "live-Api:1"}
     more = {"LogicalResourceId": "", "LastUpdatedTimestamp": 0, "ResourceStatus": status}

@@ -601,7 +601,7 @@ def test_every_route_refuses_an_unknown_query_parameter(api):
 
 
 def test_every_status_of_the_contract_occurs(customers, monkeypatch):
-    """Only API Gateway itself returns the remaining statuses."""
+    """The service returns every documented status, except the ones that only API Gateway returns."""
     seen = {(*route, status) for route, status in statuses_seen(customers, monkeypatch)}
     promised = {
         (*route, int(status))
@@ -1085,7 +1085,7 @@ def test_a_page_of_orders_to_ship_reads_rows_and_outbound_pages_at_once(api, mon
 
 @pytest.mark.parametrize("seconds", [1, 60])
 def test_a_page_without_entries_has_a_next_page_only_if_time_is_short(api, monkeypatch, seconds):
-    """This covers all lists whose filters may leave a page empty."""
+    """These are all the lists whose filters may leave a page empty."""
     client, _ = requests.reading()
     for module in (orders, products):
         reading = lambda: (client, Deadline.after(seconds, client.clock))  # noqa: E731
@@ -1769,7 +1769,7 @@ def test_operators_see_the_stock_of_all_locations_and_of_each(located):
 
 
 def test_stock_of_several_locations_is_exact_only_if_all_was_read_at_one_moment(located):
-    """Otherwise units transferred between two reads would be counted twice, or not at all."""
+    """With several reads, units transferred in between could be counted twice, or not at all."""
 
     def transfer(_):
         body = {"transferId": "t", "from": "", "to": "lyon", "quantity": 7}

@@ -71,7 +71,7 @@ def test_both_formats_have_the_same_meaning(read):
 
 
 def test_a_lines_default_ids_do_not_depend_on_its_position(read):
-    """So a corrected file books its other lines under the same ids as before."""
+    """A corrected file books its other lines under the same ids as before."""
     first = read("action,productId,delta,reason\nadjust,p,4x,RECEIPT\nadjust,q,4,RECEIPT\n")
     mended = read(
         "action,productId,delta,reason\nadjust,a,1,RECEIPT\nadjust,q,4,RECEIPT\nadjust,p,4,RECEIPT\n"

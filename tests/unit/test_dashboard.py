@@ -331,7 +331,7 @@ def test_concurrency_counts_overlapping_invocations():
 
 
 class FakeLogs:
-    """Truncates answers like the embedded AWS."""
+    """A fake client that truncates answers like the embedded AWS."""
 
     def __init__(self, most):
         self.events, self.most, self.calls = [], most, 0

@@ -71,7 +71,7 @@ def test_a_product_without_a_returned_item_is_gone():
 
 
 def test_a_reason_none_does_not_mean_that_the_action_was_applied():
-    """The version of p has not moved, but the reason `None` for p does not mean that its write was applied."""
+    """If the version of q has moved, DynamoDB gives no reason for p, although it did not write p either."""
     bench = Bench(product("p", 10), product("q", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
@@ -80,7 +80,7 @@ def test_a_reason_none_does_not_mean_that_the_action_was_applied():
 
 
 def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
-    """Only the first order makes the second one impossible. If the first write fails, both are decided again."""
+    """The second order is impossible only because of the first. If the first write fails, both are decided again."""
     bench = Bench(product("p", 1))
 
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p", -5)))
@@ -281,7 +281,7 @@ def test_a_lease_that_ends_in_time_or_is_released_is_waited_for(is_released):
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time(is_read):
-    """This includes a lease that begins between the read and the write."""
+    """The lease may also begin between the read and the write."""
     bench = Bench(product("p", 5), product("q", 5))
     if is_read:
         bench.lease("p", 600)

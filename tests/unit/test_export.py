@@ -351,7 +351,7 @@ def test_there_are_six_reports():
 
 
 def test_tables_of_other_stages_and_programs_are_kept(athena):
-    """Every name includes the database, because statements without it would fail here."""
+    """Every statement names the database: tables would not be found without it."""
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"
     assert athena[0].execute(schemas).fetchall() == [("inventory_orders_my_shop",)]
     dropped = re.findall(r"DROP TABLE IF EXISTS (\w+)\.", SQL)
@@ -377,7 +377,7 @@ def test_best_sellers(shop, athena):
 
 
 def test_stock_at_a_date(shop, athena):
-    """The answer has the units on hand, committed and available."""
+    """The report shows the units on hand, committed and available."""
     dates = {"2026-12-01": shop.days[1]}
     assert answer(athena, "stock at a date", dates) == [
         *[("'=mug", "", 50, 5, 45), ("cup", "", 9, 4, 5), ("pot", "", 1, 0, 1)],

@@ -152,7 +152,7 @@ def test_notes_of_a_later_command_are_removed_by_the_next_run(shop):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["beforehand", "in its place"])
 def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
-    """Write either the cancellation or the pseudonym between the other's read and write."""
+    """Write the cancellation between the pseudonymisation's read and write, or the other way round."""
     place(shop, ORDER)
     if lost:
         shop.once("TransactWriteItems", lambda _: forget("u-7", "--yes") and None)

@@ -1,4 +1,4 @@
-"""Each hold's end is sent in time to be processed when the hold has ended, and a failed sweep is made up for."""
+"""The sweep sends the end of each hold in time, and makes up for failed sweeps."""
 
 import json
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ COLD_START_SECONDS = 10.0
 
 @pytest.fixture
 def shards():
-    """Use fewer shards than the deployed stack, because querying its number would take most of the time."""
+    """Use fewer shards than the deployed stack, because querying all of those would take most of the test's time."""
     return 4
 
 

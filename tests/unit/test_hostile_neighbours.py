@@ -302,7 +302,7 @@ def lose_and_freeze(shop, meanwhile):
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
-    """This includes a worker that is visiting the depot."""
+    """The frozen worker may also be visiting the depot."""
     shop.list("p", stock=10)
     frozen, other = contested_worker(shop, lanes), shop.worker()
     orders = [order(1, "p"), order(2, "p")]
@@ -442,7 +442,7 @@ def test_a_refusal_that_cannot_be_checked_does_not_delay_others(shop):
 
 
 def test_an_order_after_its_tombstone_is_not_corrupt_despite_a_conflict(shop):
-    """All products come from the cache, so only the write finds the tombstone, which is then read again with a row."""
+    """All products come from the cache, so only the write finds the tombstone. It is then read again, with a row."""
     products = [f"p{number}" for number in range(10)]
     shop.list_all(*products)
     worker, is_busy = shop.worker(), of_product("p5")

@@ -116,7 +116,7 @@ def test_a_few_products_that_the_lane_lacks_are_sold_from_rows_and_more_at_the_d
     ("is_crowded", "units", "source"), [(True, 6, None), (True, 1000, None), (False, 6, "lane")]
 )
 def test_if_others_wait_the_row_sells_what_the_lane_is_short_of(shop, is_crowded, units, source):
-    """The row cannot always spare that many units. If no other worker waits, the lane is filled instead."""
+    """The row sells the missing units if it can spare them. If no other worker waits, the lane is filled instead."""
     shop.list("p")
     worker = shop.owner()
     shop.lend("p", {worker.source.lane.number: 5}, reach=2)
@@ -228,7 +228,7 @@ def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
 
 
 def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
-    """A restore in between has set its page to the same version with different units."""
+    """A restore has set the page to the version that its owner knows, but with different units."""
     shop.list("p", 100)
     one = shop.owner(lanes=1)
     for _ in range(3):

@@ -519,7 +519,7 @@ def test_a_rate_is_kept_and_existing_products_cost_no_time(shelf, monkeypatch):
 
 
 def test_the_adjustments_of_a_product_are_in_one_batch_in_sequence(shelf):
-    """If they ran in parallel, a correction might be decided before the receipt that it needs."""
+    """In parallel, a correction might be decided before the receipt that it needs."""
     rows = "".join(f"adjust,p-{n % 9},,,,a-{n:02},{n + 1},A\n" for n in range(40))
     batches = list(loading._by_product(shelf.file(HEADER + rows).adjustments, 10))
     assert sum(map(len, batches)) == 40

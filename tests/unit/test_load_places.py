@@ -301,7 +301,7 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
 
 
 def test_a_location_that_cannot_be_listed_does_not_affect_others(each_store):
-    """Its product has been delisted or has reached the limit of locations, or its row is full."""
+    """The product has been delisted or has reached the limit of locations, or its row is full."""
     client = RetryingClient(each_store, clock=FakeClock())
     products = ProductCatalogue(client)
     for name in ("a", "b", "full", "c"):

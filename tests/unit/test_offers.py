@@ -303,7 +303,7 @@ def test_a_cached_row_is_not_read_again_because_another_one_is_short(shop, worke
 
 
 def test_no_change_of_a_batch_is_overtaken_while_it_looks_at_another_location(shop, worker):
-    """Without the second read, the second order would take the last tea at b before the first order gets it."""
+    """Only location b has enough for the first order, so the second one must not take units there first."""
     shop.stock_at("tea", a=1, b=2)
     shop.stock_at("cup", a=5, b=5)
     first = shop.wants({"tea": 2, "cup": 1}, "a", "b")
@@ -313,7 +313,7 @@ def test_no_change_of_a_batch_is_overtaken_while_it_looks_at_another_location(sh
 
 
 def test_a_product_that_no_order_wanted_from_lanes_is_not_short(shop, busy):
-    """There is no tea at a, so the worker does not look for the cups there, most of which are at the depot."""
+    """Location a has no tea, so the worker must not look for the cups there, although most of them are at the depot."""
     shop.stock_at("tea", a=0, b=9)
     shop.stock_at("cup", a=50, b=50)
     shop.lend("cup#a", {}, 49)
@@ -334,7 +334,7 @@ def test_a_visit_of_the_depot_looks_at_rows_that_were_short_before(shop, busy):
 
 
 def test_a_split_order_does_not_wait_for_rows_that_are_not_read(shop, busy):
-    """The worker remembers that tea is short at both locations, so it only looks for cups at the first one."""
+    """The worker remembers that both locations are short of tea, and looks for cups only at the first one."""
     shop.stock_at("tea", a=1, b=1)
     shop.stock_at("cup", a=9, b=9)
     for _ in range(2):
@@ -344,7 +344,7 @@ def test_a_split_order_does_not_wait_for_rows_that_are_not_read(shop, busy):
 
 
 def test_a_certain_shortage_rejects_an_order_whatever_lanes_hold_of_the_rest(shop, busy):
-    """Cups at b may be in lanes, but there is no tea at the only location that its line allows."""
+    """One line allows only a location without tea, so the order is rejected without a search for cups in lanes."""
     shop.stock_at("tea", c=0)
     shop.stock_at("cup", a=200, b=20)
     shop.lend("cup#b", {7: 9}, 10)
@@ -399,7 +399,7 @@ def test_an_order_at_several_locations_is_sold_from_the_lane_like_any_other(shop
 
 
 def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
-    """This applies even if the other location is locked by a count."""
+    """The other location may also be locked by a count."""
     shop.stock_at(a=9, b=9)
     shop.stock_at("q", home=9)
     shop.lend("p#a", {}, 2, reach=2)
@@ -412,7 +412,7 @@ def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
 
 
 def test_units_that_a_count_keeps_in_lanes_are_not_recalled_again_and_again(shop, busy):
-    """The lane sells its units of a leased product. Orders for more are redelivered after the count."""
+    """The lane sells its units of a leased product. Orders for more units are redelivered after the count."""
     shop.list_lent("p", lanes={7: 50})
     assert shop.place(busy, shop.order()) == ["-"]
     shop.count("p", 600)

@@ -265,7 +265,7 @@ def test_no_fulfilment_is_refused_because_its_payment_is_repeated():
 
 
 def test_no_cancellation_overtakes_a_parcel_that_was_returned():
-    """DynamoDB's first answers leave the order out, so the parcel is returned. The cancellation must wait for it."""
+    """DynamoDB leaves the order out of its first answers, so the fulfilment is returned, and the cancellation waits."""
     bench = bench_with(ROWS["confirmed"], replace(ROWS["held"], order_id="other"))
     left_out = [8]
 
@@ -729,7 +729,7 @@ def test_other_programs_attributes_of_an_order_are_kept(shop):
 
 @pytest.mark.parametrize("calls", [0, 1, 2])
 def test_units_are_returned_to_a_product_that_was_created_again(shop, calls):
-    """When the batch finds that the order has been placed, it has an older row of the product from another order."""
+    """When the batch finds out that the order was placed, it has an older row of the product from another order."""
     worker = shop.worker()
 
     def make_again(stock):

@@ -421,7 +421,7 @@ def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
 
 
 class Killed(BaseException):
-    """Stands for a process that was killed."""
+    """Simulates a process that is killed."""
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -490,7 +490,7 @@ def brown_out(world, kind, share):
 @pytest.mark.parametrize(("share", "age"), [(0.7, 0), (0.9, 7200)])
 @pytest.mark.parametrize("kind", ["entry", "call", "connection"])
 def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
-    """This includes the backlog of a two-hour outage."""
+    """The records may also be the backlog of a two-hour outage."""
     world = World()
     brown_out(world, kind, share)
     orders = [f"o-{number}" for number in range(100)]

@@ -197,7 +197,7 @@ def test_units_of_a_delisted_generation_are_named_and_not_moved(shop):
 
 
 def test_a_row_that_is_only_older_than_the_pages_is_read_again(shop):
-    """The product was relisted between the two reads."""
+    """The product is relisted between the two reads."""
     shop.list_lent()
 
     def list_again(_):

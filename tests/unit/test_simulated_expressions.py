@@ -97,7 +97,7 @@ OTHERWISE_ON_DYNOXIDE = {
 
 @pytest.fixture(params=["simulated", "Dynoxide"])
 def engine(request):
-    """Return each implementation in turn. They must agree, except for known differences, which must exist."""
+    """Return each implementation in turn. They must agree, except where a difference is known."""
     if request.param == "simulated":
         return request.getfixturevalue("simulated")
     if request.node.callspec.params.get("text") in OTHERWISE_ON_DYNOXIDE:

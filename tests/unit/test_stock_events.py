@@ -35,7 +35,7 @@ REFUSED = ("ThrottlingException", "no")
 
 
 class CrashError(Exception):
-    """Stands for a process that was killed."""
+    """Simulates a process that is killed."""
 
 
 class Watched:

@@ -32,7 +32,7 @@ def shop():
 
 
 def list_and_lend(shop, units, fills=None, *product_ids, **details):
-    """List products with 100 units each, and move some units to the depot and on to lanes, which have owners."""
+    """List products with 100 units each, and move some units to the depot and on to lanes that have owners."""
     for product_id in product_ids:
         shop.list(product_id, 100, **details)
         lend(shop, product_id, units, fills)
@@ -106,7 +106,7 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied_and_a_status_sta
 
 
 def test_a_row_whose_lanes_have_sold_all_units_no_longer_names_lanes(shop):
-    """Otherwise the API could not sell the last units, which are reserved while lanes may hold more."""
+    """The API could not sell the last units, which stay reserved while lanes may hold more."""
     list_and_lend(shop, 90, {1: 20}, "a")
     shop.sell_from(1, "a", 20)
     shop.sell_from(DEPOT, "a", 70)

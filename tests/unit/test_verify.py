@@ -67,7 +67,7 @@ def template():
 
 
 class CloudWatch:
-    """Gives the prepared answers in sequence, and repeats the last one."""
+    """Gives prepared answers in sequence, and repeats the last one."""
 
     def __init__(self, alarms=(), sums=()):
         self.alarms, self.sums = list(alarms), list(sums)
@@ -411,7 +411,7 @@ def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
 
 
 def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
-    """The engine relies on DynamoDB forgetting cancelled tokens. Emulators do so."""
+    """The engine relies on DynamoDB to forget a cancelled token. Emulators do so."""
     product = SimpleNamespace(version=1)
     cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
 
