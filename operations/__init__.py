@@ -1,1 +1,1 @@
-"""What operators do with the stack of an AWS account or of the embedded AWS."""
+"""What operators do with a stack, on an AWS account or on the embedded AWS."""

@@ -60,7 +60,7 @@ _SIDE_BY_SIDE = 8
 
 
 def read_books(aws: Aws) -> Books:
-    """Read all tables with strong consistency, and add up the books, which are correct even during writes."""
+    """Read all tables with strong consistency, and add up the books. The result is correct even during writes."""
     corrupt: dict[str, str] = {}
     reading, corrupt_pages = _read_tables(aws, corrupt)
     reading = _confirmed(aws, reading, corrupt)

@@ -84,7 +84,7 @@ def restored(table: Table, live: Item | None, then: Item | None, moment: Moment)
 
 
 def _stays(table: Table, live: Item, then: Item) -> bool:
-    """Whether the current item may stay, instead of its earlier content."""
+    """Whether the restore leaves the current item unchanged."""
     if table is Table.ORDERS and "userId" in live and "userId" not in then:
         # An order replaced the tombstone of that time later, and took no stock.
         return True
@@ -128,7 +128,7 @@ def _as_sent(line: Item) -> Item:
 def _written(
     live: Item | None, then: Item, moment: Moment, *, jump: bool = False
 ) -> dict[str, Any]:
-    """Compute the next version, which jumps if the row with the latest version is gone."""
+    """Compute the next version, with a large step if the row with the latest version is gone."""
     latest = max(_version(live or {}), _version(then))
     return {
         "_version": {"N": str(latest + (JUMP if jump else 1))},

@@ -14,7 +14,7 @@ def lane_name(lane: int) -> str:
 
 
 def location_name(location_id: str) -> str:
-    """Name a location. The default one has no id; its name has parentheses, which no id has."""
+    """Name a location. The default one has no id, so its name is in parentheses, which ids cannot contain."""
     return location_id or "(default)"
 
 

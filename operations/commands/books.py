@@ -342,7 +342,7 @@ def _empty_lanes(aws: Aws, *, yes: bool) -> None:
         some = ", ".join(map(in_words, left[:5])) + (", ..." if len(left) > 5 else "")
         screen.print(
             f"[bold red]Still in lanes, or lent again: {counted(len(left), 'product')}[/] ({escape(some)}). Orders keep "
-            "filling lanes: run this again when fewer arrive. If units stay, `audit` explains them."
+            "filling lanes: run this again when fewer arrive. If units remain, `audit` explains why."
         )
         raise typer.Exit(1)
     reclaimed = counted(len(before.lent), "product")

@@ -131,7 +131,7 @@ def print_problems(heading: str, problems: Iterable[str], console: Console | Non
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn an error of the service during a read into one that the user sees."""
+    """Convert the service's errors during a read to errors that the user sees without a traceback."""
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
 
     try:

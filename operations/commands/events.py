@@ -77,7 +77,8 @@ def republish(
 @on_stack(app)
 def follow(
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="Stop after this many seconds. Default: on Ctrl-C.")
+        float | None,
+        typer.Option(min=1, help="Stop after this many seconds. By default, only Ctrl-C stops it."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each full event as one line of JSON.")

@@ -113,7 +113,7 @@ def _source_of(deployed: Deployed, arn: str) -> str:
 
 
 def roles(run: Run) -> list[Line]:
-    """Every function has the permissions that it needs and no others, by IAM's policy simulator."""
+    """Every function has the permissions that it needs and no others, according to IAM's policy simulator."""
     deployed, iam = run.deployed, run.client("iam")
     needed = _needed_actions(deployed)
     role_of = {deployed.physical[name]: name for name in deployed.of_type("AWS::IAM::Role")}

@@ -70,7 +70,7 @@ Text = tuple[int, str]
 
 
 def _plain(text: str) -> str:
-    """Replace code in a text with `X`, and drop surrogates, which some tests need."""
+    """Replace code in a text with `X`, and lone surrogates, which some tests need, with `?`."""
     text = text.encode("utf-8", "replace").decode()
     return re.sub(r"``.*?``|`[^`]*`", "X", text)
 
