@@ -105,7 +105,7 @@ def _read_status(aws: Aws) -> dict[str, Any]:
 def redrive(
     send: Annotated[
         bool,
-        typer.Option("--send", help="Send messages back; without it nothing changes."),
+        typer.Option("--send", help="Send messages back. Without this option, nothing changes."),
     ] = False,
     queue: Annotated[
         AnyQueue | None,

@@ -164,7 +164,7 @@ def desk_of_shop(
 def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
     """Open a desk in a page.
 
-    The page leaves before the desk ends, because the answer to a late request would be an error.
+    It is closed before the desk stops, because the answer to a late request would be an error.
     """
     with desk_of_shop(**how) as desk:
         page.goto(desk.address())

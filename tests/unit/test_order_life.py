@@ -44,7 +44,7 @@ CAME_BACK = Part("rt-1", {"q": 2}, restock=True)
 
 
 def row(status, **more):
-    """Make the row of an order for 2 of p and 3 of q."""
+    """Make the row of an order for 2 units of p and 3 units of q."""
     values = {"lines": LINES, "version": 4, "created_at": BEFORE, "last_updated_at": BEFORE} | more
     return OrderRecord("o", values.pop("user_id", "u"), status=status, **values)
 
@@ -113,7 +113,7 @@ CELLS = [
 
 
 def bench_with(*records):
-    """Make a shop with 8 of p and 7 of q."""
+    """Make a shop with 8 units of p and 7 units of q."""
     bench = Bench(product("p", 8), product("q", 7))
     bench.put_record(*records)
     # Reads without strong consistency find nothing, because commands must not depend on them.
@@ -1003,7 +1003,7 @@ def test_a_hold_does_not_expire_while_a_confirmation_may_wait(shop, commands, de
 
 @pytest.mark.parametrize(("are_hidden", "status"), [(True, "EXPIRED"), (False, "PENDING")])
 def test_commands_without_effect_do_not_prolong_a_hold_forever(shop, are_hidden, status):
-    """A command without effect is returned for hours, so a few a minute add up to more than 500 at any time."""
+    """A command without effect is returned for hours, so with a few of them a minute, more than 500 always wait."""
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
     shop.send("OrderCommand", *[asked("confirm", "never")] * 501)
