@@ -10,7 +10,7 @@ class Metric(NamedTuple):
     """A metric of the handlers.
 
     Attributes:
-        each: The occasion of each value.
+        each: What each value is for, such as a batch.
         meaning: The meaning of a value.
     """
 

@@ -80,7 +80,7 @@ def deployed_body(aws):
 
 
 def boxes(page):
-    """Return the positions and sizes of all charts, which are below any alarm that is on."""
+    """Return the positions and sizes of all charts."""
     return page.eval_on_selector_all(
         ".charts > .card",
         "all => all.map(one => [one.offsetLeft, one.offsetWidth, one.offsetHeight])",

@@ -156,7 +156,7 @@ def deny(aws, undo, function, action, resource):
 
 @pytest.fixture
 def undo():
-    """Provide a function that registers a call, which undoes a change at the end of the test."""
+    """Provide a function that registers a call to undo a change at the end of the test."""
     with ExitStack() as stack:
         yield stack.callback
 
