@@ -55,7 +55,7 @@ class ManualClock:
 def virtual_time(clock: VirtualClock) -> Iterator[None]:
     """Make `time.time`, `monotonic`, `perf_counter` and `sleep` use this clock, in every thread.
 
-    Code that imported these functions by name keeps the real ones, and so does `datetime.now()`. The service
+    Code that imported these functions by name keeps the real ones. `datetime.now()` keeps real time. The service
     (`inventory_orders.clock.SystemClock`) and botocore's retries use the `time` module.
     """
     names = ("time", "monotonic", "perf_counter", "sleep")

@@ -183,7 +183,7 @@ class LateRequest:
 
     @property
     def step(self) -> Step:
-        """The arrival of the request, as a step."""
+        """The step in which the request arrives."""
         return Step(Choice(f"{self.process.name}*", ARRIVES), self.call.reads, self.call.writes)
 
 
