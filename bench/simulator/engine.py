@@ -684,7 +684,7 @@ class Simulation:
             self._close()
 
     def _enter(self, message: Message) -> None:
-        """Enter an acknowledged order into the books. Its row is no longer needed."""
+        """Enter an acknowledged order into the books, and delete its row, which is no longer needed."""
         self._ended += 1
         row = self._store.tables["Orders"].items.pop((message.order_id,), None)
         if row is None:

@@ -128,7 +128,7 @@ class HandOvers(Swept):
             self._attempts.append((exchange.ended, call.is_conflict, handed_over))
 
     def _enter_hand_over(self, message: Message) -> None:
-        """Enter a hand-over into the books. The order's row is no longer needed."""
+        """Enter a hand-over into the books, and delete the order's row, which is no longer needed."""
         row = self._store.tables["Orders"].items.pop((message.order_id,))
         if row["status"] == {"S": OrderStatus.FULFILLED}:
             self._books.owed.subtract(message.wanted)

@@ -142,7 +142,7 @@ class MinuteSales(Sales):
 
 
 class RecalledSales(Sales):
-    """An operator's commands for the ten best sellers, one after the other. Each of them reclaims the product's units.
+    """An operator's commands for the ten best sellers, one after the other. Each command reclaims the product's units.
 
     Args:
         action: `discontinue`, or `count`, which acquires the product's lease and releases it immediately.

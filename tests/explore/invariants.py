@@ -515,7 +515,8 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Check that a change of an order adds one step, which moves no more units than it may, and that the status fits.
+    """Check that a change of an order adds one step, that it moves no more units than are left, and that the status
+    fits.
 
     Whether units were returned to stock is checked by the books.
     """

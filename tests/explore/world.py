@@ -481,7 +481,8 @@ class World:
     def take_out_of_page(
         self, page: Any, product_id: str, units: int, epoch: str = "another"
     ) -> None:
-        """Replace a page by one with fewer units of a product at the same version, and book the difference as lost."""
+        """Replace a page by a page of the same version with fewer units of a product, and book the difference as
+        lost."""
         held = page.entries[product_id]
         fewer = {**page.entries, product_id: replace(held, units=held.units - units)}
         row = {"page": str(page.key), "_version": page.version, "epoch": epoch}
@@ -501,7 +502,7 @@ class World:
         self.model.dynamodb.answer("PutItem", {"TableName": "Products", "Item": item})
 
     def add_outbound_page(self, name: str, *entries: tuple[str, str, int]) -> None:
-        """Put an outbound page that was written once, with entries that are not folded yet."""
+        """Store an outbound page at version 1, with entries that are not folded yet."""
         text = base64.b64encode(zlib.compress(json.dumps(entries).encode())).decode()
         item = self.handlers.encode({"page": name, "_version": 1, "epoch": "one"})
         item |= {"units": {"B": text}}
