@@ -69,7 +69,13 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: They cannot be shown.
     """
-    ids = _ids_of(request)
+    given = request.query.get("ids")
+    if not given:
+        raise malformed("ids", "is missing; name products, such as ids=tea-earl-grey,milk")
+    named = given.split(",")
+    if len(named) > READ_LIMIT:
+        raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")
+    ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
     levels, found = _read(ids)
     known = levels.keys() | found.unreadable.keys()
     answer = {
@@ -78,21 +84,6 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
         "unreadable": [each for each in ids if each in found.unreadable],
     }
     return HttpAnswer(200, answer)
-
-
-def _ids_of(request: Request) -> list[str]:
-    """Parse the product ids in a query, without duplicates.
-
-    Raises:
-        InvalidMessageError: It names no products or too many, or one of them is not a valid id.
-    """
-    given = request.query.get("ids")
-    if not given:
-        raise malformed("ids", "is missing; name products, such as ids=tea-earl-grey,milk")
-    ids = given.split(",")
-    if len(ids) > READ_LIMIT:
-        raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(ids)}")
-    return list(dict.fromkeys(checked_id("ids", each, "productId") for each in ids))
 
 
 def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from inventory_orders.publishing.publisher import Bus
     from inventory_orders.publishing.stock import StockWatch
 
-Handler = Callable[[Any, Any], dict[str, Any]]
-
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation: for the worst case of a call that started just before the
 deadline, and for answering the queue."""
@@ -249,7 +247,9 @@ def deadline(context: Any) -> Deadline:
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
 
 
-def refuse_unsupported_events(handler: Handler) -> Handler:
+def refuse_unsupported_events(
+    handler: Callable[[Any, Any], dict[str, Any]],
+) -> Callable[[Any, Any], dict[str, Any]]:
     """Decorate a handler of batches: any other event is answered with what to do, and has no effect.
 
     If the event is a batch after all, in a format that this code does not know, it must not count as done: for Lambda, an
@@ -262,13 +262,12 @@ def refuse_unsupported_events(handler: Handler) -> Handler:
         try:
             return handler(event, context)
         except UnsupportedEventError as error:
-            answer: dict[str, Any] = {
+            is_batch = isinstance(event, dict) and "Records" in event
+            return {
                 "result": "INVALID",
                 "code": "UNSUPPORTED_EVENT",
                 "message": str(error),
+                **({"batchItemFailures": [{"itemIdentifier": ""}]} if is_batch else {}),
             }
-            if isinstance(event, dict) and "Records" in event:
-                answer["batchItemFailures"] = [{"itemIdentifier": ""}]
-            return answer
 
     return handle

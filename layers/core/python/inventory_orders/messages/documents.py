@@ -20,8 +20,6 @@ from inventory_orders.errors import InvalidMessageError
 
 T = TypeVar("T", bound=dict[str, Any])
 
-_WHOLE_NUMBER = re.compile("-?[0-9]{1,20}")
-
 # Far more than any valid number has. The time to parse a number grows with the square of its length.
 _MAX_DIGITS = 20
 
@@ -274,6 +272,6 @@ def _remedy(error: JsonSchemaValueException) -> str:
     value, kind = error.value, error.definition.get("type", "")
     if "string" in kind and isinstance(value, int | Decimal) and not isinstance(value, bool):
         return f'; put it in quotes: "{_shown(value)}"'
-    if kind == "integer" and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+    if kind == "integer" and isinstance(value, str) and re.fullmatch("-?[0-9]{1,20}", value):
         return f"; remove the quotes: {int(value)}"
     return ""
