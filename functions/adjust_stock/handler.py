@@ -1,4 +1,4 @@
-"""Books receipts, corrections, returns and decrements, from the stock queue or direct invocations."""
+"""Books changes of stock, from the stock queue, direct invocations and the HTTP API."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Apply adjustments, each exactly once.
 
     Returns:
-        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and
-        either the product's new `stockCount`, `version` and `status` (unknown to an atomic decrement, which does not read)
-        or what to do.
+        For a batch of SQS messages, the partial batch response. For a command, an answer with `result` and the product's
+        new `stockCount`, `version` and `status`, or with what to do. An atomic decrement does not read the product, so its
+        answer leaves them out.
     """
     if not is_queue_event(event):
         return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
@@ -84,20 +84,20 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         return direct.of_outcome(outcome) | facts | _stock_after(change, outcome, deadline)
     if outcome.kind is Outcome.REJECTED and command["action"] == "decrement":
         outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
-    # The shortages at the time of the refusal. The stock may have changed since.
+    # The answer shows the stock at the time of the refusal, which may have changed since.
     raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
 
 
 @cache
 def _atomic_decrement(process: runtime.Process) -> AtomicDecrement:
-    """Decrements without a read, based on what a process remembers of the products."""
+    """The object that decrements stock without a read, relying on what the process remembers of the products."""
     from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415 - few calls need it
 
     return AtomicDecrement(process.engine)
 
 
 def _facts(command: dict[str, Any], change: Adjustment | Transfer) -> direct.Answer:
-    """The fields that identify the command's product and change."""
+    """The fields of the answer that identify the product and the change."""
     if isinstance(change, Transfer):
         return {"productId": command["productId"], "transferId": change.transfer_id}
     path = {"path": "optimistic"} if command["action"] == "decrement" else {}
@@ -110,7 +110,7 @@ _STAYS = "this refusal is final, so another attempt needs a new adjustmentId"
 def _stock_after(
     change: Adjustment | Transfer, outcome: ChangeOutcome, deadline: Deadline
 ) -> direct.Answer:
-    """The product as the change left it; for a transfer, at both locations."""
+    """Show the product after the change; after a transfer, at both locations."""
     left = [_product_after(outcome, product_id, deadline) for product_id in change.product_ids]
     return dict(zip(("from", "to"), left, strict=True)) if len(left) > 1 else left[0]
 

@@ -1,4 +1,4 @@
-"""The HTTP API: places, shows, lists and changes orders, and shows products."""
+"""Answers the HTTP API for orders, products and stock."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _ROUTES = {
 @logger.inject_lambda_context
 @metrics.log_metrics
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Answer one request.
+    """Answer one request to the HTTP API.
 
     Args:
         event: The event of the HTTP API, in payload format 2.0.
         context: The context of the invocation.
 
     Returns:
-        The answer, for API Gateway. For any other event, what to do.
+        The answer in the format that API Gateway expects. For any other event, an answer that says what to send.
 
     Raises:
-        ConfigurationError: A setting is missing. This triggers the function's error alarm.
+        ConfigurationError: A setting is missing. Such an error triggers the function's alarm.
     """
     if not is_request(event):
         what = "the event must be a request of the HTTP API; see events/api.json"

@@ -46,20 +46,20 @@ RULES = QueueRules(
             RejectionReason.NOT_FULFILLED,
         }
     ),
-    # If acknowledged, the command would be lost; if returned, it would come back over and over.
+    # If it were acknowledged, the command would be lost. If it were returned, it would come back over and over.
     invalid=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
 )
 
-# While more than this number of commands wait or were returned, or SQS does not say, holds do not expire, because a payment
-# may be among them. The number may be a minute old or older:
+# Holds do not expire while more commands than this wait or were returned, or while SQS does not answer, because one of the
+# commands may confirm a payment. SQS's number may be a minute old or older:
 # docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
-# So it only supplements the grace period. After a grace period of a minute it includes everyone who paid before the end of the
-# hold, and a backlog this small is processed within that minute.
+# So this check only supplements the grace period. After a grace period of a minute, the number includes all payments from before
+# the end of the hold, and up to this many commands are carried out within that minute.
 _MAX_WAITING = 500
 _WAIT_SECONDS = 10.0
 
-# How long after a return commands count: an outage of an hour, the time until its returned commands are back, and a margin.
-# Older ones are for orders that never arrive, and a few of these a minute would keep every hold from ending.
+# Returned commands are counted for this long: an outage of an hour, the time until the commands returned in it are back, and a
+# margin. Older ones are for orders that never arrive. If they counted, a few of them a minute would keep all holds from ending.
 _RETURNED_COUNT_SECONDS = 7200.0
 
 
@@ -70,8 +70,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out commands, each exactly once, and expire holds.
 
     Returns:
-        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and either
-        the `orderId` or what to do.
+        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result`, and with the
+        order's state or what to do.
     """
     if not is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
@@ -84,7 +84,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))
     else:
         commands = batch.parse(lambda message: parse_order_command(message.body))
-    # Returned messages are hidden, or were sent again as delayed copies.
+    # Returned messages are hidden, or were replaced by delayed copies.
     hidden = ("NotVisible", "Delayed") if batch.age < _RETURNED_COUNT_SECONDS else ()
     if expires and _commands_waiting(context, *hidden) > _MAX_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
@@ -98,7 +98,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
-    """Estimate how many commands are still pending; infinite if SQS does not say."""
+    """Estimate how many commands are waiting in the queue; infinite if SQS does not answer."""
     calls = SqsCalls(runtime.process().queue, runtime.end_of(context))
     waiting = calls.count_waiting(*hidden)
     log_queue_errors(calls.errors)

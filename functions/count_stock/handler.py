@@ -30,7 +30,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Acquire, renew, commit or release a lease on a product.
 
     Returns:
-        An answer with `result` and the `lease` for the next command, the count's adjustment, or what to do.
+        An answer with `result`, and with the `lease` for the next command, the adjustment that the count booked, or what to do.
     """
     return answer_command(event, context, "count_stock", _ROUTES, _command)
 
@@ -72,7 +72,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
 
 
 def _numbers(lease: Lease) -> direct.Answer:
-    """The product's units at the beginning of the count."""
+    """The fields of the answer that show how many units there were when the count began."""
     product, on_hand = lease.product, lease.product.lock_on_hand or 0
     numbers: direct.Answer = {
         "onHand": on_hand,
@@ -100,7 +100,7 @@ def _committed(count: AdjustmentRecord, handed_over: int | None) -> direct.Answe
 
 
 def _granted(lease: Lease, asked: float) -> direct.Answer:
-    """The lease, how long it was granted for, and why for less than was asked for."""
+    """The fields of the answer that show the lease and its duration, and why it is shorter than requested."""
     answer: direct.Answer = {"lease": lease.token, "grantedSeconds": round(lease.granted, 3)}
     if lease.granted < asked:
         answer["message"] = (

@@ -1,4 +1,4 @@
-"""Lists, changes, discontinues and delists products: direct commands, and catalogue events from a queue."""
+"""Creates, changes, discontinues and delists products, by command. Applies catalogue events from a queue."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out one command from a direct invocation or over HTTP, or apply a batch of catalogue events.
 
     Returns:
-        For a batch of SQS messages, the partial batch response. For a direct invocation or API Gateway, an answer with
-        `result` and either the product or what to do.
+        For a batch of SQS messages, the partial batch response. For a command, an answer with `result`, and with the product
+        or what to do.
     """
     products = ProductCatalogue(RetryingClient(runtime.process().store))
     if not is_queue_event(event):
@@ -113,7 +113,7 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
     except StoreError as error:
         if error.kind is Outcome.UNAVAILABLE:
             logger.critical("the tables cannot be used", extra={"error": str(error)})
-        # Also if DynamoDB refuses the row, because another program has made it too large and an operator can repair that.
+        # DynamoDB may refuse the row because another program has made it too large. An operator can repair that.
         return returned(error.code, str(error))
     except OutcomeError as error:
         return outcome_of(error)
@@ -197,7 +197,7 @@ def _delist(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     key, created_at = key_in(command), command["createdAt"]
-    # Read beforehand, because there is no row afterwards.
+    # This has to be read first, because delisting deletes the row.
     committed = read_committed(products.client, [key], deadline, products.stats)
     if not products.delist(key, created_at, deadline):
         emit_stale("delete", **public_key(key), productCreatedAt=created_at)

@@ -1,4 +1,4 @@
-"""Places orders: in batches from both order queues, or one from a direct invocation."""
+"""Places orders, in batches from both order queues or one by one in direct invocations."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Place or reject orders, each exactly once.
 
     Returns:
-        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result`, the
-        `orderId` and the order's state, or what to do.
+        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
+        order's state, or with what to do.
     """
     if not is_queue_event(event):
         return direct.answer(lambda: _place(event, context))
@@ -59,14 +59,14 @@ def _place(event: object, context: LambdaContext) -> direct.Answer:
     if outcome.kind is Outcome.RETURNED:
         return direct.of_outcome(outcome) | {"orderId": order.order_id}
     if outcome.applied is order:
-        # No need to read what was just written.
+        # The row was just written, so there is no need to read it.
         return direct.of_outcome(outcome) | direct.of_order(
             order.record(None, outcome.after, outcome.at)
         )
     record = direct.read_order(order.order_id, engine.client, deadline)
     is_replay = outcome.kind is Outcome.REPLAYED
     if is_replay and record is not None and record.reason is not None:
-        # The same answer as the first time, so that a sender that repeats the order does not believe that it was placed.
+        # The answer is the same as the first time. Otherwise a sender that repeats the order could believe that it was placed.
         outcome = ChangeOutcome(Outcome.REJECTED, cause=record.reason, detail=_STAYS)
     answer = direct.of_outcome(outcome) | {"orderId": order.order_id} | direct.of_order(record)
     if answer.get("status") in (OrderStatus.CANCELLED, OrderStatus.EXPIRED):

@@ -1,4 +1,4 @@
-"""Publishes events of orders and products from the tables' streams to the event bus."""
+"""Publishes changes of orders and products as events: reads the tables' streams and writes to the event bus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Publish the events for a batch of changes.
 
     Returns:
-        Counts, for a caller who invokes the function manually. Lambda only sees whether it raises.
+        The numbers of published and parked events, for people who invoke the function. Lambda only notices whether it raises an
+        error.
 
     Raises:
         NotAllPublishedError: Some events are neither published nor parked. A partial response would say where to start

@@ -1,4 +1,4 @@
-"""The sweep, by default once a minute: sends holds that end soon, folds outbound pages, returns idle units to rows, and checks streams."""
+"""Sweeps once a minute by default: sends holds that end soon, folds outbound pages, reclaims idle units, and checks streams."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 runtime.prepare("store", "expiry_queue")
 
-# Shares of the time. Holds come first, because they have to be on time. However many there are, some time is left for lanes.
+# How much of the remaining time each step may use. Holds come first because they have to be on time, and leave some for lanes.
 _SHARE_OF_HOLDS = 0.6
 _SHARE_OF_FOLDS = 0.5
 
-# Enough messages to keep expiries busy until the next sweep. Few enough that each is processed before this process forgets
-# that it was sent, and sends it again.
+# This many messages keep the expiry of holds busy until the next sweep. With more, the process could forget that it has sent one
+# before it is processed, and send it again.
 _MAX_WAITING = 20_000
 
 _ERRORS_SHOWN = 10
@@ -44,14 +44,14 @@ _ERRORS_SHOWN = 10
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Send holds that are about to end to the expiry queue. Then fold outbound pages, and return idle units of lanes and depot.
 
-    With the setting `stockEvents`, then publish changed stock levels. Also check that the streams are read, because no
-    metric shows that a mapping is disabled.
+    The sweep also checks that Lambda reads the streams, because no metric shows that a mapping is disabled. With the setting
+    `stockEvents`, it publishes changed stock levels.
 
     Returns:
-        An answer with `result`, and how many holds were sent, units moved, and products published.
+        An answer with `result`, and with the numbers of holds sent, units moved and products published.
 
     Raises:
-        RepairNeededError: Something has to be repaired. This triggers the function's error alarm.
+        RepairNeededError: An operator has to repair something. Such an error triggers the function's alarm.
     """
     return direct.answer(lambda: _command(event, context))
 
@@ -88,7 +88,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
 
 @cache
 def _sent_holds(_: runtime.Process) -> SentHolds:
-    """The holds that a process has recently sent."""
+    """The holds that this process has recently sent to the queue."""
     return SentHolds(MAX_REMEMBERED)
 
 
@@ -105,7 +105,7 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
     times = (process.sweep_seconds, process.hold_grace_seconds)
     holds = EndingHolds(client, send, _sent_holds(process), *times, share)
-    # If SQS does not say, try to send: without that, a failure would look like a sweep without holds.
+    # If SQS does not answer, the sweep tries to send. Otherwise a failure of SQS would look like a sweep without holds.
     if is_full:
         holds.unfinished = "many holds that have ended are already waiting to expire"
         return holds
@@ -118,10 +118,10 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
 
 
 def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None, str]:
-    """Publish changed stock levels, with the setting `stockEvents`. Adds items to repair to `problems`.
+    """Publish changed stock levels, if the setting `stockEvents` is on. Problems that need a repair are added to `problems`.
 
     Returns:
-        How many were published, if known, and why others are left to the next sweep.
+        The number of published levels, if known, and why others are left to the next sweep.
     """
     stock_watch = runtime.process().stock_watch
     if stock_watch is None:

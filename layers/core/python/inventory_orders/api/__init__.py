@@ -1,1 +1,1 @@
-"""The HTTP API: who may send which requests, and the answers."""
+"""The HTTP API: its routes, who may call them, and how it answers."""

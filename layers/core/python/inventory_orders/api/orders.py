@@ -1,4 +1,4 @@
-"""Routes that place, show, list and change orders."""
+"""The routes of the HTTP API that place, show, list and change orders."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
 
 _MOST_PRODUCTS = 300
-"""Maximum number of products on a page of orders to ship. Their rows and the outbound pages are read in four requests."""
+"""Maximum number of products on a page of orders to ship. Four requests read their rows and the outbound pages."""
 
-# Seconds between two reads of an order that goes through the queue. Most are decided within the queue's batching window of
-# a second, so longer pauses would noticeably prolong the wait.
+# Seconds between two reads of an order that was sent to the queue. Most orders are decided within a second, which is the
+# queue's batching window, so the caller would notice longer pauses.
 _FIRST_LOOK = 0.1
 _LAST_LOOK = 0.25
 
 
 def place_order(request: Request, caller: Caller) -> HttpAnswer:
-    """Send an order to its queue. If the caller prefers to wait and there are no concurrent writers, place it immediately.
+    """Send an order to its queue. If the caller prefers to wait, first try to place it immediately.
 
     Raises:
-        InventoryOrdersError: It was not placed.
+        InventoryOrdersError: The order was neither placed nor sent.
     """
     document = request.json()
     process = runtime.process()
@@ -85,19 +85,19 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
 def _place_now(
     order: Order, body: str, seconds: int, caller: Caller, request: Request
 ) -> HttpAnswer:
-    """Make one attempt. If it meets concurrent writers, send the order to its queue and wait for its row."""
+    """Try once to place an order. If concurrent writers get in the way, send it to its queue and wait for its row."""
     engine = runtime.process().impatient_engine
     left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     report = engine.apply([order], deadline)
-    # An order that moves on to the queue was not given up.
+    # The queue continues with the order, so no retries were exhausted.
     report.stats.exhausted.clear()
     emit_orders(report)
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
-        # No need to read what was just written.
+        # The row was just written, so there is no need to read it.
         written = order.record(None, outcome.after, outcome.at)
         return _answer_of(written, caller, is_new=True)
     stored = _stored(order, engine.client, deadline)
@@ -111,7 +111,7 @@ def _place_now(
     if stored is None:
         return _accepted(order, {"Retry-After": "1"})
     if not caller.acts_for(stored.user_id):
-        # Its user was pseudonymised, so it cannot be compared with this order.
+        # The stored order's user was pseudonymised, so the two orders cannot be compared.
         raise id_reused_error("ORDER_ID_REUSED")
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
@@ -129,12 +129,12 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
     try:
         record = direct.read_order(order.order_id, client, deadline)
     except (StoreError, CorruptItemError):
-        # The order is in its queue regardless.
+        # The order reaches its queue even if its row cannot be read.
         return None
     meaning = order.match(record) if record is not None else None
     if meaning is IdempotencyMatch.OTHER_REQUEST:
         raise id_reused_error("ORDER_ID_REUSED")
-    # A tombstone has not been filled in yet.
+    # A tombstone is left by a cancellation that came first; the order has not replaced it yet.
     return record if meaning is IdempotencyMatch.SAME_REQUEST else None
 
 
@@ -147,13 +147,13 @@ def _accepted(order: Order, headers: dict[str, str]) -> HttpAnswer:
 def _answer_of(
     record: OrderRecord, caller: Caller, rejection: Rejection | None = None, *, is_new: bool
 ) -> HttpAnswer:
-    """Answer with a decided order. A rejection is final.
+    """Answer with an order that was placed or rejected.
 
     Args:
         record: The order as stored.
         caller: The sender of the request.
-        rejection: Why it was rejected, if this request decided it.
-        is_new: Whether this request placed it.
+        rejection: Why the order was rejected, if this request decided it.
+        is_new: Whether this request placed the order.
     """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
@@ -165,7 +165,7 @@ def _answer_of(
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """Describe a rejection. The row only names products if stock was short."""
+    """Explain a rejection to the customer. The stored order names products only if stock was short."""
     products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
     if rejection is not None and not products:
         products = [rejection.subject]
@@ -184,7 +184,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     """Show an order, read with strong consistency.
 
     Raises:
-        InventoryOrdersError: It cannot be shown.
+        InventoryOrdersError: The order does not exist, belongs to another customer, or cannot be read.
     """
     order_id = request.id_of("orderId")
     record = direct.read_order(order_id, *reading())
@@ -195,18 +195,18 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _unknown_order(order_id: str) -> RejectedError:
-    """Make the error for an order that does not exist or is not the caller's: both look the same."""
+    """Make the error for an unknown order. Another customer's order gets the same one, so that its id stays secret."""
     return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
-    """List a user's orders, newest first, or for operators the orders to ship, oldest first.
+    """List a user's orders, newest first. Operators can also list the orders to ship, oldest first.
 
-    Both come from an index, which is eventually consistent. An order to ship includes whether it can be shipped. Orders to
-    ship from one location are filtered from the index.
+    Both lists come from an index, which is eventually consistent. Orders to ship are marked with whether the stock for them is
+    on hand. A location filters the page after it was read, so the page may be shorter than its limit.
 
     Raises:
-        InventoryOrdersError: They cannot be listed.
+        InventoryOrdersError: The query is invalid, or the orders cannot be read.
     """
     query = request.query
     user_id, location_id = query.get("userId", caller.customer), location_in(query)
@@ -222,7 +222,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         raise malformed(
             "locationId", "only applies to orders to ship; leave out userId to list them"
         )
-    # No user can have the name of this list.
+    # No user id begins with #.
     name = "#CONFIRMED" if user_id is None else user_id
     limit = limit_of(query)
     client, deadline = reading()
@@ -261,7 +261,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
-    """Count the leading orders that have at most `_MOST_PRODUCTS` products in total, but at least one order."""
+    """Count how many orders from the start have at most `_MOST_PRODUCTS` products between them; at least one."""
     products = ({line.key for line in order.lines} for order in orders)
     so_far = accumulate(products, or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))
@@ -271,7 +271,7 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     """Change an order: `confirm`, `extend`, `fulfil`, `cancel` or `return`.
 
     Raises:
-        InventoryOrdersError: It was not changed.
+        InventoryOrdersError: The order was not changed.
     """
     command = order_command(command_of(request, caller, "change_orders", action))
     outcome = direct.carry_out(command, request.context)
@@ -291,6 +291,6 @@ def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
 
 
 def _etag(record: OrderRecord, caller: Caller) -> str:
-    """The ETag, which differs between operators, customers, and customers who see numbers, as the documents do."""
+    """The ETag of an order. It depends on the caller too, because operators and customers are shown different fields."""
     sees = "" if caller.customer is None else f"-{int(caller.sees_numbers)}"
     return f'"{record.version}{sees}"'

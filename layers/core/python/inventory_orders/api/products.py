@@ -1,4 +1,4 @@
-"""Routes that show products to customers, and their stock to operators."""
+"""The routes of the HTTP API that show products to customers, and stock to operators."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     """Show one product.
 
     Raises:
-        InventoryOrdersError: It cannot be shown.
+        InventoryOrdersError: The product does not exist or cannot be read.
     """
     product_id = request.id_of("productId")
     levels, found = _read([product_id])
@@ -58,16 +58,16 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     if product_id not in levels:
         raise ProductNotFoundError(f"there is no product {product_id}")
     shown = shown_product(levels[product_id])
-    # A version would not do: each location has its own, and sales from lanes do not raise any.
+    # The row's version is not enough: each location has its own, and sales from lanes change none of them.
     etag = f'"{hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]}"'
     return HttpAnswer.of_state(request, shown, etag)
 
 
 def get_products(request: Request, _: Caller) -> HttpAnswer:
-    """Show several products. Those that do not exist or cannot be read are listed separately.
+    """Show several products. The answer lists the ids of unknown and unreadable products separately.
 
     Raises:
-        InventoryOrdersError: They cannot be shown.
+        InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
     given = request.query.get("ids")
     if not given:
@@ -87,10 +87,11 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
 
 
 def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:
-    """Read products at all their locations. Units in lanes are only read if they are shown.
+    """Read products at all their locations. Lanes are read only if the answer shows numbers of units.
 
     Returns:
-        The levels of each product whose own row is readable, that row's first, without unreadable ones; and all rows.
+        The readable stock levels of each product, starting with its own row; and all rows. A product without a readable row
+        of its own has no levels.
     """
     client, deadline = reading()
     found = read_rows(client, ids, deadline)
@@ -110,10 +111,12 @@ def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[Stock
 
 
 def get_stock(request: Request, _: Caller) -> HttpAnswer:
-    """Show operators how many units of a product there are and where: a snapshot, unless writers keep interfering.
+    """Show operators how many units of a product there are at each location and in each lane.
+
+    The numbers are a snapshot, or an estimate if other processes keep writing the rows.
 
     Raises:
-        InventoryOrdersError: It cannot be shown.
+        InventoryOrdersError: The product does not exist or cannot be read.
     """
     key, everywhere = _key_in(request), "locationId" not in request.query
     client, deadline = reading()
@@ -124,17 +127,17 @@ def get_stock(request: Request, _: Caller) -> HttpAnswer:
 
 
 def _key_in(request: Request) -> str:
-    """The key of the row that a path and query name. Without a location, it is the default one."""
+    """The key of the product's row at the location that the query names; without one, at the default location."""
     return stock_key(request.id_of("productId"), location_in(request.query) or DEFAULT_LOCATION)
 
 
 def list_stock(request: Request, _: Caller) -> HttpAnswer:
-    """List for operators how many units of all products there are at each location, unsorted.
+    """List the stock of all products at each location for operators, unsorted.
 
-    The list is an estimate, because units move while it is read.
+    The numbers are estimates, because units move while they are read.
 
     Raises:
-        InventoryOrdersError: They cannot be shown.
+        InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
     query = request.query
     location_id = location_in(query)
@@ -164,15 +167,15 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
         unreadable = [in_words(key) for key in found.unreadable if is_there(key)]
         return {"products": shown, "unreadable": unreadable}, last
 
-    # Lists have names that no user has.
+    # No user id begins with #.
     return answer_with_page("#STOCK", query, read_page, deadline)
 
 
 def list_adjustments(request: Request, _: Caller) -> HttpAnswer:
-    """List for operators the adjustments of a product by id, even if it was delisted.
+    """List the adjustments of a product for operators, sorted by id. Adjustments of delisted products remain.
 
     Raises:
-        InventoryOrdersError: They cannot be shown.
+        InventoryOrdersError: The product never existed, or its adjustments cannot be read.
     """
     key, limit = _key_in(request), limit_of(request.query)
     client, deadline = reading()
@@ -195,7 +198,7 @@ def _adjustments(
         lambda: lists.list_adjustments(client.store, key, limit, after), deadline
     )
     if not rows and after is None:
-        # Each generation has an opening adjustment.
+        # Every product has at least its opening adjustment.
         raise ProductNotFoundError(f"there is no product {in_words(key)}")
     return [_shown_adjustment(row) for row in rows], last
 
@@ -214,12 +217,12 @@ _ADJUSTMENT = (
 
 
 def list_history(request: Request, _: Caller) -> HttpAnswer:
-    """List for operators all stock changes of a product: first its adjustments, then the units that orders took and returned.
+    """List all stock changes of a product for operators: first its adjustments, then the units that orders took and returned.
 
-    No index lists orders by product, so all of them are read, a megabyte at a time.
+    No index lists orders by product, so this reads all orders, a megabyte at a time.
 
     Raises:
-        InventoryOrdersError: It cannot be shown.
+        InventoryOrdersError: The product never existed, or DynamoDB failed.
     """
     key = _key_in(request)
     client, deadline = reading()
@@ -242,7 +245,7 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
         entries, unreadable = list[Shown](), list[str]()
         orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
         for order_id, order in orders.items():
-            # Quantities are not validated when a row is read.
+            # Reading a row does not check its quantities.
             if isinstance(order, OrderRecord) and all(
                 isinstance(line.quantity, int) for line in order.lines
             ):
@@ -255,7 +258,7 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
 
 
 def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
-    """The units of a product at a location that an order took and returned."""
+    """List the units that an order took from the row with a key, and the units that it returned there."""
     product_id = product_of(key)
     for line in order.lines:
         if line.key != key or line.product_created_at is None:
@@ -287,7 +290,7 @@ def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
 
 
 def shown_stock(levels: Sequence[StockLevel]) -> Shown:
-    """A product's stock at all its locations, the default one first, as shown to operators."""
+    """Show operators a product's stock at all its locations, beginning with the default location."""
     if len(levels) == 1:
         return shown_level(levels[0])
     shown, own = [shown_level(level) for level in levels], levels[0].product
@@ -299,7 +302,7 @@ def shown_stock(levels: Sequence[StockLevel]) -> Shown:
 
 
 def shown_level(level: StockLevel) -> Shown:
-    """A product's stock at one location, as shown to operators."""
+    """Show operators a product's stock at one location."""
     product = level.product
     return {
         **direct.of_product(replace(product, places=frozenset())),
@@ -314,13 +317,13 @@ def shown_level(level: StockLevel) -> Shown:
 
 
 def shown_product(levels: Sequence[StockLevel]) -> Shown:
-    """The public part of a product, with the best availability among its locations.
+    """Show customers a product, with the best availability among its locations.
 
     Args:
-        levels: Its stock levels, its own row's first.
+        levels: The product's stock levels, beginning with its own row.
     """
     product = levels[0].product
-    # While other locations sell it, units at a location where it is discontinued cannot be ordered.
+    # Units at a location where the product is discontinued do not count while other locations sell it.
     sold = [level for level in levels if not level.product.is_discontinued] or levels
     units = sum(max(0, level.available) for level in sold)
     return drop_none(
@@ -338,7 +341,7 @@ _BEST = ("IN_STOCK", "LOW", "BACKORDER", "OUT", "DISCONTINUED")
 
 
 def availability(product: Product) -> str:
-    """The availability shown to customers. Units in lanes do not matter: while there are any, the product is `ACTIVE`."""
+    """The availability shown to customers. Lanes need not be read: while they have units, the product is `ACTIVE`."""
     if product.status is ProductStatus.DISCONTINUED:
         return "DISCONTINUED"
     if product.sellable <= 0:

@@ -1,4 +1,4 @@
-"""Requests and answers: parsing of body, query and preferences, pagination, and problem documents (RFC 9457)."""
+"""HTTP requests and answers: reads body, query and preferences, divides lists into pages, and describes problems (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from inventory_orders.sequences import in_portions
 from inventory_orders.store.lists import ListPosition
 
 Listed = tuple[dict[str, Any], ListPosition | None]
-"""A page of a list: its parts by name, and where the next page starts; None at the end."""
+"""The fields of a page of a list, and the position where the next page starts; None at the end of the list."""
 
 MAX_BODY_BYTES = 262_144
-"""Maximum size of a body: an order is sent to `OrderQueue` unchanged, and that is the queue's limit (`infra/queues.py`)."""
+"""Maximum size of a body. It is also the limit of `OrderQueue` (`infra/queues.py`), which gets the body unchanged."""
 
 MAX_LISTED = 100
 
-# A Lambda response has at most 6 MB and contains the body as a string, with a backslash before each quotation mark:
+# Lambda limits a response to 6 MB. The body is a string in it, with a backslash before each quotation mark:
 # docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 _MAX_LISTED_BYTES = 4_000_000
 
@@ -50,7 +50,7 @@ _WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
 
 
 class Request:
-    """A request in API Gateway's payload format 2.0.
+    """An HTTP request, read from an event in API Gateway's payload format 2.0.
 
     Args:
         event: The event of the HTTP API.
@@ -58,11 +58,11 @@ class Request:
 
     Attributes:
         route: The route that API Gateway matched, such as `GET /orders/{orderId}`.
-        path: The ids in its path by name, as decoded by API Gateway.
+        path: The ids in the path by name, as decoded by API Gateway.
         headers: Headers by name in lower case.
         query: Query parameters by name. Repeated ones are joined by commas.
-        authorizer: What API Gateway knows about the caller.
-        context: As given.
+        authorizer: The caller's claims or signature, as verified by API Gateway.
+        context: The context of the invocation.
     """
 
     def __init__(self, event: Mapping[str, Any], context: Any) -> None:
@@ -78,8 +78,8 @@ class Request:
         """The body as a string.
 
         Raises:
-            ProblemError: It is too long.
-            InvalidMessageError: It is not UTF-8.
+            ProblemError: The body is too long.
+            InvalidMessageError: The body is not UTF-8.
         """
         body: str = self._event.get("body") or ""
         sent = (
@@ -102,8 +102,8 @@ class Request:
         """The body as JSON, parsed as strictly as a message.
 
         Raises:
-            ProblemError: It is too long, or its Content-Type is not JSON.
-            InvalidMessageError: It is not UTF-8, or not JSON.
+            ProblemError: The body is too long, or its Content-Type is not JSON.
+            InvalidMessageError: The body is not JSON in UTF-8.
         """
         text = self.text()
         if not _JSON.fullmatch(self.headers.get("content-type", "").strip()):
@@ -115,10 +115,10 @@ class Request:
         return strict_json(text)
 
     def check_parameters(self, known: Collection[str]) -> None:
-        """Check that the query only has known parameters.
+        """Check that the route knows every query parameter.
 
         Raises:
-            InvalidMessageError: One of them is unknown.
+            InvalidMessageError: A parameter is unknown.
         """
         for name in self.query:
             if name not in known:
@@ -126,16 +126,16 @@ class Request:
                 raise malformed(shown_key(name), f"unknown query parameter; remove it{others}")
 
     def id_of(self, name: str) -> str:
-        """An id in the path.
+        """Read an id from the path.
 
         Raises:
-            InvalidMessageError: It is not a valid id.
+            InvalidMessageError: The id is not valid.
         """
         return checked_id(name, self.path[name])
 
     @property
     def wait_seconds(self) -> int | None:
-        """How long the caller prefers to wait (RFC 7240); None if it did not say, or the header is malformed."""
+        """How long the caller prefers to wait (RFC 7240); None without a readable preference."""
         for preference in self.headers.get("prefer", "").split(","):
             if found := _WAIT.fullmatch(preference.strip()):
                 return int(found[1])
@@ -144,12 +144,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer.
+    """The answer to an HTTP request.
 
     Attributes:
         status: The HTTP status.
-        document: The body; from status 400, a problem document. None for no body.
-        headers: Headers besides the Content-Type.
+        document: The body, which is a problem document from status 400. None leaves it empty.
+        headers: The headers without Content-Type.
     """
 
     status: int
@@ -157,7 +157,7 @@ class HttpAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def for_gateway(self) -> dict[str, Any]:
-        """The answer in API Gateway's format."""
+        """Convert the answer to the format that API Gateway expects."""
         if self.document is None:
             return {"statusCode": self.status, "headers": self.headers, "body": ""}
         kind = "application/json" if self.status < 400 else "application/problem+json"
@@ -169,7 +169,7 @@ class HttpAnswer:
 
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
-        """Answer with a document, unless the caller already has it (`If-None-Match`)."""
+        """Answer with a document, or with 304 if the caller already has this state of it (`If-None-Match`)."""
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
         given = request.headers.get("if-none-match", "")
         known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
@@ -179,17 +179,17 @@ class HttpAnswer:
 
 
 class ProblemError(InventoryOrdersError):
-    """A request that failed, with its answer.
+    """A request failed. The error carries the answer to it.
 
     Args:
         status: The HTTP status.
-        code: Stable name of the cause, for machines.
+        code: The cause, as a stable name for machines.
         detail: What is wrong, and what to do about it.
-        more: Further members of the document. Empty ones are left out.
+        more: Further members of the problem document. Empty ones are left out.
         retry_after: Whole seconds after which the same request may succeed; None if a retry does not help.
 
     Attributes:
-        answer: The answer.
+        answer: The answer to the request.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class ProblemError(InventoryOrdersError):
 
 
 def malformed(field: str, detail: str) -> InvalidMessageError:
-    """Make the error for a request that can never succeed because of one of its fields."""
+    """Make the error for a request that has to be corrected in one of its fields."""
     return InvalidMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
@@ -239,7 +239,7 @@ def problem_of(error: OutcomeError) -> ProblemError:
             detail = "a stored item is unreadable; an operator has to repair it"
             return ProblemError(500, code, detail, more)
         case Outcome.RETURNED:
-            # DynamoDB's messages are not for callers.
+            # Callers do not need to see DynamoDB's messages.
             why = _CAUSES.get(code, "the service could not answer in time")
             seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same request again", more, seconds)
@@ -253,7 +253,7 @@ def problem_of(error: OutcomeError) -> ProblemError:
 
 
 def is_request(event: object) -> TypeGuard[dict[str, Any]]:
-    """Whether an event is a request of an HTTP API, payload format 2.0."""
+    """Whether an event is an HTTP request in API Gateway's payload format 2.0."""
     return (
         isinstance(event, dict)
         and event.get("version") == "2.0"
@@ -268,10 +268,10 @@ def path_of_order(order_id: str) -> str:
 
 
 def check_path_can_name(name: str, value: str) -> None:
-    """Check that an id can be used in a path, because API Gateway decodes a path before it matches the route.
+    """Check that an id can be used in a path. API Gateway decodes the path first, so some characters would change the id.
 
     Raises:
-        InvalidMessageError: A path with this id may reach another id.
+        InvalidMessageError: A path with this id could lead to another resource.
     """
     if value in (".", "..") or not {*"/?%"}.isdisjoint(value):
         raise malformed(
@@ -281,10 +281,10 @@ def check_path_can_name(name: str, value: str) -> None:
 
 
 def limit_of(query: Mapping[str, str]) -> int:
-    """Parse the maximum number of entries on a page of a list.
+    """Read from a query how many entries a page may have.
 
     Raises:
-        InvalidMessageError: It is not a number in the allowed range.
+        InvalidMessageError: The limit is not a whole number in the allowed range.
     """
     given = query.get("limit", "20")
     if given.isascii() and given.isdecimal() and len(given) <= 3 and 1 <= int(given) <= MAX_LISTED:
@@ -293,40 +293,39 @@ def limit_of(query: Mapping[str, str]) -> int:
 
 
 def location_in(query: Mapping[str, str]) -> str | None:
-    """The location that a query names; None if it names none.
+    """Read the location from a query; None if the query does not name a location.
 
     Raises:
-        InvalidMessageError: It is not a location.
+        InvalidMessageError: The name is not valid for a location.
     """
     return checked_id("locationId", query["locationId"]) if "locationId" in query else None
 
 
 def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
-    """Count the leading entries of a page that fit into one answer."""
+    """Count how many entries from the start of a page fit into one answer."""
     portions = in_portions(
         entries, len(entries), lambda one: len(json.dumps(one, default=to_json)), _MAX_LISTED_BYTES
     )
     return len(portions[0]) if portions else 0
 
 
-# A cursor is the position in a list where the next page begins. It is not a secret and grants no access, because the request
-# names the list and is checked. The digest binds the cursor to its list, so that changed cursors and other lists' cursors are
-# refused.
+# A cursor is the position in a list where the next page begins. It is not a secret: the request names the list, and the caller's
+# access to that list is checked. The cursor contains a digest of both, so that a changed cursor or one of another list is refused.
 _DIGEST = 16
 
 
 def encode_cursor(list_name: str, place: ListPosition) -> str:
-    """Make the cursor for the entries after a position in a list. The list of a user's orders has the user's id as its name."""
+    """Make the cursor for the page after a position in a list. The list of a user's orders is named by the user's id."""
     content = f"{len(place.at)} {place.at}{place.id}".encode()
     digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
     return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
 
 
 def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
-    """Parse the position after which a page starts; None for the beginning of the list.
+    """Read from the query's cursor where a page starts; None without a cursor, for the first page.
 
     Raises:
-        InvalidMessageError: The cursor belongs to another list.
+        InvalidMessageError: The cursor does not belong to this list.
     """
     if "cursor" not in query:
         return None
@@ -335,7 +334,7 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         length, _, both = raw[_DIGEST:].decode().partition(" ")
         place = ListPosition(both[: int(length)], both[int(length) :])
-        # It must encode to the same string again, so that each position has exactly one cursor.
+        # Encoding the position again must give the same cursor, so that each position has exactly one.
         if encode_cursor(list_name, place) == cursor:
             return place
     raise InvalidMessageError(
@@ -351,16 +350,16 @@ def answer_with_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> HttpAnswer:
-    """Answer with a page of a list, which has entries if there was time to find any.
+    """Answer with a page of a list. The page may be empty although more follow, if there was not enough time to find entries.
 
     Args:
-        list_name: See `encode_cursor`.
-        query: It may contain a cursor.
-        read: Reads a page.
-        deadline: The deadline of all reads.
+        list_name: The name of the list, as for `encode_cursor`.
+        query: The query, with a cursor unless the first page is requested.
+        read: Reads the page after a position.
+        deadline: The end of the time for reading.
 
     Raises:
-        InvalidMessageError: The cursor belongs to another list.
+        InvalidMessageError: The cursor does not belong to this list.
     """
     shown, after = filled_page(place_after(list_name, query), read, deadline)
     following = {} if after is None else {"next": encode_cursor(list_name, after)}
@@ -372,7 +371,7 @@ def filled_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> Listed:
-    """Read pages until one has entries, for half of the remaining time: the last one may still be empty."""
+    """Read pages until one has entries or half of the time is over. The last page may then be empty."""
     while True:
         shown, after = read(after)
         if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
@@ -380,6 +379,6 @@ def filled_page(
 
 
 def reading() -> tuple[RetryingClient, Deadline]:
-    """Create the client and deadline of a read: a few seconds, after which callers should retry."""
+    """The client for a read, and its deadline: after a few seconds, callers should rather try again."""
     client = runtime.process().engine.client
     return client, Deadline.after(_READ_SECONDS, client.clock)

@@ -1,4 +1,4 @@
-"""Serves requests to the HTTP API: authorization, an answer to every error, and operators' commands."""
+"""Answers requests to the HTTP API: identifies callers, checks routes, converts errors, and carries out operators' commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from inventory_orders.messages.commands import action_in, parse_command, validat
 from inventory_orders.messages.documents import json_schema
 
 _PATIENCE_SECONDS = 5.0
-"""Longest wait for a lease, because a person waits for the answer. A longer lease is reported immediately."""
+"""Longest wait for another owner's lease. A person is waiting, so a longer lease is reported immediately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Caller:
 
     Attributes:
         customer: The customer's user id; None for an operator, which may call every route.
-        sees_numbers: Whether rejections include how many units there are.
-        name: The actor in the records of the caller's commands: the user id from the token, or the role and its session.
+        sees_numbers: Whether rejections tell the caller how many units are available.
+        name: The name under which the caller's commands are recorded: the token's user id, or the role and its session.
     """
 
     customer: str | None
@@ -43,14 +43,14 @@ class Caller:
 
     @classmethod
     def of(cls, authorizer: Mapping[str, Any], process: runtime.Process) -> Caller:
-        """Identify the caller from what API Gateway has verified.
+        """Identify the caller by the claims or the signature that API Gateway has verified.
 
         Raises:
-            ProblemError: There is neither a signature nor a token that names a user.
+            ProblemError: The request has neither a signature nor a token that names a user.
         """
         if authorizer.get("iam"):
             arn = authorizer["iam"].get("userArn", "")
-            # The end of the ARN identifies the user, or the session of a role, within the account.
+            # Within the account, the end of the ARN identifies the user, or the role and its session.
             return cls(None, name=(arn.partition("/")[2] or arn)[-_MAX_NAME:])
         claims = authorizer.get("jwt", {}).get("claims", {})
         user_id = claims.get(process.user_id_claim)
@@ -72,10 +72,10 @@ class Caller:
 
         Args:
             user_id: The user.
-            what: What customers may only do for themselves, in words.
+            what: The action that customers may only take for themselves, in words.
 
         Raises:
-            ProblemError: The caller is another customer. The answer does not reveal whether the user exists.
+            ProblemError: The caller is another customer. The answer is the same whether or not the user exists.
         """
         if not self.acts_for(user_id):
             detail = f"userId: customers may only {what}; send your own id"
@@ -99,9 +99,9 @@ class Route:
     """A route of the HTTP API.
 
     Attributes:
-        answer: Answers a request. An `OutcomeError` becomes a problem document.
-        query: Its query parameters.
-        for_operators: Whether only operators may call it.
+        answer: Answers a request. If it raises an `OutcomeError`, the caller gets a problem document.
+        query: The names of its query parameters.
+        for_operators: Whether only operators may use it.
     """
 
     answer: Callable[[Request, Caller], HttpAnswer]
@@ -110,15 +110,15 @@ class Route:
 
 
 def serve(event: Mapping[str, Any], context: Any, routes: Mapping[str, Route]) -> dict[str, Any]:
-    """Answer a request; an error becomes a problem document.
+    """Answer an HTTP request. Errors become problem documents.
 
     Args:
         event: The event of the HTTP API.
         context: The context of the invocation.
-        routes: The routes that the function serves, by API Gateway's names for them.
+        routes: The routes that the function serves, by their names in API Gateway.
 
     Returns:
-        The answer, for API Gateway.
+        The answer in the format that API Gateway expects.
 
     Raises:
         ConfigurationError: A setting is missing.
@@ -131,7 +131,7 @@ def serve(event: Mapping[str, Any], context: Any, routes: Mapping[str, Route]) -
         problem = error if isinstance(error, ProblemError) else problem_of(error)
         answer = problem.answer
         document = answer.document or {}
-        # The error of an invalid message quotes the body, so it is not logged, but the field is.
+        # The message for an invalid request quotes the body, so only the field is logged.
         fields = {n: document[n] for n in ("status", "code", "field") if n in document}
         if answer.status >= 500:
             logger.error("request failed", extra=fields | {"error": str(error)})
@@ -141,7 +141,7 @@ def serve(event: Mapping[str, Any], context: Any, routes: Mapping[str, Route]) -
 
 
 def _answer(request: Request, routes: Mapping[str, Route]) -> HttpAnswer:
-    """Answer a request, once it is clear that the route exists and its caller may use it."""
+    """Check that the route exists and that the caller may use it, then answer the request."""
     caller = Caller.of(request.authorizer, runtime.process())
     route = routes.get(request.route)
     if route is None:
@@ -162,15 +162,16 @@ def answer_command(
     carry_out: Callable[[dict[str, Any], Deadline], direct.Answer],
     default: str | None = None,
 ) -> dict[str, Any]:
-    """Answer a command from a direct invocation or from a request of the HTTP API.
+    """Answer a command, which comes from a direct invocation or over HTTP.
 
     Args:
         event: The event of the invocation.
         context: The context of the invocation.
         function: The function whose commands are accepted.
-        routes: The action of each route; None if the body names it.
-        carry_out: Carries out a command until a deadline. An `OutcomeError` becomes an answer, or a problem document.
-        default: The action of a direct command that names none.
+        routes: The action of each route; None if the body names the action.
+        carry_out: Carries out a command before a deadline. If it raises an `OutcomeError`, the caller gets an answer that
+            explains it.
+        default: The action of a direct command without `action`.
     """
     deadline = runtime.deadline(context)
     if not is_request(event):
@@ -192,19 +193,19 @@ def answer_command(
 
 
 _QUERIES: Mapping[str | None, tuple[str, ...]] = {"delist": ("createdAt", "locationId")}
-"""The fields of a command that its query contains, by action."""
+"""The fields of a command that come from the query, by action. All others come from path and body."""
 
 
 def command_of(
     request: Request, caller: Caller, function: str, action: str | None
 ) -> dict[str, Any]:
-    """Convert a request into a direct command.
+    """Convert an HTTP request into the same command as a direct invocation.
 
     Args:
-        request: Its path, query and body each contain a part of the command.
-        caller: Its sender, who is the command's actor.
+        request: The request. Path, query and body each contain a part of the command.
+        caller: The sender, who is recorded as the command's actor.
         function: The function whose commands are accepted.
-        action: The action; None if the body names it.
+        action: The action; None if the body names the action.
 
     Raises:
         InvalidMessageError: A part of the request is wrong.
@@ -228,6 +229,6 @@ def command_of(
     if "actor" in fields and caller.name:
         command["actor"] = caller.name
     if "outliveInvocation" in fields:
-        # Over HTTP, a lease is always held beyond the invocation that acquired it.
+        # Over HTTP, each request is another invocation, so a lease has to outlive the one that acquired it.
         command.setdefault("outliveInvocation", True)
     return command

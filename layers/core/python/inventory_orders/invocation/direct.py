@@ -1,4 +1,4 @@
-"""Commands from direct invocations, which are carried out immediately and answered."""
+"""Carries out single commands immediately, and answers them: for direct invocations and the HTTP API."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Answer = dict[str, Any]
 
 
 def answer(work: Callable[[], Answer]) -> Answer:
-    """Carry out a command; an error becomes an answer.
+    """Carry out a command, and convert an error into an answer.
 
     Returns:
-        The command's answer, with a `result` (`APPLIED`, `REPLAYED`, ...). After an error, `result` is `REFUSED`,
+        The answer, with a `result` such as `APPLIED` or `REPLAYED`. After an error, `result` is `REFUSED`,
         `RETRY_LATER`, `INVALID` or `UNAVAILABLE`, with a `code` and a `message`.
     """
     try:
@@ -37,7 +37,7 @@ def answer(work: Callable[[], Answer]) -> Answer:
 
 
 def invalid(code: str, message: str, field: str = "") -> Answer:
-    """Answer an event that can never succeed unchanged."""
+    """Answer an event that has to be corrected before it can succeed."""
     return {"result": "INVALID", "code": code, "message": message, "field": field}
 
 
@@ -68,14 +68,14 @@ def read_order(order_id: str, client: RetryingClient, deadline: Deadline) -> Ord
     """Read an order with strong consistency; None if it does not exist.
 
     Raises:
-        InventoryOrdersError: It cannot be read.
+        InventoryOrdersError: The order cannot be read.
     """
     record = client.call(lambda: client.store.get_record(OrderKey(order_id)), deadline)
     return record if isinstance(record, OrderRecord) else None
 
 
 def of_order(order: OrderRecord | None) -> Answer:
-    """The state of an order in an answer; empty if the order does not exist."""
+    """The fields of an answer that show an order; none if the order does not exist."""
     if order is None:
         return {}
     row = record_row(order)
@@ -88,13 +88,13 @@ def of_order(order: OrderRecord | None) -> Answer:
 
 
 def of_shortages(rejection: Rejection | None) -> Answer:
-    """The shortages in an answer, if stock was short."""
+    """The fields of an answer that show which stock was short; none if enough was available."""
     shortages = shortage_rows(rejection.shortages if rejection is not None else ())
     return {"shortages": shortages} if shortages else {}
 
 
 def of_product(product: Product) -> Answer:
-    """A product in an answer: JSON, without internal attributes."""
+    """The fields of an answer that show a product, without internal attributes."""
     return drop_none(
         {
             "version": product.version,
@@ -110,14 +110,16 @@ def of_product(product: Product) -> Answer:
 
 
 def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
-    """Carry out one command immediately. Only the queue can cancel an order that has not arrived yet.
+    """Carry out one command immediately.
+
+    An order that has not arrived yet can only be cancelled through the queue, so this rejects such a cancellation.
 
     Args:
         command: The command.
         context: The context of the invocation.
 
     Raises:
-        OutcomeError: It was not carried out.
+        OutcomeError: The order could not be read, or DynamoDB refuses all requests.
     """
     engine, deadline = runtime.process().engine, runtime.deadline(context)
     cancels_all = command.action is OrderAction.CANCEL and command.part is None
@@ -136,13 +138,13 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
 def of_command(
     command: OrderCommand, outcome: ChangeOutcome, client: RetryingClient, deadline: Deadline
 ) -> Answer:
-    """Answer a command: `result`, the order's current status and the restocked units, or what to do.
+    """Answer a command with `result`, the order's current status and the restocked units. After a failure, say what to do.
 
     Args:
         command: The command.
-        outcome: Its outcome.
-        client: Reads the order of a repeated command.
-        deadline: When to give up reading it.
+        outcome: The outcome of the command.
+        client: A client that reads the order if the command was a repetition.
+        deadline: When to give up reading the order.
 
     Raises:
         StoreError: The order could not be read.

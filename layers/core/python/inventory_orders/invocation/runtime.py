@@ -1,4 +1,4 @@
-"""Shared by all handlers: settings, the objects that a process makes from them, deadlines, and refusal of events."""
+"""The basics of every handler: its settings, the objects made from them, deadlines, and answers to events of the wrong kind."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from inventory_orders.publishing.stock import StockWatch
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
-"""Seconds between the deadline and the end of an invocation: for the worst case of a call that started just before the
-deadline, and for answering the queue."""
+"""Seconds between the deadline and the end of an invocation. A call that starts just before the deadline has to end in them, and
+SQS has to be answered."""
 
 
 class Process:
-    """An execution environment, with objects made once from its settings.
+    """An execution environment of a function: its settings, and objects that are made from them once.
 
-    The settings are the environment variables that the stack gives to a function. Each is only read when needed, so that a
-    function does not need the settings of others.
+    The settings are environment variables. Each is read when it is first needed, so a function does not have to have the
+    settings of other functions.
 
     Args:
-        environment: The environment variables. `infra/functions.py` explains them.
+        environment: The environment variables, which `infra/functions.py` explains.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -47,7 +47,7 @@ class Process:
         """Read a setting.
 
         Raises:
-            ConfigurationError: It is missing; names it.
+            ConfigurationError: The setting is missing. The message names it.
         """
         value = self._environment.get(variable)
         if not value:
@@ -55,10 +55,10 @@ class Process:
         return value
 
     def _whole_number(self, variable: str, default: str | None = None) -> int:
-        """Read a numeric setting.
+        """Read a setting that is a whole number.
 
         Raises:
-            ConfigurationError: It is missing and has no default, or it is not a number; names it.
+            ConfigurationError: The setting is not a whole number, or is missing without a default. The message names it.
         """
         value = (
             self._text(variable) if default is None else self._environment.get(variable, default)
@@ -70,19 +70,19 @@ class Process:
         return int(value)
 
     def _queue(self, prefix: str, *, feeds: bool = True, fifo: Queue | None = None) -> Queue:
-        """Make a queue from its settings. A queue that feeds the function also has a dead-letter queue."""
+        """Make a queue from its settings. Queues that feed the function have a dead-letter queue, too."""
         url = self._text(f"{prefix}QUEUE_URL")
         dead_letter_url = self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else ""
         return Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
 
     @cached_property
     def hold_seconds(self) -> int | None:
-        """How long stock is held without payment, if the order does not say; None for no limit."""
+        """For how many seconds an order without `holdSeconds` holds stock until it is paid; None for no limit."""
         return self._whole_number("HOLD_SECONDS", "0") or None
 
     @cached_property
     def locations(self) -> tuple[str, ...]:
-        """Where units may come from, best first, if the order does not say."""
+        """The locations that serve an order without `locations`, in order of preference."""
         return tuple(self._environment.get("LOCATIONS", DEFAULT_LOCATION).split(","))
 
     @cached_property
@@ -92,7 +92,7 @@ class Process:
 
     @cached_property
     def operators_claim(self) -> tuple[str, str] | None:
-        """Name and value of the claim of tokens that may call every route; None if no token may."""
+        """Name and value of the claim that makes the bearer of a token an operator; None if no token does."""
         name = self._environment.get("OPERATORS_CLAIM_NAME")
         value = self._environment.get("OPERATORS_CLAIM_VALUE")
         return (name, value) if name and value else None
@@ -113,7 +113,7 @@ class Process:
 
     @cached_property
     def hold_grace_seconds(self) -> int:
-        """Seconds between the end of a hold and its expiry."""
+        """Seconds to wait after the end of a hold before the order expires."""
         return self._whole_number("HOLD_GRACE_SECONDS")
 
     @cached_property
@@ -123,30 +123,30 @@ class Process:
 
     @cached_property
     def stream_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings that read the tables' streams; empty if nothing is published."""
+        """UUIDs of the event source mappings that publish changes of the tables; empty if no events are published."""
         return self._environment.get("STREAM_MAPPINGS", "").split()
 
     @cached_property
     def functions(self) -> Any:
-        """A client for Lambda."""
+        """A client that calls Lambda."""
         return client("lambda", CLIENT_CONFIG)
 
     @cached_property
     def store(self) -> Store:
-        """The tables."""
+        """The tables in DynamoDB."""
         names = {table: self._text(f"{table.name}_TABLE_NAME") for table in Table}
         return Store(client("dynamodb", CLIENT_CONFIG), names)
 
     @cached_property
     def engine(self) -> Engine:
-        """The engine, without its own lane."""
+        """The engine of a function that does not place orders, so it has no lane of its own."""
         from inventory_orders.lanes.source import engine_with_lanes  # noqa: PLC0415 - not all functions need it
 
         return engine_with_lanes(self.store, executor=executor())
 
     @cached_property
     def engine_with_lanes(self) -> Engine:
-        """The engine with its own lane, for a worker that places orders."""
+        """The engine of a function that places orders, with a lane of its own."""
         from inventory_orders.lanes.source import engine_with_lanes  # noqa: PLC0415
 
         lanes = self._whole_number("LANES")
@@ -154,7 +154,7 @@ class Process:
 
     @cached_property
     def impatient_engine(self) -> Engine:
-        """The engine that never waits: it returns changes that it cannot apply immediately."""
+        """An engine that never waits. It returns changes that it cannot apply immediately."""
         from inventory_orders.engine import loop, retrying_client  # noqa: PLC0415
 
         client = retrying_client.RetryingClient(self.store, RetryPolicy(max_attempts=1))
@@ -162,7 +162,7 @@ class Process:
 
     @cached_property
     def stock_watch(self) -> StockWatch | None:
-        """Publishes stock levels; None without the setting `stockEvents`."""
+        """The publisher of stock levels; None without the setting `stockEvents`."""
         if "STOCK_EVENT_BUS_NAME" not in self._environment:
             return None
         from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - only with `stockEvents`
@@ -172,7 +172,7 @@ class Process:
 
     @cached_property
     def bus(self) -> Bus:
-        """The bus of orders' and products' events."""
+        """The bus for events of orders and products."""
         return self._bus("EVENT_BUS_NAME")
 
     def _bus(self, variable: str) -> Bus:
@@ -183,40 +183,39 @@ class Process:
 
     @cached_property
     def queue(self) -> Queue:
-        """The queue that feeds the function, with its FIFO queue if any."""
+        """The queue that feeds the function, together with its FIFO counterpart if there is one."""
         has_fifo = self._environment.get("FIFO_QUEUE_URL")
         return self._queue("", fifo=self._queue("FIFO_") if has_fifo else None)
 
     @cached_property
     def expiry_queue(self) -> Queue:
-        """The queue of ending holds."""
+        """The queue of holds that are about to end."""
         return self._queue("EXPIRY_")
 
     @cached_property
     def order_queue(self) -> Queue:
-        """The queue that the function sends orders to."""
+        """The queue to which the function sends orders."""
         return self._queue("ORDER_", feeds=False)
 
     @cached_property
     def undeliverable_events(self) -> Queue:
-        """The queue of events that cannot be published."""
+        """The queue for events that cannot be published."""
         return self._queue("UNDELIVERABLE_EVENTS_", feeds=False)
 
 
 @cache
 def process() -> Process:
-    """The process, made from its environment variables."""
+    """The execution environment that this code runs in."""
     return Process(os.environ)
 
 
 def prepare(*names: str) -> None:
-    """Initialise attributes of the process when a handler is imported.
+    """Make attributes of the process while the handler is being imported. This sends no requests.
 
-    Lambda imports a handler in its init phase, when a function has more CPU than its memory gives it later, and making
-    the clients takes longer than everything else in a first batch. This sends no requests.
+    Making the clients takes longer than everything else in the first batch. Lambda imports the handler in its init phase, in
+    which a function has more CPU than later.
 
-    If a setting is missing, this does nothing, so that a handler can be imported anywhere; an invocation then names the
-    setting.
+    A missing setting is ignored here, so that a handler can be imported anywhere. The first invocation then names the setting.
     """
     with suppress(ConfigurationError):
         for name in names:
@@ -225,24 +224,24 @@ def prepare(*names: str) -> None:
 
 @cache
 def executor() -> Executor | None:
-    """The executor that runs reads and transactions in parallel."""
-    # A function with 1 GB has little more than half a CPU, and a transaction keeps it busy for 2 of its roughly 10 ms.
+    """The threads that run reads and transactions in parallel."""
+    # A function with 1 GB has little more than half a CPU, and a transaction uses the CPU for 2 of its 10 ms, so four are enough.
     return ThreadPoolExecutor(4)
 
 
 @cache
 def client(service: Any, config: Any) -> Any:
-    """Make a client for an AWS service, with a `botocore` Config."""
+    """Make the client for an AWS service, once for each `Config` of botocore."""
     return boto3.client(service, config=config)
 
 
 def end_of(context: Any) -> Deadline:
-    """When the invocation times out."""
+    """The time at which Lambda ends the invocation."""
     return Deadline.after(context.get_remaining_time_in_millis() / 1000, SystemClock())
 
 
 def deadline(context: Any) -> Deadline:
-    """When to stop starting work, so that everything can be answered before the invocation times out."""
+    """The time after which no new work may begin, so that everything can still be answered before the invocation times out."""
     left = end_of(context).remaining()
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
 
@@ -250,11 +249,10 @@ def deadline(context: Any) -> Deadline:
 def refuse_unsupported_events(
     handler: Callable[[Any, Any], dict[str, Any]],
 ) -> Callable[[Any, Any], dict[str, Any]]:
-    """Decorate a handler of batches: any other event is answered with what to do, and has no effect.
+    """Decorate a handler of batches, so that it answers events of any other kind by saying what to send.
 
-    If the event is a batch after all, in a format that this code does not know, it must not count as done: for Lambda, an
-    empty item identifier means that the whole batch failed.
-    Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
+    A batch in an unknown format must not be acknowledged. An empty item identifier tells Lambda that the whole batch failed:
+    https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
     """
 
     @wraps(handler)

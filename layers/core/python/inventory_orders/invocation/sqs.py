@@ -1,4 +1,4 @@
-"""The only code that talks to SQS: dead letters, delays, orders, delayed messages, and undeliverable events."""
+"""Sends messages to SQS, and delays them. This is the only module that calls SQS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The next delivery repeats what SQS does not accept now, so waiting long gains nothing.
+# A request that fails is repeated at the message's next delivery, so it is not worth waiting long.
 CLIENT_CONFIG = Config(
     connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1, "mode": "standard"}
 )
@@ -33,33 +33,33 @@ _WORST_CASE_SECONDS = 3.0
 # SQS may have closed a connection that was idle between two invocations. A retry opens a new one.
 _ATTEMPTS = 2
 
-# SQS error codes for the receipt handle of a delivery that is over: there is nothing left to hide.
+# SQS error codes for the receipt handle of a delivery that is over. Hiding the message again is then not necessary.
 _DELIVERY_IS_OVER = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight"})
 
 _ENTRIES_PER_CALL = 10
 BYTES_PER_CALL = 1_048_576
-"""Limit for one message, and for all messages of one call:
+"""Maximum size of a message, and of all messages in one call together:
 docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html"""
 _MAX_ERROR_MESSAGE = 512
 BYTES_OF_ATTRIBUTES = 1024
-"""Maximum size of a message's attributes, which count as well: three strings, one of up to 512 characters."""
+"""Maximum size of a message's attributes, which are part of its size: three strings, one of up to 512 characters."""
 _LONGEST_DELAY_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An SQS message as Lambda passes it.
+    """An SQS message that Lambda has delivered.
 
     Attributes:
-        message_id: Assigned by SQS.
-        receipt_handle: Identifies this delivery.
-        body: As the sender wrote it.
-        queue: The name of the queue that it came from.
-        group: `MessageGroupId` if that is a FIFO queue, else None.
-        receive_count: Deliveries so far, including this one.
-        first_received: When it was first delivered, in Unix milliseconds; None if SQS does not say.
-        sent: When the sender sent it, in the same format.
-        original_id: The id that the sender knows. A copy has another one.
+        message_id: The id that SQS gave to the message.
+        receipt_handle: The handle of this delivery.
+        body: The body as the sender wrote it.
+        queue: The name of the queue that the message came from.
+        group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
+        receive_count: The number of deliveries so far, including this one.
+        first_received: When the message was first delivered, in Unix milliseconds; None if SQS does not say.
+        sent: When the sender sent the message, in Unix milliseconds; None if SQS does not say.
+        original_id: The id of the message that the sender sent. If this message is a copy of it, its own id differs.
     """
 
     message_id: str
@@ -74,19 +74,19 @@ class Message:
 
     @property
     def sequence(self) -> str:
-        """The scope in which messages keep their order: the group, or the message alone."""
+        """Messages with the same value are processed in order: the group, or a value of its own for a message without a group."""
         return self.group or self.receipt_handle
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue, and how to reach it.
+    """A queue, with the client to call it.
 
     Attributes:
         client: An SQS client; make it with `CLIENT_CONFIG`.
-        url: Its URL.
-        dead_letter_url: The URL of its dead-letter queue; empty if nothing is dead-lettered here.
-        fifo: Its FIFO counterpart; None if there is none.
+        url: The URL of the queue.
+        dead_letter_url: The URL of its dead-letter queue; empty if the function sends no dead letters.
+        fifo: The FIFO queue that feeds the same function; None if there is none.
     """
 
     client: SQSClient
@@ -102,12 +102,12 @@ class Queue:
 
 @dataclass(slots=True)
 class SqsCalls:
-    """Calls to SQS within one invocation: limited by its time, and collecting errors.
+    """The calls to SQS within one invocation. No call outlasts the invocation, and errors are collected for the log.
 
     Attributes:
-        queue: The queue.
+        queue: The queue to call.
         end: When the invocation times out. A call that might take longer is not made.
-        errors: Failed requests, for the log.
+        errors: The errors of failed requests.
     """
 
     queue: Queue
@@ -115,11 +115,11 @@ class SqsCalls:
     errors: list[str] = field(default_factory=list)
 
     def count_waiting(self, *hidden: str) -> float:
-        """Estimate how many messages in the queue are still pending; infinite if SQS does not say.
+        """Estimate how many messages are waiting in the queue; infinite if SQS does not answer.
 
         Args:
-            hidden: Which hidden messages count too: `NotVisible`, which the function is processing or has returned, and
-                `Delayed`, which were sent with a delay.
+            hidden: Which hidden messages to include: `NotVisible` for those that the function is processing or has returned,
+                `Delayed` for those that were sent with a delay.
         """
         names = [f"ApproximateNumberOfMessages{which}" for which in ("", *hidden)]
         answer = self._call("get_queue_attributes", self.queue.url, AttributeNames=names)
@@ -128,7 +128,7 @@ class SqsCalls:
         return sum(int(number) for number in answer.get("Attributes", {}).values())
 
     def send_dead_letters(self, invalid: Mapping[Message, ChangeOutcome]) -> set[Message]:
-        """Send messages to their dead-letter queue, unchanged. Returns those that were not sent."""
+        """Send messages to the dead-letter queue, unchanged. Returns the messages that could not be sent."""
         entries = {
             m: {
                 "MessageBody": m.body,
@@ -150,13 +150,13 @@ class SqsCalls:
         )
 
     def send_copies(self, seconds: Mapping[Message, int]) -> set[Message]:
-        """Send copies of messages, each hidden for a time; SQS counts their deliveries from 1.
+        """Send copies of messages with a delay. For a copy, SQS counts deliveries from 1 again.
 
         Args:
-            seconds: At most 900 for each message.
+            seconds: The delay of each message, at most 900 seconds.
 
         Returns:
-            The messages whose copies SQS accepted.
+            The messages of which SQS accepted a copy.
         """
         entries = {
             message: {
@@ -164,7 +164,7 @@ class SqsCalls:
                 "DelaySeconds": delay,
                 "MessageAttributes": _attributes(
                     originalMessageId=message.original_id,
-                    # The copy keeps the original's position in the order of sending.
+                    # The copy is sorted by the time when the original was sent.
                     originalSentTimestamp="" if message.sent is None else str(message.sent),
                 ),
             }
@@ -176,10 +176,10 @@ class SqsCalls:
         """Send messages to the queue with a delay.
 
         Args:
-            bodies: At most 10, each with the Unix time in seconds until which SQS hides it, at most 15 minutes ahead.
+            bodies: At most 10 bodies, each with the Unix time in seconds at which SQS may deliver it, at most 15 minutes ahead.
 
         Returns:
-            The indexes of those that SQS accepted.
+            The indexes of the bodies that SQS accepted.
         """
         now = time.time()
         entries = {
@@ -192,9 +192,9 @@ class SqsCalls:
         return self._call_for_each("send_message_batch", self.queue.url, entries)
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
-        """Hide each message for a number of seconds from now.
+        """Hide messages, each for its number of seconds from now.
 
-        Best effort: if the call fails, the message comes back after the queue's visibility timeout.
+        If a call fails, its messages come back after the queue's visibility timeout instead.
         """
         entries = {
             m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}
@@ -205,12 +205,12 @@ class SqsCalls:
     def send_one(
         self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
     ) -> bool:
-        """Send one message to the queue. Returns whether SQS certainly has it; otherwise it may still have it."""
+        """Send one message to the queue. Returns False if SQS did not confirm it; the message may have been sent even then."""
         message = {"MessageBody": body, "MessageAttributes": attributes or {}}
         return self._call("send_message", self.queue.url, **message) is not None
 
     def park(self, event: Undeliverable) -> bool:
-        """Send an event, or only its id if the event is too large. Returns whether SQS has it."""
+        """Send an undeliverable event to the queue, or only its id if it is too large. Returns whether SQS confirmed it."""
         why = _attributes(
             errorCode=event.code, errorMessage=event.message, originalMessageId=event.id
         )
@@ -222,7 +222,7 @@ class SqsCalls:
     def _call_for_each(
         self, operation: str, url: str, entries: Mapping[T, Mapping[str, Any]]
     ) -> set[T]:
-        """Send the entries of several items in as few calls as possible. Returns the items that SQS accepted."""
+        """Send one entry for each item, in as few calls as possible. Returns the items whose entries SQS accepted."""
         items = list(entries)
         numbered = [{"Id": str(number), **entries[item]} for number, item in enumerate(items)]
         taken: set[T] = set()
@@ -237,7 +237,7 @@ class SqsCalls:
         return taken
 
     def _call(self, operation: str, url: str, **request: Any) -> Mapping[str, Any] | None:
-        """Make one call. Returns the response; None if the call fails, with the reason in `errors`."""
+        """Make one call, and return the response. If the call fails, add the error to `errors` and return None."""
         for _ in range(_ATTEMPTS):
             if self.end.remaining() < _WORST_CASE_SECONDS:
                 self.errors.append(f"no time was left for {operation}")
@@ -253,7 +253,7 @@ class SqsCalls:
 
 
 def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
-    """Make message attributes. SQS does not accept empty ones."""
+    """Make message attributes. SQS refuses empty values, so `?` replaces them."""
     return {
         name: {"DataType": "String", "StringValue": printable(text) or "?"}
         for name, text in texts.items()
@@ -261,12 +261,12 @@ def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
 
 
 def printable(text: str) -> str:
-    """Make a string fit for a message attribute: printable ASCII, at most 512 characters."""
+    """Convert a string into printable ASCII of at most 512 characters, as a message attribute needs it."""
     ascii_text = text.encode("ascii", "backslashreplace").decode("ascii")
     shown = "".join(character if character.isprintable() else " " for character in ascii_text)
     return shown if len(shown) <= _MAX_ERROR_MESSAGE else f"{shown[: _MAX_ERROR_MESSAGE - 3]}..."
 
 
 def _size_of(entry: Mapping[str, Any]) -> int:
-    """Return the most bytes that SQS may count for an entry."""
+    """The maximum size of an entry, in bytes as SQS counts them."""
     return len(entry.get("MessageBody", "").encode("utf-8", "surrogatepass")) + BYTES_OF_ATTRIBUTES

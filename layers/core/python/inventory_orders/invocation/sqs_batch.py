@@ -1,7 +1,7 @@
-"""A batch of SQS messages: read from the event, parsed, and settled once the engine has answered.
+"""Reads a batch of SQS messages, parses them, and settles them once the engine has answered.
 
-Every message ends in one of five ways: applied, replayed, rejected, dead-lettered or returned. Its end is decided once, and
-the message is only acknowledged when that end is durable.
+Every message ends in one of five ways: applied, replayed, rejected, dead-lettered or returned. This is decided once for each
+message, and it is acknowledged only after the result is durable.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from inventory_orders.sequences import followers
 
 T = TypeVar("T")
 
-# SQS does not keep messages longer: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+# SQS keeps messages at most that long: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 LONGEST_RETENTION_SECONDS = 14 * 86400
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """Rejections that do not count as answers to the messages of one kind of queue.
+    """Rejections after which a message of a queue is returned or dead-lettered, instead of being done.
 
     Attributes:
-        may_be_early: What the message needs may still arrive. It is returned, sent again at delivery `EARLY_DELIVERIES`, and
-            dead-lettered at that delivery of the copy. Not for FIFO queues.
-        invalid: The sender or an operator has to act: the message is dead-lettered immediately.
+        may_be_early: Rejections because of something that may still arrive. The message is returned. At delivery
+            `EARLY_DELIVERIES`, a copy of it is sent, and at that delivery of the copy, it is dead-lettered. Not for FIFO queues.
+        invalid: Rejections after which the sender or an operator has to act. The message is dead-lettered immediately.
     """
 
     may_be_early: frozenset[str] = frozenset()
     invalid: frozenset[str] = frozenset()
 
     def end_of(self, message: Message, outcome: ChangeOutcome) -> Outcome:
-        """How a message ends, if its dead letter can be sent and no earlier message of its group is returned."""
+        """How a message should end. It is returned after all if its dead letter cannot be sent, or if its group has to wait."""
         if outcome.kind is Outcome.UNAVAILABLE:
             return Outcome.RETURNED
         if outcome.kind is not Outcome.REJECTED:
@@ -56,23 +56,23 @@ class QueueRules:
 
 
 class SqsBatch(Generic[T]):
-    """The messages of one invocation, and what becomes of them.
+    """The SQS messages of one invocation, and how each of them ends.
 
     Args:
-        messages: In the order in which they are to be processed.
-        queue: The queue that feeds the function, with its FIFO counterpart.
+        messages: The messages, in the order in which to process them.
+        queue: The queue that feeds the function, together with its FIFO counterpart.
         end: When the invocation times out.
 
     Attributes:
         contents: The parsed content of each valid message.
         outcomes: The outcome of each message, or why it cannot be parsed.
-        ends: How each message ended, in order. Before `settle`, only messages that did not become changes.
-        queue_errors: Failed requests to SQS, for the log. Their messages have an end regardless.
+        ends: How each message ended, in order. Before `settle`, it only has messages that could not be parsed, or had to wait.
+        queue_errors: The errors of failed requests to SQS, for the log.
     """
 
     def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
         self._messages = messages
-        # All messages in a batch came from one queue.
+        # A batch only has messages of one queue.
         is_fifo = any(message.group is not None for message in messages)
         self._calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
         self._returned: set[Message] = set()
@@ -83,13 +83,13 @@ class SqsBatch(Generic[T]):
         self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
-        """Parse every message. Invalid ones are dead-lettered, or else returned with all that follow in their group.
+        """Parse every message, and dead-letter the invalid ones. If that fails, return them and all later messages of their group.
 
         Args:
-            parse: Parses one message. Raises InvalidMessageError.
+            parse: Parses one message, or raises InvalidMessageError.
 
         Returns:
-            The content of the other messages, in order.
+            The contents of the valid messages, in order.
         """
         for message in self._messages:
             try:
@@ -101,7 +101,7 @@ class SqsBatch(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the first of the messages was first received; 0 if SQS does not say, or the value is implausible."""
+        """Seconds since the oldest message was first received; 0 if SQS does not say or the value is implausible."""
         now = time.time()
         ages = [
             now - m.first_received / 1000 for m in self._messages if m.first_received is not None
@@ -109,14 +109,14 @@ class SqsBatch(Generic[T]):
         return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules = QueueRules()) -> None:
-        """Give every message its end, and hide returned messages for a while.
+        """Decide how every message ends, and hide the returned ones for a while.
 
         Args:
             outcomes: The outcome of each item that `parse` returned.
-            rules: How outcomes become ends of messages.
+            rules: The rejections after which a message of this queue is returned or dead-lettered.
 
         Raises:
-            ValueError: The number of outcomes differs, or the messages already have their ends.
+            ValueError: The number of outcomes is wrong, or the messages were already settled.
         """
         without_end = [message for message in self.contents if message not in self.ends]
         asked = dict(zip(without_end, outcomes, strict=True))
@@ -133,21 +133,21 @@ class SqsBatch(Generic[T]):
             self._delay_returned(early)
 
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
-        """Give messages their ends, unless a dead letter fails: the only place where an outcome becomes the end of a message."""
+        """End messages as decided, but return those whose dead letter fails, and those that follow a returned message."""
         self.ends |= ends
         self._returned.update(m for m, end in ends.items() if end is Outcome.RETURNED)
         invalid = [message for message, end in ends.items() if end is Outcome.INVALID]
         if invalid:
             self._returned |= self._send_dead_letters(invalid)
         for message in followers(self._messages, self._returned.__contains__):
-            # A dead letter that was already sent stays one.
+            # A message whose dead letter was already sent must not be delivered again.
             if self.ends.get(message) is not Outcome.INVALID:
                 self._returned.add(message)
                 self.outcomes[message] = returned("BEHIND_A_RETURNED_MESSAGE")
         self.ends |= dict.fromkeys(self._returned, Outcome.RETURNED)
 
     def _send_dead_letters(self, invalid: Sequence[Message]) -> set[Message]:
-        """Dead-letter messages, one after the other within a group. Returns the ones that SQS refused, and any behind them."""
+        """Send dead letters, those of one group one after the other. Returns messages that SQS refused, and those behind them."""
         unsent: set[Message] = set()
         while invalid:
             blocked = followers(self._messages, (self._returned | unsent).__contains__)
@@ -160,10 +160,11 @@ class SqsBatch(Generic[T]):
         return unsent
 
     def _delay_returned(self, early: Collection[Message]) -> None:
-        """Hide returned messages for a backoff, and at least until a lease ends. Messages that came together return together.
+        """Hide returned messages for a backoff, and at least until the lease that they wait for ends.
 
-        A group has the delay of its first message, because SQS delivers nothing of a group while any of its messages is hidden.
-        An early message that has used up its deliveries comes back as a copy.
+        Messages with the same receive count get the same delay, so that they form a batch again. A group gets the delay of its
+        first message, because SQS delivers no message of a group while one is hidden. An early message that has used up its
+        deliveries is replaced by a copy.
         """
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
@@ -182,7 +183,7 @@ class SqsBatch(Generic[T]):
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response to Lambda's event source: which messages to deliver again."""
+        """The response to Lambda, which names the messages to deliver again."""
         return {
             "batchItemFailures": [
                 {"itemIdentifier": message.message_id}
@@ -193,17 +194,18 @@ class SqsBatch(Generic[T]):
 
 
 def is_queue_event(event: object) -> bool:
-    """Whether a handler was invoked by a queue, not directly."""
+    """Whether an event comes from a queue instead of a direct invocation."""
     return isinstance(event, dict) and "Records" in event
 
 
 def read_messages(event: object) -> list[Message]:
-    """Read the messages of an SQS event: from a standard queue in the order sent, from a FIFO queue in the order received.
+    """Read the messages of an SQS event. Messages from a standard queue are sorted by the time when they were sent.
 
-    A standard queue delivers in any order, and a fulfilment must not be refused because its confirmation comes later in the batch.
+    A standard queue may deliver a fulfilment before its confirmation in one batch, but it must not be refused for that. A FIFO
+    queue delivers in order.
 
     Raises:
-        UnsupportedEventError: It is not an SQS event, or one of its records is not an SQS message.
+        UnsupportedEventError: The event does not come from SQS, or a record in it is not an SQS message.
     """
     if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
         raise UnsupportedEventError(
@@ -216,13 +218,13 @@ def read_messages(event: object) -> list[Message]:
         raise UnsupportedEventError(
             f"a record of the event is not an SQS message ({type(error).__name__}: {error})"
         ) from error
-    # Messages without a known time come last.
+    # Messages whose time is unknown come last.
     return sorted(messages, key=lambda m: inf if m.group is not None else m.sent or inf)
 
 
 def _read_message(record: Mapping[str, Any]) -> Message:
     for name in ("eventSource", "eventSourceARN", "messageId", "receiptHandle", "body"):
-        # Converted to a string, anything else would no longer be what the sender wrote.
+        # A conversion to a string would change what the sender wrote.
         if not isinstance(record[name], str):
             raise TypeError(f"{name} is not a string")
     if record["eventSource"] != "aws:sqs":
@@ -236,7 +238,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         receipt_handle=record["receiptHandle"],
         body=record["body"],
         queue=queue,
-        # Messages in standard queues may have a MessageGroupId too (for fair queues), without any guarantee of order.
+        # In a standard queue, a MessageGroupId makes the queue fair but does not keep messages in order.
         group=str(attributes["MessageGroupId"]) if queue.endswith(".fifo") else None,
         receive_count=_number(attributes, "ApproximateReceiveCount") or 1,
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
@@ -246,6 +248,6 @@ def _read_message(record: Mapping[str, Any]) -> Message:
 
 
 def _number(attributes: Mapping[str, Any], name: str) -> int | None:
-    """A number in a record's attributes; None if it is missing, or too long to be a time or a count."""
+    """Read a number from an attribute; None if the attribute is missing, or too long to be a time or a count."""
     text = str(attributes.get(name))
     return int(text) if re.fullmatch("[0-9]{1,15}", text) else None

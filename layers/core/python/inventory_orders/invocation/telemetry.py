@@ -1,6 +1,6 @@
-"""Logs and metrics: counts each outcome once, after it has become durable.
+"""Writes logs and metrics. Each outcome is counted once, after it has become durable.
 
-An id is a field of a log line and never a dimension of a metric.
+Log lines may have ids as fields, but metrics never have ids as dimensions.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 NAMESPACE = "InventoryOrders"
 
-# The cause of a replay: a catalogue event that came too late to change anything.
+# The cause of an outcome: a catalogue event was older than the newest one applied, so it changed nothing.
 STALE = "STALE"
 
-# The cause of a return: an unreadable page of a lane.
+# The cause of an outcome: a lane has an unreadable page, so the message was returned.
 CORRUPT_PAGE = "CORRUPT_PAGE"
 
 
 logger = Logger(version=VERSION)
 metrics = Metrics(namespace=NAMESPACE)
-# Some invocations have nothing to count, such as the replay of a command.
+# An invocation may have nothing to count, such as one that only replays a command.
 warnings.filterwarnings("ignore", "No application metrics to publish")
 
 
@@ -81,9 +81,9 @@ METRICS = {
     "EventsUndeliverable": MetricUnit.Count,
     "EventDelay": MetricUnit.Milliseconds,
 }
-"""All metrics with their units; operations/metrics.py explains them."""
+"""All metrics with their units. Their meaning is in operations/metrics.py."""
 
-# Only counted when it happens, because a zero carries no information and costs money.
+# Emitted only if they are not 0, because a metric costs money and a 0 says nothing here.
 _SELDOM = {
     *("OrdersCancelled", "OrdersReturned", "ConfirmationsRejected", "CorruptPage"),
     *("ConditionalWrites", "Recalls", "LeaseWait", "EventsRefused", "EventsUndeliverable"),
@@ -91,7 +91,7 @@ _SELDOM = {
 
 
 def emit_orders(report: CommitReport) -> None:
-    """Count orders by outcome."""
+    """Count the outcomes of orders, and the cost of writing them."""
     outcomes = report.outcomes
     add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
     add(
@@ -104,7 +104,7 @@ def emit_orders(report: CommitReport) -> None:
     )
     add("OrdersRejected", reasons.total())
     for reason, count in reasons.items():
-        # Unlike Powertools' `single_metric`, it obeys POWERTOOLS_METRICS_DISABLED.
+        # Unlike Powertools' `single_metric`, `EphemeralMetrics` obeys POWERTOOLS_METRICS_DISABLED.
         by_reason = EphemeralMetrics(service=metrics.service, namespace=NAMESPACE)
         by_reason.add_dimension("reason", reason.value)
         by_reason.add_metric("OrdersRejected", MetricUnit.Count, count)
@@ -114,7 +114,7 @@ def emit_orders(report: CommitReport) -> None:
 
 
 def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
-    """Count the outcomes of commands, and measure how late holds expired."""
+    """Count the outcomes of commands on orders, and measure how late holds expired."""
     applied = [o.applied for o in report.outcomes if isinstance(o.applied, Transition)]
     _emit_transitions(applied, now)
     late_payments = sum(
@@ -137,13 +137,13 @@ def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
 
 
 def emit_messages(batch: SqsBatch[Any]) -> None:
-    """Count how messages ended, measure their age, and log every one that was dead-lettered or returned."""
+    """Count how the messages of a batch ended, measure their age, and log each that was rejected, dead-lettered or returned."""
     ends = Counter(batch.ends.values())
     add("MessagesDeadLettered", ends[Outcome.INVALID])
     add("MessagesReturned", ends[Outcome.RETURNED])
     outcomes = batch.outcomes
     add("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
-    # For the whole service: a dimension for the queue would make it five metrics, and the log names the queue.
+    # Without a dimension for the queue, which would make five metrics of one. The log names the queue.
     add("TimeSinceFirstReceive", batch.age)
     for message, end in batch.ends.items():
         content = batch.contents.get(message)
@@ -163,24 +163,24 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
 
 
 def log_queue_errors(errors: Iterable[str], **more: object) -> None:
-    """Log failed requests to SQS, each error once."""
+    """Log the errors of failed requests to SQS, each distinct error once."""
     distinct = list(dict.fromkeys(errors))
     if distinct:
         logger.error("SQS did not carry out requests", extra={"errors": distinct, **more})
 
 
 def emit_stale(what: Literal["event", "delete"], **fields: str) -> None:
-    """Count a success without effect: an event older than the newest one applied, or the deletion of an earlier generation."""
+    """Count an event that is older than the newest one applied, or the deletion of an earlier generation. Neither has an effect."""
     add("StaleEventsIgnored" if what == "event" else "StaleDeletesIgnored", 1)
     logger.info(f"stale {what} ignored", extra=fields)
 
 
 def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
-    """Count the cost of writes: attempts, conflicts and waits; how often each change was retried, and how that ended.
+    """Count what writes have cost: attempts, conflicts, waits and retries. Log products that are low on stock.
 
     Args:
-        stats: The cost.
-        failure: The error for which all writes fail until an operator repairs it; None if there is none.
+        stats: The costs.
+        failure: The error because of which all writes fail until an operator repairs its cause; None if there is none.
     """
     if failure is not None:
         logger.critical(
@@ -213,13 +213,13 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
 
 
 def emit_events(report: PublishReport, queue_errors: Sequence[str]) -> None:
-    """Count events by how they ended, and log each that was parked."""
+    """Count published, refused and undeliverable events. Log each undeliverable event."""
     add("EventsPublished", len(report.published))
     add("EventsRefused", len(report.refusals))
     add("EventsUndeliverable", len(report.undeliverable))
     add("EventDelay", *(seconds * 1000 for seconds in report.delays))
     for parked in report.undeliverable:
-        # The message quotes the row, so it is not logged.
+        # The error message quotes the row, so it is not logged.
         logger.error("event parked", extra={"eventId": parked.id, "code": parked.code})
     log_queue_errors(queue_errors)
     fields: dict[str, object] = {"published": len(report.published)}
@@ -244,7 +244,7 @@ def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content
             fields["subject"] = outcome.rejection.subject
         logger.info("rejected", extra=fields)
         return
-    # The detail of an invalid message quotes the body, so it is not logged.
+    # The error message for an invalid message quotes the body, so it is not logged.
     is_invalid = Outcome.INVALID in (end, outcome.kind)
     fields |= {"field": outcome.field_path} if is_invalid else {"detail": outcome.detail}
     logger.warning(
@@ -253,7 +253,7 @@ def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content
 
 
 def _ids(content: object) -> dict[str, str]:
-    """The ids in a message's content, as fields of a log line."""
+    """The fields of a log line for the ids in a message."""
     return {field: getattr(content, name) for field, name in _IDS.items() if hasattr(content, name)}
 
 
@@ -269,8 +269,8 @@ def add(name: str, *values: float) -> None:
     """Add values to a metric.
 
     Args:
-        name: One of `METRICS`.
-        values: In its unit. A boolean counts as 0 or 1.
+        name: The name of the metric, one of `METRICS`.
+        values: The values in the metric's unit. A boolean counts as 0 or 1.
     """
     for value in values:
         if value or name not in _SELDOM:

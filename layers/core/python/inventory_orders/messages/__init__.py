@@ -1,1 +1,1 @@
-"""Parses messages and commands into changes, or explains why one is invalid."""
+"""Parses messages and commands into changes. Explains what is wrong with an invalid one."""

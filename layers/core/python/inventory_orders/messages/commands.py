@@ -1,4 +1,4 @@
-"""Parses orders and commands, from direct invocations and messages: for orders, stock and the catalogue."""
+"""Parses orders, and commands for orders, stock and the catalogue. They come in messages or direct invocations."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from inventory_orders.messages.documents import (
 )
 
 MAX_DISTINCT_PRODUCTS = 99
-"""Maximum number of products of an order: a transaction of 100 actions writes them and the order."""
+"""Maximum number of products in an order. A transaction has at most 100 actions, and one of them writes the order itself."""
 
 MAX_CANDIDATES = 200
-"""Maximum number of rows that an order may be placed from: its products times its locations."""
+"""Maximum number of rows to choose from when an order is placed: one for each product at each location."""
 
 MAX_QUANTITY = 1_000_000
 
@@ -43,16 +43,16 @@ def parse_order(
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
 ) -> Order:
-    """Parse an order.
+    """Parse the message with an order.
 
     Args:
         body: The message as sent.
-        group: Its `MessageGroupId`, if it came through a FIFO queue.
-        default_hold: Seconds for which stock is held without payment, if the order does not say.
-        default_locations: Where units may come from, best first, if the order does not say.
+        group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
+        default_hold: Seconds for which an order without `holdSeconds` holds stock until it is paid; None for no limit.
+        default_locations: Locations that serve an order without `locations`, in order of preference.
 
     Raises:
-        InvalidMessageError: It can never be placed; says what to fix.
+        InvalidMessageError: The order can never be placed. The message says what to fix.
     """
     return order_in(strict_json(body), group, default_hold, default_locations)
 
@@ -62,10 +62,10 @@ def parse_order_event(
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
 ) -> Order:
-    """Parse the event of a direct invocation: an order, with or without `"action": "place"`.
+    """Parse the order in the event of a direct invocation, which may have `"action": "place"`.
 
     Raises:
-        InvalidMessageError: It can never be placed; says what to fix.
+        InvalidMessageError: The order can never be placed. The message says what to fix.
     """
     document = as_json(event)
     if not isinstance(document, dict) or "orderId" not in document:
@@ -87,10 +87,10 @@ def order_in(
     *,
     whole: str = "the message",
 ) -> Order:
-    """Convert a document into an order; `whole` is what its sender calls the document.
+    """Convert a document into an order. Error messages call the document `whole`.
 
     Raises:
-        InvalidMessageError: It can never be placed; says what to fix.
+        InvalidMessageError: The order can never be placed. The message says what to fix.
     """
     validated(document, "order", whole=whole)
     order = Order(
@@ -126,10 +126,10 @@ def order_in(
 
 
 def _locations_of_lines(document: Mapping[str, Any]) -> dict[str, str]:
-    """Collect the locations that lines require, by product id.
+    """Collect the locations that an order's lines name, by product id.
 
     Raises:
-        InvalidMessageError: Two lines of a product name different locations.
+        InvalidMessageError: Two lines of one product name different locations.
     """
     locations: dict[str, str] = {}
     for line in document["items"]:
@@ -145,10 +145,10 @@ def _locations_of_lines(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def quantities_in(document: Mapping[str, Any]) -> Mapping[str, int]:
-    """Add up the units of a message's lines, by product id.
+    """Add up the units in the lines of an order or a command, by product id.
 
     Raises:
-        InvalidMessageError: A sum exceeds the limit.
+        InvalidMessageError: The lines of one product add up to too many units.
     """
     quantities = sum_lines((line["productId"], line["quantity"]) for line in document["items"])
     for product_id, quantity in quantities.items():
@@ -180,15 +180,15 @@ def _check_size(attributes: Mapping[str, Any]) -> None:
 
 
 def parse_command(event: object, function: str, default: str | None = None) -> dict[str, Any]:
-    """Parse the event of a direct invocation.
+    """Parse the command in the event of a direct invocation.
 
     Args:
         event: The event of the invocation.
         function: The function whose commands are accepted.
-        default: The action of an event that names none.
+        default: The action of an event without `action`.
 
     Raises:
-        InvalidMessageError: It is not a command of this function; says what to fix.
+        InvalidMessageError: The event is not a command of this function. The message says what to fix.
     """
     given = as_json(event)
     document = {"action": default, **(given if isinstance(given, dict) else {})}
@@ -205,10 +205,10 @@ def parse_command(event: object, function: str, default: str | None = None) -> d
 
 
 def command_in(given: Any, function: str) -> dict[str, Any]:
-    """Check that a document is a command that a function accepts, and return it.
+    """Check that a function accepts a document as a command, and return it with its times normalised.
 
     Raises:
-        InvalidMessageError: It is not a command of this function; says what to fix.
+        InvalidMessageError: The document is not a command of this function. The message says what to fix.
     """
     document = given if isinstance(given, dict) else {}
     action = action_in(document, function)
@@ -217,10 +217,10 @@ def command_in(given: Any, function: str) -> dict[str, Any]:
 
 
 def action_in(document: Mapping[str, Any], function: str) -> str:
-    """Read the action of a command.
+    """Read which of a function's actions a command asks for.
 
     Raises:
-        InvalidMessageError: It does not name an action of the function.
+        InvalidMessageError: The action is missing, or the function does not have it.
     """
     action, known = document.get("action"), json_schema("commands")[function]
     if isinstance(action, str) and action in known:
@@ -231,17 +231,17 @@ def action_in(document: Mapping[str, Any], function: str) -> str:
 def validated_part(
     given: dict[str, Any], function: str, action: str, names: Collection[str], whole: str
 ) -> dict[str, Any]:
-    """Check the part of a command that one part of a request contains.
+    """Check those fields of a command that come from one part of a request, such as the body.
 
     Args:
-        given: The part. Its times are normalised in place.
-        function: The function that takes the command.
-        action: Its action.
-        names: The fields of the command that belong there.
-        whole: What the sender calls that part of the request.
+        given: The fields in that part. Times are normalised in place.
+        function: The function that carries out the command.
+        action: The command's action.
+        names: The fields of the command that belong in that part.
+        whole: The name of that part in error messages.
 
     Raises:
-        InvalidMessageError: It does not match the command; says what to fix.
+        InvalidMessageError: A field is missing, unknown or wrong. The message says what to fix.
     """
     schema = json_schema("commands")[function][action]
     part = {name: value for name, value in schema.items() if name != "description"} | {
@@ -252,29 +252,29 @@ def validated_part(
 
 
 def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:
-    """Who gave a command, and why."""
+    """Collect the notes in a command, such as who sent it and why."""
     return {name: document[name] for name in names if name in document}
 
 
 def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
-    """Parse the message that an order's hold ends.
+    """Parse the message that an order's hold has ended, into the command that expires the order.
 
     Args:
         body: The message as sent.
-        ended_by: The order expires if its hold ended at this time or before.
+        ended_by: The order expires only if its hold ended by this time.
 
     Raises:
-        InvalidMessageError: It can never be applied; says what to fix.
+        InvalidMessageError: The message can never be applied. The error says what to fix.
     """
     order_id = validated(strict_json(body), "expiry")["orderId"]
     return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
 
 
 def parse_order_command(body: str) -> OrderCommand:
-    """Parse a command on an order.
+    """Parse the message with a command on an order.
 
     Raises:
-        InvalidMessageError: It can never be applied; says what to fix.
+        InvalidMessageError: The command can never be carried out. The message says what to fix.
     """
     return order_command(command_in(strict_json(body), "change_orders"))
 
@@ -283,10 +283,10 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
     """Convert a validated document into a command on an order.
 
     Raises:
-        InvalidMessageError: The units of its lines add up to more than the limit.
+        InvalidMessageError: The lines of one product add up to too many units.
     """
     action, restock = OrderAction(document["action"]), document.get("restock")
-    # An explicit default does not make a different command.
+    # A command that spells out the default is the same command as one that leaves it out.
     restock = None if restock is action.restocks else restock
     part = (
         Part(document["stepId"], quantities_in(document), restock) if "items" in document else None
@@ -301,19 +301,19 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
 
 
 def parse_adjustment(body: str) -> Adjustment:
-    """Parse an adjustment.
+    """Parse the message with an adjustment of stock.
 
     Raises:
-        InvalidMessageError: It can never be applied; says what to fix.
+        InvalidMessageError: The adjustment can never be applied. The message says what to fix.
     """
     return adjustment(validated(strict_json(body), "adjustment"))
 
 
 def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
-    """Convert a validated document into an adjustment, or into the decrement or transfer that its action asks for.
+    """Convert a validated command into an adjustment, a decrement or a transfer, depending on its action.
 
     Raises:
-        InvalidMessageError: It is a transfer from a location to itself.
+        InvalidMessageError: A transfer names the same location twice.
     """
     if document.get("action") != "transfer":
         return adjustment(document)
@@ -327,7 +327,7 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
 
 
 def adjustment(document: Mapping[str, Any]) -> Adjustment:
-    """Convert a validated document into an adjustment, or into the decrement that its action asks for."""
+    """Convert a validated document into an adjustment, or into a decrement if that is its action."""
     ids = key_in(document), document["adjustmentId"]
     notes = notes_in(document, NOTES_OF_ADJUSTMENT)
     if document.get("action") == "decrement":
@@ -336,10 +336,10 @@ def adjustment(document: Mapping[str, Any]) -> Adjustment:
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
-    """Parse a catalogue event.
+    """Parse the message with a catalogue event.
 
     Raises:
-        InvalidMessageError: It can never be applied, or its time is in the future.
+        InvalidMessageError: The event can never be applied, or its time is in the future.
     """
     return catalogue_event(validated(strict_json(body), "catalogue_event"), now)
 
@@ -348,8 +348,8 @@ def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEven
     """Convert a validated document into a catalogue event.
 
     Raises:
-        InvalidMessageError: Its time is more than 15 minutes in the future. If applied, it would block all real events
-            until that time.
+        InvalidMessageError: The event's time is more than 15 minutes in the future. Once applied, such an event would make
+            all others stale until then.
     """
     if document["eventTime"] > timestamp(now + timedelta(minutes=15)):
         raise InvalidMessageError(

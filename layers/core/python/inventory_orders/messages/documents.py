@@ -1,4 +1,4 @@
-"""Parses documents: strict JSON that every parser reads in the same way, checked against a schema."""
+"""Parses JSON documents: strictly, so that all parsers agree on what they contain, and checked against a schema."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from inventory_orders.errors import InvalidMessageError
 
 T = TypeVar("T", bound=dict[str, Any])
 
-# Far more than any valid number has. The time to parse a number grows with the square of its length.
+# No valid number has nearly as many. A limit is needed because the time to parse a number grows with the square of its length.
 _MAX_DIGITS = 20
 
 
 def shown_key(key: str) -> str:
-    """Make a key from the sender safe to show: short, and in printable ASCII."""
+    """Shorten a key from the sender and write it in printable ASCII, so that it can be shown in an error message."""
     return json.dumps(key[:64])[1:-1] or '""'
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A number with a decimal point or an exponent, as written: 2.0 is not a quantity."""
+    """A number with a decimal point or an exponent, kept as written so that 2.0 is not accepted as a quantity."""
 
     text: str
 
 
 def strict_json(body: str) -> Any:
-    """Parse JSON strictly, so that every parser reads it in the same way.
+    """Parse JSON strictly, so that all parsers agree on what it contains.
 
-    NaN and the infinities, duplicate keys, numbers of more than 20 digits, and nesting so deep that the parser gives up are
-    refused. A number with a decimal point or an exponent becomes a `Decimal`, which no schema accepts.
+    This refuses NaN and infinities, duplicate keys, numbers of more than 20 digits, and nesting that is too deep for the parser.
+    A number with a decimal point or an exponent becomes a `Decimal`, which no schema accepts.
 
     Raises:
-        InvalidMessageError: With code `INVALID_JSON` and what to fix.
+        InvalidMessageError: The body is not strict JSON. The code is `INVALID_JSON`, and the message says what to fix.
     """
     reader, field = _Reader(), ""
     try:
@@ -73,7 +73,7 @@ def _not_json(body: str, error: json.JSONDecodeError) -> str:
 
 
 def as_json(event: object) -> Any:
-    """Convert an event to what a message with the same JSON would be parsed to."""
+    """Parse an event of Lambda as strictly as the body of a message."""
     try:
         return strict_json(json.dumps(event))
     except (RecursionError, ValueError):
@@ -83,14 +83,14 @@ def as_json(event: object) -> Any:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object with a duplicate key."""
+    """The keys and values of an object with a duplicate key."""
 
 
 class _Reader(json.JSONDecoder):
-    """Python's parser, extended to collect what we do not accept, in the order in which it ends in the body.
+    """Python's JSON parser, which accepts more than JSON. This one replaces what we refuse with a description of the problem.
 
     Attributes:
-        liberties: The refused parts of the body, each replaced by a description of the problem.
+        liberties: The descriptions, which are also at the refused places in the parsed document.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class _Reader(json.JSONDecoder):
 
 
 def _parts(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Walk through a value: itself and all of its parts, each with its path."""
+    """Walk through a parsed value and all values in it, each with its path."""
     yield path, value
     if isinstance(value, dict | _Pairs):
         for key, part in value.items() if isinstance(value, dict) else value:
@@ -139,7 +139,7 @@ def _parts(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 @cache
 def json_schema(name: str) -> dict[str, Any]:
-    """Load a file of schemas by name: a message (`order`), all `commands` by function and action, or the `types` of both."""
+    """Load a schema file: of a message such as `order`, of all `commands` by function and action, or of the `types` in them."""
 
     def resolved(part: dict[str, Any]) -> Any:
         return json_schema("types")[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
@@ -155,16 +155,19 @@ _validators: dict[str, Any] = {}
 def validated(
     document: T, name: str, schema: dict[str, Any] | None = None, whole: str = "the message"
 ) -> T:
-    """Check a document against a schema, and return it with its times in the format in which they are stored.
+    """Check a document against a schema, and convert its times to the format in which they are stored.
 
     Args:
-        document: The document. Its times are normalised in place.
-        name: The name of the schema's file, or any other name for `schema`.
-        schema: A schema that is not a file by itself.
-        whole: What its sender calls the document.
+        document: The document, which is changed in place.
+        name: The name of the schema's file, or a unique name for `schema`.
+        schema: The schema, if it is only a part of a file.
+        whole: The name of the document in error messages.
+
+    Returns:
+        The same document.
 
     Raises:
-        InvalidMessageError: It does not match the schema; says what to fix.
+        InvalidMessageError: The document does not match the schema. The message says what to fix.
     """
     schema = schema or json_schema(name)
     if name not in _validators:
@@ -180,10 +183,10 @@ def validated(
 
 
 def _as_stored(field: str, time: str) -> str:
-    """Convert a time to the stored format, in which times can be compared as strings. Nanoseconds are cut off.
+    """Convert a time to the stored format, so that times sort as strings. Digits below a microsecond are cut off.
 
     Raises:
-        InvalidMessageError: The day does not exist, or its year cannot be stored.
+        InvalidMessageError: The day does not exist, or the year cannot be stored.
     """
     try:
         return timestamp(datetime.fromisoformat(time.upper()))
@@ -194,10 +197,10 @@ def _as_stored(field: str, time: str) -> str:
 
 
 def checked_id(name: str, value: str, kind: str = "") -> str:
-    """Check a single id: `productId`, `orderId` or `userId`, or an id of the given kind under another name.
+    """Check an id, such as a `productId` or an `orderId`, and return it. Pass its kind if its field has another name.
 
     Raises:
-        InvalidMessageError: It is not a valid id.
+        InvalidMessageError: The id is not valid.
     """
     types = json_schema("types")
     validated({name: value}, name, {"properties": {name: types.get(kind or name, types["id"])}})
@@ -205,7 +208,7 @@ def checked_id(name: str, value: str, kind: str = "") -> str:
 
 
 def _violation(error: JsonSchemaValueException, whole: str) -> InvalidMessageError:
-    """Describe what to fix: the field, what it must be according to the schema, and what it is."""
+    """Say what to fix: which field, what the schema requires there, and what the sender wrote."""
     path = (error.name or "").removeprefix("data").removeprefix(".")
     where = path or whole
     if error.rule not in _RULES_ON_FIELDS:
@@ -247,11 +250,11 @@ _RULES_ON_FIELDS = {
     "dependencies": _needed_by_another,
     "additionalProperties": _unknown,
 }
-"""The rules that an object breaks by one of its fields, each with the function that names the field and the problem."""
+"""The schema rules about the fields of an object, each with the function that names the wrong field and the problem."""
 
 
 def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
-    """Describe a field without any of its allowed values; pass None if it is missing."""
+    """Say that a field does not have one of its allowed values. `given` is None if the field is missing."""
     wanted = f"must be one of {', '.join(allowed)}"
     if given is None:
         return f"{field}: is missing; it {wanted}"
@@ -259,7 +262,7 @@ def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Shorten a value from the sender so that it can be shown."""
+    """Shorten a value from the sender, so that it can be shown in an error message."""
     if isinstance(value, dict | list):
         article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
         return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
@@ -268,7 +271,7 @@ def _shown(value: Any) -> str:
 
 
 def _remedy(error: JsonSchemaValueException) -> str:
-    """Suggest quotes around a number, or their removal."""
+    """Suggest putting a number in quotes, or removing the quotes around it."""
     value, kind = error.value, error.definition.get("type", "")
     if "string" in kind and isinstance(value, int | Decimal) and not isinstance(value, bool):
         return f'; put it in quotes: "{_shown(value)}"'

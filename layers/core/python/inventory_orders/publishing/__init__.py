@@ -1,1 +1,1 @@
-"""Publishes outcomes on the event bus, without losing any, and in sequence for each order."""
+"""Publishes events on the event bus: every event at least once, and in sequence for each order."""

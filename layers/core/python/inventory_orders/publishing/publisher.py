@@ -1,4 +1,4 @@
-"""Publishes events on a bus: retries each until the bus has accepted it, and keeps the sequence for each subject."""
+"""Publishes events on a bus, in sequence for each subject. Each event is retried until the bus has accepted it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inventory_orders.errors import UnpublishableError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.sequences import in_portions
 
-# The publisher decides about retries, so the client makes none.
+# The publisher retries by itself, so the client must not.
 CLIENT_CONFIG = Config(
     connect_timeout=1,
     read_timeout=3,
@@ -30,9 +30,9 @@ MAX_ENTRIES = 10
 """docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html"""
 
 MAX_BYTES = 1_000_000
-"""The entries of a call are smaller than this in total: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html.
-That page says 1 MB. As a decimal megabyte, an event with the bus's own fields also fits into a consumer's queue, which
-accepts 1 MiB."""
+"""The entries of a call have to be smaller than this in total:
+docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html says 1 MB. Taken as a decimal megabyte, this leaves
+room for the fields that the bus adds, because a consumer's queue accepts 1 MiB."""
 
 _NOT_RETRYABLE = {
     # Retryable according to AWS: docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html
@@ -43,20 +43,20 @@ _NOT_RETRYABLE = {
     "NotAuthorizedForDetailTypeException",
     "NotAuthorizedForSourceException",
     "RedactionFailure",
-    # Codes for a call as a whole.
+    # EventBridge refuses a call as a whole with these codes.
     *("ValidationException", "ValidationError", "InvalidParameterValue", "413"),
 }
 
 
 @dataclass(slots=True, eq=False)
 class BusEntry:
-    """An event as an entry of PutEvents.
+    """An event as an entry of a call to PutEvents.
 
     Attributes:
         event: The event.
-        detail: Its `detail` as JSON.
-        refusals: How often the bus has refused it but accepted a probe.
-        is_alone: Whether it has to be sent alone, because a shared call was refused.
+        detail: The event's `detail` as JSON.
+        refusals: How often the bus has refused the event but accepted a probe.
+        is_alone: Whether the event has to be sent in a call of its own, because a shared call was refused.
     """
 
     event: Event
@@ -71,7 +71,7 @@ class BusEntry:
 
     @property
     def size(self) -> int:
-        """Size in bytes as EventBridge counts it.
+        """The size of the entry in bytes, as EventBridge counts it.
 
         docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html
         """
@@ -80,12 +80,12 @@ class BusEntry:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the bus did not accept an entry. If the answer was lost, it may have.
+    """Why the bus did not accept an entry. If its answer was lost, the bus may have accepted the entry after all.
 
     Attributes:
         code: EventBridge's error code, or the name of the client's exception.
         message: The error message.
-        is_shared: Whether the whole call was refused, so that another entry may be to blame.
+        is_shared: Whether the call had several entries and was refused as a whole, so that another entry may be to blame.
     """
 
     code: str
@@ -100,7 +100,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """One event bus: the only code that talks to EventBridge.
+    """An event bus. This is the only code that calls EventBridge.
 
     Attributes:
         client: An EventBridge client; make it with `CLIENT_CONFIG`.
@@ -111,7 +111,7 @@ class Bus:
     name: str
 
     def put(self, entries: Sequence[BusEntry]) -> list[Refusal | None]:
-        """Send one call. Returns for each entry None if the bus has accepted it, else why not."""
+        """Send entries in one call. Returns for each entry why the bus refused it; None if the bus accepted it."""
         request = [
             {
                 "EventBusName": self.name,
@@ -130,7 +130,7 @@ class Bus:
                 else type(error).__name__
             )
             return [Refusal(code, str(error), is_shared=len(entries) > 1)] * len(entries)
-        # An entry can be refused although the call as a whole has succeeded.
+        # The bus may refuse some entries of a call that succeeds.
         return [
             None
             if "ErrorCode" not in answer
@@ -140,20 +140,20 @@ class Bus:
 
 
 MAX_REFUSALS = 20
-"""Rounds in which the bus refuses an event but accepts a probe, until the event counts as the cause. A bus that refuses at
-random accepts the event first in at least half of such rounds, so fewer than 1 in 1,000,000 events are wrongly blamed. On
-a working bus this takes about eight seconds."""
+"""After the bus has refused an event but accepted a probe in this many rounds, the event is parked. A bus that refuses at
+random would accept the event in half of such rounds or more, so fewer than 1 in 1,000,000 events are parked wrongly. On a
+working bus, the rounds take about eight seconds."""
 
 MAX_FRUITLESS_ROUNDS = 10
-"""Rounds in which the bus accepts nothing, until the rest is left to the next invocation: about three seconds."""
+"""After this many rounds in which the bus accepts nothing, which is about three seconds, the next invocation continues."""
 
 RETRYABLE_SECONDS = 3600.0
-"""Age of an event from which retryable refusals count against it."""
+"""Retryable refusals count against an event only if it is older than this."""
 
 EVENT_TOO_LARGE = "EVENT_TOO_LARGE"
 
 PROBE = "PublisherProbe"
-"""The type of an event without content. It has the service's source, so that a bus that refuses that source refuses it too."""
+"""The type of the probe, an event without content. A bus that refuses the service's source refuses the probe, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,11 @@ class Undeliverable:
     """An event that can never be published unchanged.
 
     Attributes:
-        subject: Its subject, as far as is known.
+        subject: The subject of the event, as far as it is known.
         id: The id of the event, or of the unreadable record.
         body: The whole event or record, as JSON.
-        code: Why, as a stable code.
-        message: Why, in words.
+        code: The reason as a stable code.
+        message: The reason in words.
     """
 
     subject: str
@@ -178,21 +178,21 @@ class Undeliverable:
     def of_record(
         cls, subject: str, record_id: str, record: object, error: UnpublishableError
     ) -> Undeliverable:
-        """Make one from a stream record whose row does not show what happened."""
+        """Make an undeliverable event from a stream record, if the row in it does not show what happened."""
         body = json.dumps({"record": record}, default=str)
         return cls(subject, record_id, body, error.code, str(error))
 
 
 @dataclass(slots=True)
 class PublishReport:
-    """How the events ended.
+    """What became of events that were to be published.
 
     Attributes:
-        published: Ids of the events that the bus has accepted.
-        delays: Seconds from their occurrence until the bus accepted them.
-        refusals: Code and message of each refusal by the bus.
+        published: The ids of the events that the bus has accepted.
+        delays: Seconds between each change and the time when the bus accepted its event.
+        refusals: Each refusal by the bus.
         undeliverable: The events that were parked.
-        left: How many are neither published nor parked, because time ran out.
+        left: How many events are neither published nor parked, because time ran out.
     """
 
     published: list[str] = field(default_factory=list)
@@ -210,10 +210,10 @@ class Publisher:
     """Publishes events on a bus.
 
     Args:
-        bus: The bus.
-        park: Stores an undeliverable event. Returns whether it succeeded.
-        clock: Source of time.
-        policy: How to wait after a refusal.
+        bus: The bus to publish on.
+        park: Stores an event that cannot be published. Returns whether it succeeded.
+        clock: The source of time.
+        policy: How long to wait after a refusal.
     """
 
     def __init__(
@@ -229,14 +229,14 @@ class Publisher:
         self._policy = policy or RetryPolicy(base=0.05)
 
     def publish(self, news: Iterable[Event | Undeliverable], deadline: Deadline) -> PublishReport:
-        """Publish until all events are published or parked, the time is over, or the bus accepts nothing for a while.
+        """Publish events until all are published or parked, the deadline has passed, or the bus accepts nothing for a while.
 
-        An event whose answer is lost is sent again, so it may be published twice. No later event of its subject is sent
-        before the bus has accepted it.
+        If the bus's answer is lost, the event is sent again, so it may be published twice. The next event of a subject is sent
+        after the bus has accepted the previous one.
 
         Args:
-            news: The events, in order of occurrence.
-            deadline: When to leave the rest.
+            news: The events, in the order in which they happened.
+            deadline: When to leave the remaining events to the next call.
         """
         report = PublishReport()
         unsent: dict[str, _Unsent] = {}
@@ -261,7 +261,7 @@ class Publisher:
     def _publish_first(
         self, unsent: dict[str, _Unsent], deadline: Deadline, report: PublishReport
     ) -> tuple[bool, bool]:
-        """Try the first event of each subject once. Returns whether all were accepted or parked, and whether any or a probe was."""
+        """Try to publish the first event of each subject. Returns whether all are done, and whether the bus accepted anything."""
         heads = [events[0] for events in unsent.values()]
         parked = self._park_all(heads, deadline)
         taken, refused = self._put(heads, deadline, report)
@@ -290,7 +290,7 @@ class Publisher:
         deadline: Deadline,
         report: PublishReport,
     ) -> tuple[list[Event], dict[BusEntry, Refusal]]:
-        """Put events on the bus while there is time. Returns the accepted ones, and why others were refused."""
+        """Send events to the bus before the deadline. Returns the accepted events, and why the bus refused others."""
         taken: list[Event] = []
         refused: dict[BusEntry, Refusal] = {}
         for call in calls_of([head for head in heads if isinstance(head, BusEntry)]):
@@ -310,12 +310,12 @@ class Publisher:
     def _blame(
         self, refused: Mapping[BusEntry, Refusal], unsent: dict[str, _Unsent], deadline: Deadline
     ) -> bool:
-        """Count refusals against events that may be to blame. Returns whether the bus accepted a probe."""
+        """If the bus accepts a probe, count refusals against the events that may be to blame. Returns whether it did."""
         now = self._clock.now()
         suspects = {
             entry: refusal
             for entry, refusal in refused.items()
-            # An event without a readable time counts as old.
+            # An event whose time is unreadable counts as old.
             if not refusal.is_retryable
             or all(age >= RETRYABLE_SECONDS for age in _delay(entry.event, now))
         }
@@ -332,13 +332,13 @@ class Publisher:
         return True
 
     def _takes_a_probe(self, now: str, deadline: Deadline) -> bool:
-        """Whether the bus accepts an event without content."""
+        """Check whether the bus accepts a probe, which is an event without content."""
         probe = BusEntry.of(Event(PROBE, PROBE, f"{PROBE}#{now}", now, {}))
         return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
 
 
 def calls_of(entries: Sequence[BusEntry]) -> list[list[BusEntry]]:
-    """Split entries into calls."""
+    """Divide entries into calls that respect the limits of EventBridge."""
     single = [[entry] for entry in entries if entry.is_alone]
     others = [entry for entry in entries if not entry.is_alone]
     return single + in_portions(others, MAX_ENTRIES, lambda entry: entry.size, MAX_BYTES - 1)
@@ -362,7 +362,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def _delay(event: Event, now: datetime) -> list[float]:
-    """Seconds since an event occurred; empty if its row does not say."""
+    """The seconds since an event occurred, as a list of one; empty if the event has no readable time."""
     try:
         occurred = datetime.fromisoformat(event.occurred_at)
         return [max(0.0, (now - occurred).total_seconds())]

@@ -1,7 +1,7 @@
-"""Publishes stock levels that have changed since they were last published, for the setting `stockEvents`.
+"""Publishes changes of stock levels, with the setting `stockEvents`.
 
-The watch first stores a product's level as pending, with the time when it was read. Then it publishes the level and clears
-the mark. A crash or a second sweep may publish an event twice, with the same id, but none is lost.
+A changed level is first stored as pending, with the time when it was read. Then it is published, and no longer pending. A crash
+or a second sweep may publish an event twice with the same id, but loses none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from inventory_orders.publishing.publisher import Bus, Publisher
 from inventory_orders.store.lists import ListPosition, list_products
 from inventory_orders.store.stock_parts import StockPart, read_stock_parts, write_stock_part
 
-# Products in one request.
+# Maximum number of products in one request.
 _TOGETHER = 1000
 
 # Seconds reserved for publishing.
@@ -28,35 +28,35 @@ _RESERVED_SECONDS = 15.0
 
 
 class StockWatch:
-    """Compares stock levels with those last published, for as many products as there is time for.
+    """Compares stock levels with the published ones, and publishes those that have changed.
 
     Args:
-        bus: Where events are published.
+        bus: The bus to publish on.
     """
 
     def __init__(self, client: RetryingClient, bus: Bus) -> None:
         self._client = client
-        # Nothing is parked: a level that the bus never accepts stays pending, and is reported by every sweep.
+        # Levels are never parked. A level that the bus refuses stays pending, and every sweep reports it.
         self._publisher = Publisher(bus, lambda _: False, client.clock)
-        # The part to start with: parts that a sweep did not reach come first in the next one.
+        # The number of the first part to check, so that a sweep begins with the parts that the last one did not reach.
         self._first = 0
-        # Where to continue in the list of products, and the products seen since its beginning.
+        # Where to continue in the list of products, and the products that were in the list up to there.
         self._after: ListPosition | None = None
         self._seen: set[str] = set()
 
     def publish(self, deadline: Deadline) -> int:
-        """Check products from where the last call stopped, and publish changed levels.
+        """Continue with the products where the last call stopped, and publish the levels that have changed.
 
-        Skips products with an unreadable row or page.
+        Products with an unreadable row or page are skipped.
 
         Args:
-            deadline: Shortly before it, this leaves the rest to the next call.
+            deadline: When to stop. Shortly before, the remaining products are left to the next call.
 
         Returns:
-            How many levels were published.
+            The number of published levels.
 
         Raises:
-            CorruptItemError: The published levels are unreadable.
+            CorruptItemError: The record of what was published is unreadable.
             StoreError: DynamoDB or the bus failed, another sweep interfered, or time ran out. The next call continues.
         """
         at, published = timestamp(self._client.clock.now()), 0
@@ -66,7 +66,7 @@ class StockWatch:
             part, self._first = parts[number], number + 1
             news = changed[number]
             gone = set() if self._after else part.levels.keys() - self._seen
-            # The clock of a concurrent sweep may be ahead.
+            # If another sweep's clock is ahead, the part may be newer than this sweep.
             if (news or gone or part.pending) and part.at < at:
                 published += self._publish_pending(part, deadline)
                 levels = {name: part.levels[name] for name in part.levels.keys() - gone} | news
@@ -79,7 +79,7 @@ class StockWatch:
     def _find_changes(
         self, parts: Mapping[int, StockPart], deadline: Deadline
     ) -> dict[int, dict[str, Level]]:
-        """Find levels that differ from the published ones, by part number and product id."""
+        """Find the levels that differ from the published ones. Returns them by part number and product id."""
         changed: dict[int, dict[str, Level]] = defaultdict(dict)
         if self._after is None:
             self._seen.clear()
@@ -102,7 +102,7 @@ class StockWatch:
         return self._client.update(request, deadline, CommitStats())
 
     def _publish_pending(self, part: StockPart, deadline: Deadline) -> int:
-        """Publish the pending levels of a part. Returns how many.
+        """Publish the pending levels of a part. Returns how many there were.
 
         Raises:
             StoreError: The bus did not accept all of them, or no time was left.

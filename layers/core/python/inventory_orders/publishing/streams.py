@@ -1,4 +1,4 @@
-"""The tables' streams: converts changes into events, and checks that the streams are read at all."""
+"""Converts changes in the tables' streams into events. Checks that Lambda reads the streams."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from inventory_orders.store.tables import KEYS, Table
 
 
 def read_changes(event: object) -> list[Event | Undeliverable]:
-    """Convert a batch of changes into events, in the same order.
+    """Convert a batch of changes from a stream into events, in the same order.
 
     Raises:
-        UnsupportedEventError: It is not a batch of changes from a stream.
+        UnsupportedEventError: The Lambda event is not a batch of changes from a stream.
     """
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list):
@@ -47,7 +47,7 @@ _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
 def _events_of(record: object) -> tuple[Event, ...]:
     try:
         kind, change = record["eventName"], record["dynamodb"]  # type: ignore[index]
-        # A missing image does not mean that there was no row, so the change is unknown.
+        # Only the event name shows that there was no row. If an image is missing otherwise, the change is unknown.
         before = None if kind == "INSERT" else decode(change["OldImage"])
         after = None if kind == "REMOVE" else decode(change["NewImage"])
         (of,) = (of for table, of in _OF.items() if tuple(change["Keys"]) == KEYS[table])
@@ -66,7 +66,7 @@ def _events_of(record: object) -> tuple[Event, ...]:
 
 
 def _key(record: object) -> str:
-    """The key of an unreadable record, so that it stays in sequence with the events of its row."""
+    """Read the row's key from an otherwise unreadable record, so that it stays in sequence with the row's events."""
     try:
         keys = record["dynamodb"]["Keys"]  # type: ignore[index]
         return " ".join(str(value["S"]) for value in keys.values())
@@ -75,12 +75,12 @@ def _key(record: object) -> str:
 
 
 def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> list[str]:
-    """List the tables whose changes are not published; empty while AWS does not answer.
+    """Report each table whose changes are not published. If AWS does not answer, this reports nothing.
 
     Args:
         store: The tables.
-        functions: A client for Lambda.
-        mappings: UUIDs of the event source mappings that should read their streams.
+        functions: A client that calls Lambda.
+        mappings: The UUIDs of the event source mappings that should read the streams.
     """
     try:
         found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
