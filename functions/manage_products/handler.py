@@ -1,4 +1,4 @@
-"""Creates, changes, discontinues and delists products, by command. Applies catalogue events from a queue."""
+"""Creates, changes, discontinues and delists products by command, and applies catalogue events from a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends messages to SQS, and delays them. This is the only module that calls SQS."""
+"""Sends messages to SQS and delays them: the only module that calls SQS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes logs and metrics. Each outcome is counted once, after it has become durable.
+"""Writes logs and metrics, and counts each outcome once, after it has become durable.
 
 Log lines may have ids as fields, but metrics never have ids as dimensions.
 """

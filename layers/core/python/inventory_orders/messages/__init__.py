@@ -1,1 +1,1 @@
-"""Parses messages and commands into changes. Explains what is wrong with an invalid one."""
+"""Parses messages and commands into changes, and says what is wrong with an invalid one."""

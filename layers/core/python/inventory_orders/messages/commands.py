@@ -1,4 +1,4 @@
-"""Parses orders, and commands for orders, stock and the catalogue. They come in messages or direct invocations."""
+"""Parses orders, and commands for orders, stock and the catalogue, from messages and direct invocations."""
 
 from __future__ import annotations
 

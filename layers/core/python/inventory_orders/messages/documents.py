@@ -254,7 +254,7 @@ _RULES_ON_FIELDS = {
 
 
 def not_one_of(field: str, allowed: Iterable[str], given: Any) -> str:
-    """Say that a field does not have one of its allowed values. `given` is None if the field is missing."""
+    """Say that a field does not have one of its allowed values. If the field is missing, pass None."""
     wanted = f"must be one of {', '.join(allowed)}"
     if given is None:
         return f"{field}: is missing; it {wanted}"

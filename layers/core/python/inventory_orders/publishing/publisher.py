@@ -1,4 +1,4 @@
-"""Publishes events on a bus, in sequence for each subject. Each event is retried until the bus has accepted it."""
+"""Publishes events on a bus, in sequence for each subject, and retries each until the bus has accepted it."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Undeliverable:
     """An event that can never be published unchanged.
 
     Attributes:
-        subject: The subject of the event, as far as it is known.
+        subject: The subject of the event; empty if it is unknown.
         id: The id of the event, or of the unreadable record.
         body: The whole event or record, as JSON.
         code: The reason as a stable code.

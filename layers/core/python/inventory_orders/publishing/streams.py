@@ -1,4 +1,4 @@
-"""Converts changes in the tables' streams into events. Checks that Lambda reads the streams."""
+"""Converts changes in the tables' streams into events, and checks that Lambda reads the streams."""
 
 from __future__ import annotations
 
