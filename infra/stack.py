@@ -25,12 +25,12 @@ from .settings import Arguments, Settings
 from .tables import Tables
 
 OUTPUTS = {
-    "OrderQueueUrl": "Accepts orders, the usual queue",
-    "OrderQueueFifoUrl": "Accepts orders to be placed in the sequence of arrival; absent without `fifoQueue`",
-    "StockQueueUrl": "Accepts adjustments of stock",
-    "CatalogueQueueUrl": "Accepts catalogue events",
-    "OrderCommandQueueUrl": "Accepts commands on orders: confirm, extend, fulfil, cancel, return",
-    "ExpiryQueueUrl": "Accepts ending holds from the sweep",
+    "OrderQueueUrl": "Queue for orders",
+    "OrderQueueFifoUrl": "Queue for orders that are placed in the sequence in which they arrive; absent without `fifoQueue`",
+    "StockQueueUrl": "Queue for adjustments of stock",
+    "CatalogueQueueUrl": "Queue for catalogue events",
+    "OrderCommandQueueUrl": "Queue for commands that change orders: confirm, extend, fulfil, cancel, return",
+    "ExpiryQueueUrl": "Queue for holds that are about to end; only the sweep sends to it",
     "OrderDeadLetterQueueUrl": "Dead letters of OrderQueue",
     "OrderFifoDeadLetterQueueUrl": "Dead letters of OrderQueueFifo; absent without `fifoQueue`",
     "StockDeadLetterQueueUrl": "Dead letters of StockQueue",
@@ -42,14 +42,14 @@ OUTPUTS = {
     "ProductsTableName": "The table of products",
     "OrdersTableName": "The table of orders",
     "StockAdjustmentsTableName": "The table of adjustments of stock",
-    "AllotmentsTableName": "The table of lanes: their leases, and the pages with their units",
+    "AllotmentsTableName": "The table of the units in lanes, the lanes' leases, and units that have left",
     "OrdersStreamArn": "The stream of orders, with old and new images",
     "ApiUrl": "URL of the HTTP API for signed requests; absent without the setting `api`",
     "CustomerApiUrl": "URL of the HTTP API for requests with a token; absent without the setting `jwt`",
     "ApiAccessLogGroupName": "Access log of the HTTP APIs; absent without an API",
     "DashboardName": "The CloudWatch dashboard; absent with `monitoring: basic`",
     "SweepScheduleName": "The schedule that invokes the sweep",
-    "{name}FunctionName": "A function; invoke its alias, `live`",
+    "{name}FunctionName": "The name of a function; invoke its alias, `live`",
     "{name}LogGroupName": "The log of a function",
 }
 """The outputs and their descriptions. `{name}` is the name of a function, such as PlaceOrders."""
