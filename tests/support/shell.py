@@ -29,8 +29,6 @@ NOT_RUN = {
     r"\w+=\$\(aws iam create-policy .*": "for a role of an account; tests/infra/test_deployment_policy.py holds the policy",
     r"\.venv/bin/inventory-orders .* --(?:account|stage) \S+": "needs an account",
     r"\.venv/bin/python -m pytest .*": "separate tests, which `make test` runs",
-    r"\.venv/bin/python -m tests\.explore .*": "takes minutes; `make explore` runs them",
-    r"\.venv/bin/python -m tests\.support\.way": "tests/unit/test_way.py follows it",
     r"aws lambda (list-versions-by-function|update-alias) .*": "would move an alias that other tests call; "
     "tests/e2e/test_upgrade.py moves it with the stack",
     r"aws cloudformation update-termination-protection .* --no-.*"
