@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
@@ -88,7 +88,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
 
 
-@cache
+@lru_cache
 def _atomic_decrement(process: runtime.Process) -> AtomicDecrement:
     """The object that decrements stock without a read, relying on what the process remembers of the products."""
     from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415 - few calls need it

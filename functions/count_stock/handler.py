@@ -30,7 +30,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Acquire, renew, commit or release a lease on a product.
 
     Returns:
-        An answer with `result`, and with the `lease` for the next command, the adjustment that the count booked, or what to do.
+        An answer with `result` and the `lease` for the next command. After a commit, it shows the count's adjustment instead;
+        after a failure, what to do.
     """
     return answer_command(event, context, "count_stock", _ROUTES, _command)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from inventory_orders.holds.ending import DueHold
+    from inventory_orders.publishing.publisher import Bus
+    from inventory_orders.publishing.stock import StockWatch
 
 
 runtime.prepare("store", "expiry_queue")
@@ -42,7 +44,7 @@ _ERRORS_SHOWN = 10
 
 @logger.inject_lambda_context
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send holds that are about to end to the expiry queue. Then fold outbound pages, and return idle units of lanes and depot.
+    """Send holds that are about to end to the expiry queue. Then fold outbound pages, and return idle units from lanes and the depot to rows.
 
     The sweep also checks that Lambda reads the streams, because no metric shows that a mapping is disabled. With the setting
     `stockEvents`, it publishes changed stock levels.
@@ -86,10 +88,18 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     return {"result": "SWEPT"} | done
 
 
-@cache
+@lru_cache
 def _sent_holds(_: runtime.Process) -> SentHolds:
     """The holds that this process has recently sent to the queue."""
     return SentHolds(MAX_REMEMBERED)
+
+
+@lru_cache
+def _stock_watch(process: runtime.Process, bus: Bus) -> StockWatch:
+    """The publisher of stock levels, which remembers where its last call stopped."""
+    from inventory_orders.publishing.stock import StockWatch  # noqa: PLC0415 - only with `stockEvents`
+
+    return StockWatch(RetryingClient(process.store), bus)
 
 
 def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
@@ -123,11 +133,11 @@ def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None,
     Returns:
         The number of published levels, if known, and why others are left to the next sweep.
     """
-    stock_watch = runtime.process().stock_watch
-    if stock_watch is None:
+    process = runtime.process()
+    if process.stock_bus is None:
         return None, ""
     try:
-        return stock_watch.publish(deadline), ""
+        return _stock_watch(process, process.stock_bus).publish(deadline), ""
     except OutcomeError as error:
         if error.kind is Outcome.RETURNED and not isinstance(error, CorruptItemError):
             return None, str(error)

@@ -214,10 +214,10 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
     elif "status" not in query:
-        detail = "is missing; userId=u-7 lists a user's orders, status=CONFIRMED the orders to ship"
+        detail = "is missing; userId=u-7 lists a user's orders, and status=CONFIRMED lists the orders to ship"
         raise malformed("userId", detail)
     if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
-        raise malformed("status", "must be CONFIRMED, for the orders to ship")
+        raise malformed("status", "must be CONFIRMED, which lists the orders to ship")
     if location_id is not None and user_id is not None:
         raise malformed(
             "locationId", "only applies to orders to ship; leave out userId to list them"
@@ -261,7 +261,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
-    """Count how many orders from the start have at most `_MOST_PRODUCTS` products between them; at least one."""
+    """Count how many orders fit on a page before it has more than `_MOST_PRODUCTS` different products; at least one."""
     products = ({line.key for line in order.lines} for order in orders)
     so_far = accumulate(products, or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))

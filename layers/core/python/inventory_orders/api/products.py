@@ -127,7 +127,7 @@ def get_stock(request: Request, _: Caller) -> HttpAnswer:
 
 
 def _key_in(request: Request) -> str:
-    """The key of the product's row at the location that the query names; without one, at the default location."""
+    """Find the row that a request is about: the product's row at the location in the query, or else at the default location."""
     return stock_key(request.id_of("productId"), location_in(request.query) or DEFAULT_LOCATION)
 
 

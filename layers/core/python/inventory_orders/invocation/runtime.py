@@ -23,7 +23,6 @@ from inventory_orders.store.tables import Table
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
     from inventory_orders.publishing.publisher import Bus
-    from inventory_orders.publishing.stock import StockWatch
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation. A call that starts just before the deadline has to end in them, and
@@ -33,8 +32,7 @@ SQS has to be answered."""
 class Process:
     """An execution environment of a function: its settings, and objects that are made from them once.
 
-    The settings are environment variables. Each is read when it is first needed, so a function does not have to have the
-    settings of other functions.
+    The settings are environment variables. Each is read when it is first needed, so a function needs only its own settings.
 
     Args:
         environment: The environment variables, which `infra/functions.py` explains.
@@ -161,14 +159,10 @@ class Process:
         return loop.Engine(client, loop.UncontestedRows())
 
     @cached_property
-    def stock_watch(self) -> StockWatch | None:
-        """The publisher of stock levels; None without the setting `stockEvents`."""
-        if "STOCK_EVENT_BUS_NAME" not in self._environment:
-            return None
-        from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - only with `stockEvents`
-        from inventory_orders.publishing.stock import StockWatch  # noqa: PLC0415
-
-        return StockWatch(RetryingClient(self.store), self._bus("STOCK_EVENT_BUS_NAME"))
+    def stock_bus(self) -> Bus | None:
+        """The bus for stock levels; None without the setting `stockEvents`."""
+        has_bus = "STOCK_EVENT_BUS_NAME" in self._environment
+        return self._bus("STOCK_EVENT_BUS_NAME") if has_bus else None
 
     @cached_property
     def bus(self) -> Bus:

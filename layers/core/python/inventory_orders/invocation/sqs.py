@@ -192,9 +192,9 @@ class SqsCalls:
         return self._call_for_each("send_message_batch", self.queue.url, entries)
 
     def delay(self, seconds: Mapping[Message, int]) -> None:
-        """Hide messages, each for its number of seconds from now.
+        """Hide each message for a number of seconds, beginning now.
 
-        If a call fails, its messages come back after the queue's visibility timeout instead.
+        If a call fails, its messages come back after the queue's visibility timeout.
         """
         entries = {
             m: {"ReceiptHandle": m.receipt_handle, "VisibilityTimeout": delay}

@@ -29,12 +29,12 @@ LONGEST_RETENTION_SECONDS = 14 * 86400
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """Rejections after which a message of a queue is returned or dead-lettered, instead of being done.
+    """Which rejections do not end the messages of a queue.
 
     Attributes:
-        may_be_early: Rejections because of something that may still arrive. The message is returned. At delivery
-            `EARLY_DELIVERIES`, a copy of it is sent, and at that delivery of the copy, it is dead-lettered. Not for FIFO queues.
-        invalid: Rejections after which the sender or an operator has to act. The message is dead-lettered immediately.
+        may_be_early: The message may have come too early, such as before its order, so it is returned. At delivery
+            `EARLY_DELIVERIES`, a copy replaces it; at that delivery of the copy, it is dead-lettered. Not for FIFO queues.
+        invalid: The sender or an operator has to act, so the message is dead-lettered immediately.
     """
 
     may_be_early: frozenset[str] = frozenset()

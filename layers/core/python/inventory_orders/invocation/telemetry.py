@@ -180,7 +180,7 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
 
     Args:
         stats: The costs.
-        failure: The error because of which all writes fail until an operator repairs its cause; None if there is none.
+        failure: The error that makes all writes fail until an operator repairs access or tables; None if there is none.
     """
     if failure is not None:
         logger.critical(

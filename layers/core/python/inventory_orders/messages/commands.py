@@ -87,7 +87,7 @@ def order_in(
     *,
     whole: str = "the message",
 ) -> Order:
-    """Convert a document into an order. Error messages call the document `whole`.
+    """Convert a document into an order. Error messages refer to the document as `whole`.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
@@ -217,10 +217,10 @@ def command_in(given: Any, function: str) -> dict[str, Any]:
 
 
 def action_in(document: Mapping[str, Any], function: str) -> str:
-    """Read which of a function's actions a command asks for.
+    """Read the action of a command, and check that the function knows it.
 
     Raises:
-        InvalidMessageError: The action is missing, or the function does not have it.
+        InvalidMessageError: The action is missing or unknown.
     """
     action, known = document.get("action"), json_schema("commands")[function]
     if isinstance(action, str) and action in known:

@@ -1,4 +1,4 @@
-"""Parses JSON documents: strictly, so that all parsers agree on what they contain, and checked against a schema."""
+"""Parses JSON documents strictly, so that all parsers agree on what they contain, and checks them against schemas."""
 
 from __future__ import annotations
 

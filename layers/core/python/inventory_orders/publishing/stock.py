@@ -84,8 +84,9 @@ class StockWatch:
         if self._after is None:
             self._seen.clear()
         while True:
-            request = partial(list_products, self._client.store, _TOGETHER, self._after)
-            snapshot, self._after = self._client.call(request, deadline)
+            snapshot, self._after = self._client.call(
+                partial(list_products, self._client.store, _TOGETHER, self._after), deadline
+            )
             self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
             for product_id, level in estimate_levels(self._client, snapshot, deadline).items():
                 number, seen = StockPart.of(product_id), _as_published(level)
