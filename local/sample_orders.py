@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from inventory_orders.domain.location import DEFAULT_LOCATION, product_of, stock_key
-from inventory_orders.domain.order import Order, sum_lines
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.messages.commands import parse_order
 from local import ROOT
@@ -133,9 +133,13 @@ def never_paid(run: str) -> list[Order]:
 
     Their holds are shorter than the 60 s that a message may ask for, so that they expire during the demonstration.
     """
-    lines = sum_lines([(HELD_PRODUCT.product_id, 1)])
     return [
-        Order(f"{run}-unpaid-{n}", f"user-{n}", lines, default_hold=HOLD_SECONDS)
+        Order(
+            f"{run}-unpaid-{n}",
+            f"user-{n}",
+            {HELD_PRODUCT.product_id: 1},
+            default_hold=HOLD_SECONDS,
+        )
         for n in range(UNPAID)
     ]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
-from inventory_orders.domain.record import OrderRecord, OrderUpdate
+from inventory_orders.domain.change import Update
+from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.retry import RetryPolicy
@@ -146,11 +147,11 @@ class Forgetting:
             order: Any = read_record(item)
             has_notes = any(step.notes for step in order.steps)
             if order.user_id == self.user_id or (order.user_id == self.pseudonym and has_notes):
-                self._write(OrderUpdate(order.require_version(), self._forgotten(order)))
+                self._write(Update(order.require_version(), self._forgotten(order)))
         except CorruptItemError as error:
             self.problems[item["orderId"]["S"]] = str(error)
 
-    def _write(self, update: OrderUpdate) -> None:
+    def _write(self, update: Update[OrderRecord]) -> None:
         """Write one order, unless it has changed since the read."""
         action = record_action(update)
         deadline = Deadline.after(_PATIENCE, self.clock)

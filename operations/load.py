@@ -23,8 +23,7 @@ from typing import Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.allocation import Update
-from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.change import IdempotencyMatch, Update
 from inventory_orders.domain.location import (
     MAX_PLACES,
     in_words,
@@ -340,7 +339,7 @@ class _Writer:
             match change.status:
                 case None:
                     key = change.product_id
-                    updates: Sequence[Update] = [
+                    updates: Sequence[Update[Product]] = [
                         self._products.update_with_retry(key, change.applied_to, deadline)
                     ]
                 case ProductStatus.DISCONTINUED:
@@ -644,7 +643,7 @@ def _compared(
     return Done.THERE
 
 
-def _changed(change: Change, updates: Sequence[Update]) -> Answer:
+def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
     """Make the result of a change of a row, and of the product's rows at other locations, if any."""
     own, *others = updates
     if change.is_stale(own.before):

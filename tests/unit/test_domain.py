@@ -4,9 +4,10 @@ import pytest
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import IdempotencyMatch
-from inventory_orders.domain.order import Order, sum_lines
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.rejection import RejectionReason, Shortage
+from inventory_orders.messages.commands import quantities_in
 from testing.bench import product
 
 
@@ -30,8 +31,14 @@ def test_status_follows_from_the_stock(stock, backorder, threshold, expected):
     assert discontinued is ProductStatus.DISCONTINUED
 
 
+def items_of(lines):
+    """The part of a message that has these lines."""
+    return {"items": [{"productId": p, "quantity": quantity} for p, quantity in lines]}
+
+
 def test_lines_of_one_product_are_added_up_before_they_are_checked():
-    order = Order("o", "u", sum_lines([("p", 5), ("q", 1), ("p", 5)]))
+    lines = [("p", 5), ("q", 1), ("p", 5)]
+    order = Order("o", "u", quantities_in(items_of(lines)))
     assert order.quantities == {"p": 10, "q": 1}
     shelf = {"p": product("p", 5), "q": product("q", 5)}
     assert order.rejection(shelf).reason is RejectionReason.INSUFFICIENT_STOCK
@@ -84,7 +91,7 @@ def test_the_same_request_has_the_same_user_and_the_same_total_per_product():
     order = Order("o", "u", {"p": 1, "q": 2})
     record = order.record(None, {"p": product("p", 1), "q": product("q", 1)}, "now")
     assert order.match(record) is IdempotencyMatch.SAME_REQUEST
-    reordered = Order("o", "u", sum_lines([("q", 1), ("p", 1), ("q", 1)]))
+    reordered = Order("o", "u", quantities_in(items_of([("q", 1), ("p", 1), ("q", 1)])))
     assert reordered.match(record) is IdempotencyMatch.SAME_REQUEST
     assert Order("o", "other", {"p": 1, "q": 2}).match(record) is IdempotencyMatch.OTHER_REQUEST
     assert Order("o", "u", {"p": 1, "q": 3}).match(record) is IdempotencyMatch.OTHER_REQUEST

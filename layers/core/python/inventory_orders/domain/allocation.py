@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry, PageKey
+from inventory_orders.domain.change import Update
 from inventory_orders.domain.product import PageStock, Product, ProductsById
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """One version-conditioned write of a product's row."""
-
-    before: Product
-    after: Product
-
-
-@dataclass(frozen=True, slots=True)
-class PageUpdate:
-    """One version-conditioned write of a page; if both are the same object, a check that the page is unchanged."""
-
-    before: Page
-    after: Page
 
 
 class Allocation:
@@ -248,7 +233,7 @@ class Allocation:
         """The rows and pages that the next transaction writes or checks."""
         return [*self._touched_rows, *self._touched_pages]
 
-    def drain(self) -> tuple[tuple[Update, ...], tuple[PageUpdate, ...], dict[str, int]]:
+    def drain(self) -> tuple[tuple[Update[Product], ...], tuple[Update[Page], ...], dict[str, int]]:
         """Collect the changes since the last call, for one transaction. From now on they count as stored.
 
         Returns:
@@ -274,11 +259,11 @@ class Allocation:
             # A sale creates a version, which its line names, even if the same transaction also moved as many units in.
             entries, emptied = dict(self.entries(key)), frozenset(self._emptied[key])
             if (entries, emptied) == (page.entries, page.emptied) and key not in self._sold_from:
-                pages.append(PageUpdate(page, page))
+                pages.append(Update(page, page))
             else:
                 version = page.version + 1
                 written = replace(page, version=version, entries=entries, emptied=emptied)
-                pages.append(PageUpdate(page, written))
+                pages.append(Update(page, written))
                 self._pages_stored[key] = written
         lent, self._lent = self._lent, {}
         self._touched_rows, self._touched_pages, self._sold_from = {}, {}, set()

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.record import OrderUpdate, Record, RecordKey
+from inventory_orders.domain.record import OrderRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Generic[T]):
+    """A write of a row or page, on condition that nothing has changed it since it was read.
+
+    Attributes:
+        before: As read.
+        after: As it will be stored. The same object as `before` if the write only checks that a page is unchanged.
+    """
+
+    before: T
+    after: T
 
 
 class IdempotencyMatch(Enum):
@@ -110,13 +126,13 @@ class Change:
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
-    ) -> Record | OrderUpdate:
+    ) -> Record | Update[OrderRecord]:
         """The write of the decision; `after` has the products that it changed as the same transaction leaves them."""
         raise NotImplementedError
 
     def records(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
-    ) -> Sequence[Record | OrderUpdate]:
+    ) -> Sequence[Record | Update[OrderRecord]]:
         """All writes of the decision besides the products'."""
         return (self.record(rejection, after, at),)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
 
-from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
+from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult, Update
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
 from inventory_orders.domain.product import PageStock, Stock, StockById
 from inventory_orders.domain.record import (
@@ -19,7 +19,6 @@ from inventory_orders.domain.record import (
     OrderLine,
     OrderRecord,
     OrderStatus,
-    OrderUpdate,
     Record,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
@@ -241,8 +240,8 @@ class CancelledBeforehand(Change):
         rejection: Rejection | None,  # noqa: ARG002
         after: Mapping[str, Stock],  # noqa: ARG002
         at: str,
-    ) -> OrderUpdate:
-        return OrderUpdate(
+    ) -> Update[OrderRecord]:
+        return Update(
             self.tombstone,
             replace(
                 self.tombstone,
@@ -259,14 +258,6 @@ class CancelledBeforehand(Change):
 
     def match(self, record: Record) -> MatchResult:
         return self.order.match(record)
-
-
-def sum_lines(lines: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Sum units by product id, in order of first mention. Checked separately, two lines of 5 would pass with 5 in stock."""
-    quantities: dict[str, int] = {}
-    for product_id, quantity in lines:
-        quantities[product_id] = quantities.get(product_id, 0) + quantity
-    return quantities
 
 
 def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:

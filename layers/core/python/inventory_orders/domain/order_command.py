@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, assert_never
 
-from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult
+from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult, Update
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import as_order
 from inventory_orders.domain.outbound import Generation, OutboundPage
@@ -22,7 +22,6 @@ from inventory_orders.domain.record import (
     OrderLine,
     OrderRecord,
     OrderStatus,
-    OrderUpdate,
     Record,
     Step,
     Units,
@@ -393,7 +392,7 @@ class Transition(Change):
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
-    ) -> OrderUpdate:
+    ) -> Update[OrderRecord]:
         changed: dict[str, Any] = {"last_updated_at": at, "version": self.order.version + 1}
         if rejection is not None:
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
@@ -417,7 +416,7 @@ class Transition(Change):
                 changed["expires_at"] = None
             elif self.extended_to is not None:
                 changed["expires_at"] = self.extended_to
-        return OrderUpdate(self.order, replace(self.order, **changed))
+        return Update(self.order, replace(self.order, **changed))
 
     def match(self, record: Record) -> MatchResult:
         return self.command.match(record)

@@ -74,11 +74,3 @@ class OutboundPage:
         """The page after a write that removes entries."""
         units = {lot: n for lot, n in self.units.items() if lot not in folded}
         return replace(self, version=self.version + 1, units=units)
-
-
-@dataclass(frozen=True, slots=True)
-class OutboundUpdate:
-    """One version-conditioned write of an outbound page."""
-
-    before: OutboundPage
-    after: OutboundPage

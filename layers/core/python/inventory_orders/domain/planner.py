@@ -14,10 +14,10 @@ from itertools import filterfalse, groupby
 from math import ceil, inf
 from operator import attrgetter, itemgetter
 
-from inventory_orders.domain.allocation import Allocation, PageUpdate, Update
-from inventory_orders.domain.allotments import LaneLease, PageKey
-from inventory_orders.domain.change import Change
-from inventory_orders.domain.outbound import OutboundUpdate
+from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import LaneLease, Page, PageKey
+from inventory_orders.domain.change import Change, Update
+from inventory_orders.domain.outbound import OutboundPage
 from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.rejection import Rejection
 
@@ -77,13 +77,13 @@ class Transaction:
         outbound: The update of the outbound page on which units leave.
     """
 
-    updates: tuple[Update, ...]
+    updates: tuple[Update[Product], ...]
     decisions: tuple[Decision, ...]
-    pages: tuple[PageUpdate, ...] = ()
+    pages: tuple[Update[Page], ...] = ()
     stock_after: Mapping[str, Stock] = field(default_factory=dict)
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
-    outbound: OutboundUpdate | None = None
+    outbound: Update[OutboundPage] | None = None
 
     @property
     def after(self) -> dict[str, Product]:

@@ -349,16 +349,3 @@ class AdjustmentRecord:
 
 Record = OrderRecord | AdjustmentRecord
 """The stored row that makes a change exactly-once."""
-
-
-@dataclass(frozen=True, slots=True)
-class OrderUpdate:
-    """An update of an order's record, on condition that its version, status and user are unchanged since it was read.
-
-    Attributes:
-        before: The record as read.
-        after: The record as it will be stored.
-    """
-
-    before: OrderRecord
-    after: OrderRecord

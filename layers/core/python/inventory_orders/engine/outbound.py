@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.change import Update
 from inventory_orders.domain.outbound import (
     MAX_OUTBOUND_ENTRIES,
     OUTBOUND_KEYS,
     Generation,
     OutboundKey,
     OutboundPage,
-    OutboundUpdate,
 )
 from inventory_orders.domain.planner import Chain, Decision, Limits, Transaction
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
@@ -81,7 +81,7 @@ class OutboundPages:
         if page is not None:
             after = pages[page.key] = page.plus(units)
             written = tuple(replace(d, change=d.change.written_on(after)) for d in some)
-            yield Transaction((), written, outbound=OutboundUpdate(page, after))
+            yield Transaction((), written, outbound=Update(page, after))
 
     def _choose(
         self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
@@ -99,7 +99,7 @@ class OutboundPages:
         self._own = page.key
         return page
 
-    def learn(self, update: OutboundUpdate, error: StoreError | None) -> None:
+    def learn(self, update: Update[OutboundPage], error: StoreError | None) -> None:
         """Keep a page as a transaction left it, or as a cancellation returned it."""
         key = update.after.key
         if error is None:

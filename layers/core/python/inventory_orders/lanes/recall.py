@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allocation import Allocation, Update
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
+from inventory_orders.domain.change import Update
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Limits, Transaction
 from inventory_orders.domain.product import Product
@@ -48,7 +49,7 @@ class Reclaim:
     """
 
     owner: str = ""
-    change: Callable[[Update], Sequence[Action]] | None = None
+    change: Callable[[Update[Product]], Sequence[Action]] | None = None
 
 
 def recall(

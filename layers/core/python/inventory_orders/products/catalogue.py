@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
-from inventory_orders.domain.allocation import Update
+from inventory_orders.domain.change import Update
 from inventory_orders.domain.location import (
     MAX_PLACES,
     in_words,
@@ -119,7 +119,7 @@ class ProductCatalogue:
         created_at: str = "",
         *,
         waits: bool = True,
-    ) -> Update:
+    ) -> Update[Product]:
         """Optimistic locking: read, decide, and write on condition that nothing has changed; otherwise decide again.
 
         Returns the product as read and as left; both are the same if nothing had to change, or if it was deleted. The write
@@ -143,7 +143,7 @@ class ProductCatalogue:
         before = self.get(product_id, deadline)
         created_at = created_at or before.created_at
 
-        def attempt() -> Update:
+        def attempt() -> Update[Product]:
             nonlocal before
             before = self._unlocked(before, created_at, deadline, waits=waits)
             wanted = change(before)
@@ -167,7 +167,9 @@ class ProductCatalogue:
 
         return self._repeat(attempt, deadline)
 
-    def _repeat(self, attempt: Callable[[], Update], deadline: Deadline) -> Update:
+    def _repeat(
+        self, attempt: Callable[[], Update[Product]], deadline: Deadline
+    ) -> Update[Product]:
         """Repeat an attempt while concurrent writers win, and note how often."""
         earlier, is_given_up = len(self.stats.backoffs), False
         try:
@@ -183,7 +185,7 @@ class ProductCatalogue:
 
     def _actions(
         self, stored: Product, whole: Product, wanted: Product | None
-    ) -> tuple[Update, list[Action]]:
+    ) -> tuple[Update[Product], list[Action]]:
         """The update of a product's row, and the actions that write it.
 
         Args:
@@ -237,7 +239,7 @@ class ProductCatalogue:
 
     def _write_with_reclaim(
         self, product: Product, change: Edit, deadline: Deadline
-    ) -> Update | None:
+    ) -> Update[Product] | None:
         """Change or delete a product in the transaction that reclaims its units.
 
         Returns:
@@ -247,9 +249,9 @@ class ProductCatalogue:
             ProductNotFoundError: Another generation has replaced that one.
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
         """
-        sent: list[tuple[Product, Update]] = []
+        sent: list[tuple[Product, Update[Product]]] = []
 
-        def write(update: Update) -> list[Action]:
+        def write(update: Update[Product]) -> list[Action]:
             if update.before.created_at != product.created_at:
                 raise ProductNotFoundError(
                     f"that generation of {in_words(product.product_id)} no longer exists"
@@ -371,7 +373,7 @@ class ProductCatalogue:
 
     def discontinue(
         self, product_id: str, deadline: Deadline, *, everywhere: bool = True
-    ) -> Sequence[Update]:
+    ) -> Sequence[Update[Product]]:
         """Stop accepting orders. Existing stock may still be counted, corrected and returned.
 
         Args:
@@ -393,7 +395,7 @@ class ProductCatalogue:
 
     def list_again(
         self, product_id: str, deadline: Deadline, *, everywhere: bool = True
-    ) -> Sequence[Update]:
+    ) -> Sequence[Update[Product]]:
         """Accept orders again after `discontinue`. No effect on a product that is not discontinued.
 
         Args:
@@ -414,7 +416,7 @@ class ProductCatalogue:
 
     def _update_places(
         self, product_id: str, change: Edit, deadline: Deadline, *, everywhere: bool
-    ) -> Sequence[Update]:
+    ) -> Sequence[Update[Product]]:
         """Update a row, and then those at the locations that it lists, except for ones that are delisted in between."""
         updates = [self.update_with_retry(product_id, change, deadline)]
         for key in updates[0].after.place_keys if everywhere else ():
@@ -422,7 +424,9 @@ class ProductCatalogue:
                 updates.append(self.update_with_retry(key, change, deadline))
         return updates
 
-    def change(self, product_id: str, changes: Mapping[str, Any], deadline: Deadline) -> Update:
+    def change(
+        self, product_id: str, changes: Mapping[str, Any], deadline: Deadline
+    ) -> Update[Product]:
         """Set name, price, low-stock threshold or backorder limit; others stay unchanged.
 
         A new name or price counts as a catalogue event with the current time, so that an earlier event cannot undo it.

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.change import Update
 from inventory_orders.domain.outbound import (
     OUTBOUND_KEYS,
     Generation,
     OutboundPage,
-    OutboundUpdate,
 )
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.retrying_client import (
@@ -98,7 +98,7 @@ class _PageFold:
             if not rows and not gone:
                 return
             now, after = fold.client.clock.now(), self.page.without({*rows.values(), *gone})
-            actions = [page_action(OutboundUpdate(self.page, after), timestamp(now))]
+            actions = [page_action(Update(self.page, after), timestamp(now))]
             actions += [fold_action(lot, self.page.units[lot], now) for lot in rows.values()]
             try:
                 fold.client.write(actions, fold.deadline, fold.stats, plans_around=_AROUND)

@@ -12,10 +12,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.change import Update
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
-from inventory_orders.domain.record import OrderUpdate, Record, RecordKey
+from inventory_orders.domain.record import OrderRecord, Record, RecordKey
 from inventory_orders.store.rows import (
     LOCK,
     Key,
@@ -30,8 +31,7 @@ from inventory_orders.store.rows import (
 from inventory_orders.store.tables import KEYS
 
 if TYPE_CHECKING:
-    from inventory_orders.domain.allocation import PageUpdate
-    from inventory_orders.domain.outbound import Generation, OutboundUpdate
+    from inventory_orders.domain.outbound import Generation, OutboundPage
     from inventory_orders.domain.planner import Transaction
 
 _ALIAS = re.compile(r"#(\w+)")
@@ -350,9 +350,9 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     return actions
 
 
-def record_action(write: Record | OrderUpdate) -> Action:
+def record_action(write: Record | Update[OrderRecord]) -> Action:
     """Make the action that writes a record that must not exist yet, or updates an order that must be unchanged."""
-    if not isinstance(write, OrderUpdate):
+    if not isinstance(write, Update):
         return _create_action(ActionKind.RECORD, write.key, record_row(write))
     before = record_row(write.before)
     update = difference(before, record_row(write.after)).on(
@@ -437,7 +437,7 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
     return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
-def page_action(update: PageUpdate | OutboundUpdate, at: str) -> Action:
+def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
     """Make the action that writes a page, or checks that it is unchanged; `at` is the current time."""
     before, after = update.before, update.after
     write, operation = Write(), "ConditionCheck"
