@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.allocation import Update
+from inventory_orders.domain.change import Update
 from inventory_orders.domain.location import in_words, key_in, public_key
-from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -178,7 +178,7 @@ def _change(
     return _updated(products.change(key_in(command), changes, deadline))
 
 
-def _updated(*updates: Update) -> direct.Answer:
+def _updated(*updates: Update[Product]) -> direct.Answer:
     is_news = any(update.before != update.after for update in updates)
     return {"result": "APPLIED" if is_news else "REPLAYED"} | direct.of_product(updates[0].after)
 
