@@ -1,4 +1,4 @@
-"""Time as a dependency, so that tests and simulations can supply their own."""
+"""The clock that all code uses, so that tests and simulations can pass in a clock of their own."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The operations on time that the service needs."""
+    """What the service needs of a clock."""
 
     def now(self) -> datetime:
         """The current time, timezone-aware, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes backwards; only differences are meaningful."""
+        """Seconds on a scale that never goes backwards. Only the difference between two values means something."""
 
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The clock of the machine."""
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(time.time(), UTC)
@@ -36,10 +36,10 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A time after which no new work may begin.
+    """A time after which no new request may begin.
 
     Attributes:
-        clock: The source of time.
+        clock: The clock that measures it.
         at: The time on the clock's monotonic scale, in seconds.
     """
 
@@ -52,7 +52,7 @@ class Deadline:
         return cls(clock, clock.monotonic() + seconds)
 
     def remaining(self) -> float:
-        """Seconds left; negative once it has passed."""
+        """Seconds until the deadline; negative once it has passed."""
         return self.at - self.clock.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""Errors, each with the outcome of the change, command or request that raised it."""
+"""All errors of the package. Each `OutcomeError` has the outcome of the change, command or request that raised it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Outcome(Enum):
 
     APPLIED = auto()
     REPLAYED = auto()
-    """It was already answered: its record exists."""
+    """It was already applied or answered, as its record shows."""
     REJECTED = auto()
-    """The business says no."""
+    """The rules of the business do not allow it."""
     INVALID = auto()
     """It can never succeed unchanged. A message is dead-lettered."""
     RETURNED = auto()
@@ -24,7 +24,7 @@ class Outcome(Enum):
 
 
 class InventoryOrdersError(Exception):
-    """Root of all errors of this package."""
+    """The base class of all errors of this package."""
 
 
 class ConfigurationError(InventoryOrdersError):
@@ -32,7 +32,7 @@ class ConfigurationError(InventoryOrdersError):
 
 
 class RepairNeededError(InventoryOrdersError):
-    """An operator has to repair items before the sweep can finish its work. The rest was done."""
+    """The sweep has left out items that an operator has to repair. It has done the rest of its work."""
 
 
 class UnsupportedEventError(InventoryOrdersError):
@@ -40,13 +40,13 @@ class UnsupportedEventError(InventoryOrdersError):
 
 
 class OutcomeError(InventoryOrdersError):
-    """An error that serves as an answer.
+    """An error that becomes the answer to a change, a command or a request.
 
     Attributes:
-        kind: What becomes of the change, command or request that raised it.
+        kind: What becomes of the change, command or request.
         code: Stable name of the cause, for machines.
         retry_after: Seconds before a retry makes sense, if known; else 0.
-        facts: Further fields of an answer.
+        facts: Further fields of the answer.
     """
 
     kind = Outcome.RETURNED
@@ -77,7 +77,7 @@ class InvalidMessageError(OutcomeError):
 
 
 class CorruptItemError(OutcomeError):
-    """A stored item breaks its table's contract, or contradicts what a change needs. Nothing is derived from it.
+    """A stored item breaks its table's contract, or contradicts a change. An operator has to repair it.
 
     Attributes:
         code: `CORRUPT_PRODUCT`, `CORRUPT_RECORD` or `CORRUPT_PAGE`.
@@ -87,7 +87,7 @@ class CorruptItemError(OutcomeError):
 
 
 class UnpublishableError(OutcomeError):
-    """A row written by another program does not show what has happened to it.
+    """Another program has changed a row in such a way that no events can be derived from it.
 
     Attributes:
         code: `UNREADABLE_ROW` or `UNKNOWN_ORDER_STATUS`.
@@ -108,15 +108,15 @@ class StoreError(OutcomeError):
 
 
 class ThrottledError(StoreError):
-    """Nothing was applied; the same request may succeed later."""
+    """The request was throttled and not applied. The same request may succeed later."""
 
 
 class OutcomeUnknownError(StoreError):
-    """The request may or may not have been applied: repeat it with the same token."""
+    """The request may or may not have been applied. The caller has to repeat it with the same token."""
 
 
 class RequestInvalidError(StoreError):
-    """DynamoDB will never accept this request; nothing was applied."""
+    """DynamoDB will never accept this request. Nothing was applied."""
 
     kind = Outcome.INVALID
 
@@ -126,29 +126,29 @@ class RequestInvalidError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """Access, tables or configuration need repair; nothing was applied."""
+    """Nothing was applied, because access, tables or configuration have to be repaired."""
 
     kind = Outcome.UNAVAILABLE
 
 
 class ContentionError(OutcomeError):
-    """Concurrent writers won every attempt, or no time was left for another one; nothing was applied."""
+    """Nothing was applied, because concurrent writers were faster in every attempt, or no time was left."""
 
     code = "CONTENTION"
 
 
 class ProductNotFoundError(OutcomeError):
-    """The product does not exist, or the generation that was asked for is gone; nothing was applied."""
+    """Nothing was applied, because the product does not exist, or not in the generation that the caller named."""
 
     kind = Outcome.REJECTED
     code = "UNKNOWN_PRODUCT"
 
 
 class LeaseHeldError(OutcomeError):
-    """Another owner holds a lease on the product; nothing was applied.
+    """Nothing was applied, because another owner has a lease on the product.
 
     Attributes:
-        retry_after: Seconds until it expires, unless it is released early or renewed.
+        retry_after: Seconds until the lease expires, unless its owner releases or renews it earlier.
     """
 
     code = "LEASED"
@@ -159,14 +159,14 @@ class LeaseHeldError(OutcomeError):
 
 
 class LeaseLostError(OutcomeError):
-    """The lease has expired or now has another owner, so its former owner may no longer write. Nothing was applied."""
+    """Nothing was applied, because the caller's lease has expired, or another owner has taken it."""
 
     kind = Outcome.REJECTED
     code = "LEASE_LOST"
 
 
 class RejectedError(OutcomeError):
-    """The business says no: an answer, not a failure. Nothing was applied.
+    """Nothing was applied, because the rules of the business do not allow it. That is an answer, not a failure.
 
     Attributes:
         code: Stable name of the reason.
@@ -176,7 +176,7 @@ class RejectedError(OutcomeError):
 
 
 def id_reused_error(code: str) -> InvalidMessageError:
-    """Make the error for an id that belongs to another request."""
+    """Make the error for a request whose id was already used for a different request."""
     field = f"{code.partition('_')[0].lower()}Id"
     return InvalidMessageError(
         code,

@@ -1,4 +1,4 @@
-"""Waits before retries, and their limits."""
+"""How long to wait before a retry, and how often to try."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class RetryPolicy:
     Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 
     Attributes:
-        max_attempts: Attempts in total, including the first. The invocation's remaining time is the other limit, and
-            under contention the one that is meant to apply.
+        max_attempts: Attempts in total, including the first. Under contention, the remaining time of the invocation should be
+            the limit that applies first.
         base: Maximum first wait, in seconds: about the time that a concurrent writer's transaction takes.
         cap: Maximum wait, in seconds.
         random: Source of numbers in [0, 1).
@@ -49,17 +49,16 @@ class RetryPolicy:
     random: Callable[[], float] = _random
 
     def backoff(self, failures: int) -> float:
-        """Seconds to wait after `failures` failed attempts in a row (1 or more)."""
+        """Choose how long to wait after one or more failed attempts in a row, in seconds."""
         # 2 ** 60 is far beyond any cap and still converts to a float.
         return self.random() * min(self.cap, self.base * 2.0 ** min(failures - 1, 60))
 
 
 def redelivery_delay(receive_count: int, random: Callable[[], float] = _random) -> int:
-    """Whole seconds for which a returned message stays hidden; they grow with its receive count.
+    """Choose for how many whole seconds a returned message stays hidden.
 
-    The delay doubles: a message waits about as long again as it has waited so far, so it is retried soon after a short outage
-    and rarely during a long one. Half of the delay is fixed and half is jitter: the fixed half guarantees how long a number
-    of deliveries lasts at least.
+    The delay doubles with each delivery, so a message is retried soon after a short outage, and rarely during a long one. Half
+    of the delay is fixed and the other half is jitter. The fixed half guarantees a minimum time for a number of deliveries.
 
     Args:
         receive_count: `ApproximateReceiveCount` of the message, 1 or more.

@@ -1,4 +1,4 @@
-"""Split sequences: into portions of one request each, and into the members that follow a stopped one."""
+"""Splits sequences into portions for single requests, and finds members that must not overtake a stopped one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Grouped(Protocol):
-    """A message or a change that may belong to a group."""
+    """A message or change that may belong to a group, whose members must not overtake each other."""
 
     @property
     def group(self) -> str | None:
@@ -20,7 +20,7 @@ G = TypeVar("G", bound=Grouped)
 
 
 def followers(members: Iterable[G], is_stopped: Callable[[G], bool]) -> list[G]:
-    """Find the members that follow a stopped one of their group, in order: they must not overtake it."""
+    """Find the members that come after a stopped member of their group, and so must not overtake it."""
     groups: set[str] = set()
     found = []
     for member in members:
@@ -34,7 +34,7 @@ def followers(members: Iterable[G], is_stopped: Callable[[G], bool]) -> list[G]:
 def in_portions(
     items: Iterable[T], most: int, size_of: Callable[[T], int], most_bytes: int
 ) -> list[list[T]]:
-    """Split items into portions of at most `most` items and `most_bytes` bytes; a larger item gets its own portion."""
+    """Split items into portions of at most `most` items and `most_bytes` bytes. An item that is larger gets its own portion."""
     portions: list[list[T]] = []
     size = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""Adjustments: every stock change that is neither an order nor a command on one."""
+"""Adjustments: all stock changes that are neither orders nor commands on orders."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DECREMENT = "DECREMENT"
 
 @dataclass(frozen=True, slots=True)
 class Adjustment(Change):
-    """A receipt, correction or return.
+    """Units added to or removed from a product: a receipt, a correction, a return, and so on.
 
     Attributes:
         product_id: The product.
         adjustment_id: Given by the sender: the idempotency key, within the product.
         delta: Units to add; negative to remove.
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
-        notes: Who did it, and why. Ignored when two adjustments are compared.
+        notes: Who made it, and why. They are ignored when two adjustments are compared.
     """
 
     product_id: str
@@ -88,10 +88,10 @@ class Adjustment(Change):
 
 @dataclass(frozen=True, slots=True)
 class Decrement(Adjustment):
-    """Units taken away by a command whose rejection is final.
+    """An adjustment that takes units away, and whose rejection is stored.
 
-    An atomic decrement has no version condition, and an earlier attempt may still be in flight when it is rejected.
-    Only the stored rejection keeps that attempt from taking the units after all.
+    The write of an atomic decrement has no condition on the version. So an earlier attempt may still be in flight when the
+    decrement is rejected, and only the stored rejection prevents that attempt from taking the units after all.
     """
 
     stores_rejection: ClassVar = True
@@ -100,7 +100,7 @@ class Decrement(Adjustment):
     def of(
         cls, product_id: str, adjustment_id: str, units: int, notes: Mapping[str, str] = NO_NOTES
     ) -> Decrement:
-        """Make the decrement that takes away `units`, 1 or more."""
+        """Make a decrement that takes away one or more units."""
         return cls(product_id, adjustment_id, -units, DECREMENT, notes)
 
 
@@ -110,14 +110,14 @@ TRANSFER_OUT, TRANSFER_IN = "TRANSFER_OUT", "TRANSFER_IN"
 
 @dataclass(frozen=True, slots=True)
 class Transfer(Change):
-    """Units moved from one location to another: an adjustment at each, both or neither.
+    """Units that move from one location to another: two adjustments, which are applied together or not at all.
 
     Attributes:
         source: The product at the location that the units leave.
         target: The same product at the location that receives them.
         transfer_id: Given by the sender: the idempotency key, at both locations.
-        units: How many, 1 or more.
-        notes: See `Adjustment`.
+        units: How many units move, 1 or more.
+        notes: Who made it, and why. They are ignored when two transfers are compared.
     """
 
     source: str
@@ -131,7 +131,7 @@ class Transfer(Change):
 
     @property
     def sides(self) -> tuple[Adjustment, Adjustment]:
-        """The adjustment at each location."""
+        """The adjustments at the two locations."""
         return (
             Adjustment(self.source, self.transfer_id, -self.units, TRANSFER_OUT, self.notes),
             Adjustment(self.target, self.transfer_id, self.units, TRANSFER_IN, self.notes),

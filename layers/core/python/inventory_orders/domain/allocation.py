@@ -1,4 +1,4 @@
-"""Where the units of products are, in rows and pages: the only code that moves them."""
+"""Where the units of products are: in rows or on pages. Only this code moves them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from inventory_orders.domain.product import PageStock, Product, ProductsById
 
 
 class Allocation:
-    """Rows and pages as stored, and with the moves that are not stored yet.
+    """Rows and pages of products, both as stored and after moves that are not stored yet.
 
     Moves neither create nor lose units, and they keep these rules:
 
-    - `lent_to` names each lane that holds units of the product.
-    - While it names any, the row's stock exceeds both 0 and the threshold for low stock (`drain` checks it).
-    - It loses a lane only in a transaction that writes the depot's page, so that no fill can be in flight, and that
-      writes or checks that lane's page, which then holds none.
+    - A product's `lent_to` names each lane that holds units of the product.
+    - While it names any lane, the stock in the row is above 0 and above the threshold for low stock. (`drain` checks this.)
+    - A lane is removed from it only in a transaction that writes the depot's page, so that no fill can be in flight, and that
+      writes or checks the lane's page, which then has no units of the product.
 
     Args:
         rows: Products by id, as stored; None for a product that does not exist.
         pages: Pages as stored.
-        owner: Owner of leases on the products, if the writer has any. Its writes renew their fences.
+        owner: The owner of leases on the products, if this process has any. Its writes keep those leases valid.
     """
 
     def __init__(self, rows: ProductsById, pages: Iterable[Page] = (), owner: str = "") -> None:
@@ -40,7 +40,7 @@ class Allocation:
         self._lent: dict[str, int] = {}
 
     def copied(self) -> Allocation:
-        """Copy the rows, pages and moves into an allocation that changes independently."""
+        """Make a copy that can be changed without changing this allocation."""
         other = Allocation({})
         for name, value in vars(self).items():
             setattr(other, name, copy(value))
@@ -76,14 +76,14 @@ class Allocation:
         return entry.units if entry is not None else 0
 
     def size(self, places: Iterable[str | PageKey]) -> int:
-        """Bytes of rows and pages as stored."""
+        """Add up the bytes of rows and pages as stored."""
         return sum(
             self._pages_stored[p].size if isinstance(p, PageKey) else self.row(p).size
             for p in places
         )
 
     def page_stock(self, product_id: str, lane: int) -> PageStock:
-        """A product as it can be sold from a lane."""
+        """The units of a product that can be sold from a lane."""
         key = PageKey.of(lane, product_id)
         entry = self.entries(key).get(product_id) or PageEntry("", 0)
         version = self._pages_stored[key].version
@@ -99,7 +99,7 @@ class Allocation:
         return self._entries[key]
 
     def products_on(self, key: PageKey) -> int:
-        """How many products a page names after the moves."""
+        """Count the products on a page after the moves."""
         return len(self.entries(key)) + len(self._emptied[key])
 
     # ------------------------------------------------------------------ moves
@@ -110,7 +110,7 @@ class Allocation:
         Args:
             product_id: The product.
             units: How many; 0 only changes the reach.
-            reach: Lanes from 1 to this one may be filled with the product from now on, besides those that already may.
+            reach: From now on, lanes 1 to `reach` may be filled with the product, and lanes that already may be filled with it.
         """
         row = self.row(product_id)
         held = self.entry(DEPOT, product_id)
@@ -136,9 +136,9 @@ class Allocation:
         self._move(product_id, self.units(lane, product_id), lane, DEPOT)
 
     def recall(self, product_id: str, lanes: Collection[int]) -> None:
-        """Move all units of a product from lanes to the depot. These lanes may no longer hold it.
+        """Move all units of a product from some lanes to the depot, and remove these lanes from `lent_to`.
 
-        The depot does not fill any lane with it from now on, even if other lanes may still hold some.
+        From now on, the depot fills no lane with the product, even if other lanes still hold units of it.
 
         Args:
             product_id: The product.
@@ -153,10 +153,10 @@ class Allocation:
         self._set_row(replace(row, lent_to=row.lent_to - frozenset(lanes)))
 
     def reclaim(self, product_id: str) -> None:
-        """Move all units of a product from the depot to its row, once no other lane may hold any.
+        """Move all units of a product from the depot to its row. No other lane may hold units of it.
 
         Raises:
-            ValueError: Another lane may hold some.
+            ValueError: Another lane may still hold units.
         """
         if self.row(product_id).lent_to - {DEPOT}:
             raise ValueError(f"lanes may still hold {product_id}")
@@ -169,7 +169,7 @@ class Allocation:
     def add_units(
         self, product_id: str, delta: int, lane: int | None, *, moves_goods: bool = False
     ) -> None:
-        """Add units to a lane or to the row, or take them away (negative), as orders and adjustments do.
+        """Add units to a lane or row, or take them away if `delta` is negative, for an order or adjustment.
 
         Args:
             moves_goods: Whether the units on hand change too.
@@ -185,7 +185,7 @@ class Allocation:
             self._sold_from.add(key)
 
     def _move(self, product_id: str, units: int, source: int | None, target: int | None) -> None:
-        """Move units between places. A place is a lane, or None for the row."""
+        """Move units from one place to another. Each place is the number of a lane, or None for the row."""
         if not units:
             return
         if source is None:
@@ -234,13 +234,13 @@ class Allocation:
         return [*self._touched_rows, *self._touched_pages]
 
     def drain(self) -> tuple[tuple[Update[Product], ...], tuple[Update[Page], ...], dict[str, int]]:
-        """Collect the changes since the last call, for one transaction. From now on they count as stored.
+        """Collect the changes since the last call for one transaction. After this, they count as stored.
 
         Returns:
-            The rows, the pages, and the units of each product that were lent.
+            The updates of rows and pages, and how many units of each product were lent.
 
         Raises:
-            ValueError: A row with `lent_to` would not stay above its threshold.
+            ValueError: A row of a lent product would fall to its threshold.
         """
         updates, pages = [], []
         for product_id in self._touched_rows:
@@ -256,7 +256,7 @@ class Allocation:
             self._rows_stored[product_id] = self.rows[product_id] = after
         for key in self._touched_pages:
             page = self._pages_stored[key]
-            # A sale creates a version, which its line names, even if the same transaction also moved as many units in.
+            # An order's line names the version that its sale makes, even if the transaction also moves as many units in.
             entries, emptied = dict(self.entries(key)), frozenset(self._emptied[key])
             if (entries, emptied) == (page.entries, page.emptied) and key not in self._sold_from:
                 pages.append(Update(page, page))

@@ -1,7 +1,7 @@
-"""Lanes of pages: each page holds units of many products, so that one write serves orders of all of them.
+"""Lanes and their pages. A page holds units of many products, so that one write serves orders for all of them.
 
-A lane is a set of pages that one execution environment sells from. Lane 0 is the depot: only it takes units from the
-rows of products, and the other lanes are filled from it.
+A lane is a set of pages from which one execution environment sells. Lane 0 is the depot. Only the depot takes units from the
+rows of products; the other lanes are filled from it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ are sold from their rows."""
 
 
 class PageKey(NamedTuple):
-    """Names a page.
+    """The key of a page of a lane.
 
     Attributes:
-        lane: Its lane.
-        number: Its number in the lane, from 0.
+        lane: The number of the lane.
+        number: The number of the page within the lane, from 0.
     """
 
     lane: int
@@ -42,7 +42,7 @@ class PageKey(NamedTuple):
 
     @classmethod
     def of(cls, lane: int, product_id: str) -> PageKey:
-        """The page of a lane that a product belongs to: it has the same number in every lane."""
+        """The page of a lane to which a product belongs. Its number is the same in every lane."""
         return _key_of(lane, product_id)
 
 
@@ -54,7 +54,7 @@ def _key_of(lane: int, product_id: str) -> PageKey:
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """Units of one product in a page.
+    """The units of one product on a page.
 
     Attributes:
         created_at: The generation of the product.
@@ -69,7 +69,7 @@ class PageEntry:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as read, or as a transaction leaves it.
+    """A page of a lane, as read or as a transaction leaves it.
 
     Attributes:
         key: Its lane and number.
@@ -78,7 +78,7 @@ class Page:
         entries: By product id.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
-        emptied: For the depot: products that were lent to it and of which it has none left. Their rows still name lanes.
+        emptied: For the depot, products that were lent to it and of which it has no units left. Their rows still name lanes.
     """
 
     key: PageKey
@@ -90,20 +90,20 @@ class Page:
     emptied: frozenset[str] = frozenset()
 
     def units(self, product_id: str) -> int:
-        """Units of a product."""
+        """The units of a product on the page."""
         entry = self.entries.get(product_id)
         return entry.units if entry is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
 class LaneLease:
-    """The lease of a lane, held by the process that sells from it. For the depot, the visitor that moves units holds it.
+    """The lease of a lane. Its owner is the process that sells from the lane or, for the depot, moves units there.
 
     Attributes:
         lane: The lane.
         owner: Unique for each execution environment, or for each visit to the depot.
         ends_at: Unix time in seconds.
-        wait: Seconds that the owner waited for it.
+        wait: How long the owner waited for it, in seconds.
     """
 
     lane: int

@@ -1,4 +1,4 @@
-"""Stock changes: product deltas, and the record that makes them exactly-once."""
+"""The interface of stock changes: deltas of products, and a record that makes sure that they are applied only once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """A write of a row or page, on condition that nothing has changed it since it was read.
+    """The write of a row or page, on condition that it has not changed since it was read.
 
     Attributes:
-        before: As read.
-        after: As it will be stored. The same object as `before` if the write only checks that a page is unchanged.
+        before: The row or page as read.
+        after: The row or page as it will be stored. If this is the same object as `before`, it is only checked.
     """
 
     before: T
@@ -30,7 +30,7 @@ class Update(Generic[T]):
 
 
 class IdempotencyMatch(Enum):
-    """Whether a record belongs to the same request as a change with its key."""
+    """Whether a stored record and a change with the same key belong to the same request."""
 
     SAME_REQUEST = auto()
     OTHER_REQUEST = auto()
@@ -41,15 +41,15 @@ MatchResult: TypeAlias = "IdempotencyMatch | Rejection | Change"
 
 
 class Change:
-    """A set of product deltas, and one record that makes them exactly-once.
+    """A stock change: the deltas of some products, and a record by which a repetition is recognised.
 
-    By default it changes no stock, and the business never rejects it. Subclasses override that.
+    This base class changes no stock and is never rejected. Subclasses override that.
 
     Attributes:
         stores_rejection: Whether a rejection is stored too, which makes it final.
         moves_goods: Whether its deltas also change the units on hand, because goods come in or go out.
-        outbound: Units that leave the warehouse if it is accepted. They are written to an outbound page, never to product rows.
-        id_reused_code: `errorCode` of a change whose record belongs to another request.
+        outbound: Units that leave the warehouse if it is accepted. They are written to an outbound page, not to product rows.
+        id_reused_code: The `errorCode` if its record belongs to a different request.
     """
 
     __slots__ = ()
@@ -61,51 +61,49 @@ class Change:
 
     @property
     def record_key(self) -> RecordKey:
-        """The key of the record. Two changes with the same key are the same change, or one of them is a mistake."""
+        """The key of its record. If two changes have the same key, they are the same change, or one of them is a mistake."""
         raise NotImplementedError
 
     @property
     def record_keys(self) -> Collection[RecordKey]:
-        """The keys of all records that it writes, none of which may exist yet."""
+        """The keys of all records that it writes. None of these records may exist yet."""
         return (self.record_key,)
 
     @property
     def product_ids(self) -> Collection[str]:
-        """The products that it may affect: keys of their rows, with the location unless that is the default one."""
+        """The keys of all product rows that it may affect."""
         return ()
 
     @property
     def offers(self) -> Sequence[Collection[str]]:
-        """The ways to carry it out, best first: each is a set of products that it would affect."""
+        """The ways to carry it out, best first. Each is the set of product rows that it would affect."""
         return (self.product_ids,)
 
     @property
     def splits(self) -> bool:
-        """Whether lines may be taken from different offers if none has them all."""
+        """Whether its lines may be taken from different offers if no offer has all of them."""
         return False
 
     @property
     def group(self) -> str | None:
-        """Changes of one group take effect in order of arrival; None if the order does not matter."""
+        """Its group: changes of a group take effect in the sequence in which they arrive. None if it has no group."""
         return None
 
     @property
     def record_size(self) -> int:
-        """Upper bound of the record's size, in bytes."""
+        """The maximum size of its record, in bytes."""
         return 600
 
     def lane_units(self, short: Set[str]) -> Mapping[str, int]:  # noqa: ARG002
-        """Units that it takes and that may be sold from lanes, by product id.
-
-        Empty for a change that only the rows can serve.
+        """The units that it takes, by product id, if lanes may serve it; empty if only rows can.
 
         Args:
-            short: Products that were found short. An offer without them is preferred.
+            short: Products that were found short. Offers without them are preferred.
         """
         return {}
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        """Why an offer is rejected with the products in this state; None if it is accepted."""
+        """Decide whether to reject an offer, given its products as they are now; None if it is accepted."""
         return None
 
     def final_rejection(
@@ -113,31 +111,31 @@ class Change:
         rejections: Sequence[Rejection],
         products: StockById,  # noqa: ARG002
     ) -> Rejection:
-        """Why it is rejected when all of its offers are, with the products in this state."""
+        """Combine the rejections of all offers into the reason for which the change is rejected."""
         return rejections[0]
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
-        """Units to add or remove (negative), by product id, if an offer is accepted with its products in this state."""
+        """The units that an accepted offer adds to each of its products, or removes if they are negative."""
         return {}
 
     def written_on(self, page: OutboundPage) -> Change:  # noqa: ARG002
-        """The same change with the outbound page that its record has to name."""
+        """Return the same change with the outbound page that its record will name."""
         return self
 
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Record | Update[OrderRecord]:
-        """The write of the decision; `after` has the products that it changed as the same transaction leaves them."""
+        """Make the record of the decision. `after` has the changed products as the same transaction leaves them."""
         raise NotImplementedError
 
     def records(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Sequence[Record | Update[OrderRecord]]:
-        """All writes of the decision besides the products'."""
+        """Make all records of the decision."""
         return (self.record(rejection, after, at),)
 
     def match(self, record: Record) -> MatchResult:
-        """Match the change with a stored record.
+        """Compare the change with the record that is stored under its key.
 
         Raises:
             CorruptItemError: The record contradicts what the change needs.

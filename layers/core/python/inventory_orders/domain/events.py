@@ -1,6 +1,6 @@
-"""Events: derived from a row before and after a change.
+"""Derives events from a row before and after a change.
 
-Nothing else enters into them, so the same change makes the same events, however often it is published.
+They depend on nothing else, so the same change makes the same events, however often it is published.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class EventType(StrEnum):
-    """Types of events: the `detail-type` on the bus."""
+    """The types of events, which are the `detail-type` on the bus."""
 
     ORDER_PLACED = "OrderPlaced"
     ORDER_REJECTED = "OrderRejected"
@@ -48,14 +48,14 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One outcome.
+    """An event about an order or a product.
 
     Attributes:
         type: What happened: an `EventType`, or a type of the publisher's own.
         subject: The order's id, or the key of the product's row. Events about one subject are published one after the other.
         id: Identical however often the event is published.
         occurred_at: When the row was written.
-        data: The public part of the row at that time.
+        data: The public part of the row when it was written.
     """
 
     type: str
@@ -100,16 +100,16 @@ again with stock may have been sold out before."""
 
 
 def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
-    """The events of one change of an order's row, in order. Without the row before it, the events of everything the row shows.
+    """Derive the events of one change of an order's row, in sequence.
 
-    A tombstone publishes nothing; an order that fills one in is new.
+    A tombstone has no events. Without `before`, or after a tombstone, the events report everything that the row shows.
 
     Args:
         before: The row before the change; None if it was created.
         after: The row after the change; None if it was deleted.
 
     Raises:
-            UnpublishableError: The row after the change breaks its table's contract.
+        UnpublishableError: The row after the change breaks its table's contract.
     """
     if after is None or (_is_tombstone(after) and _is_tombstone(before or after)):
         return ()
@@ -147,7 +147,7 @@ _ENDS = {
 def _without_end(
     order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
-    """The steps without the one that ended the order, because the event of the new status reports it."""
+    """Leave out the step that ended the order, because the event of the new status already reports it."""
     moves = [step for step in steps if step["action"] in _ENDS]
     if not moves or _ENDS[moves[-1]["action"]] != order["status"]:
         return steps
@@ -157,7 +157,7 @@ def _without_end(
 def _of_steps(
     action: OrderAction, order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
 ) -> list[Event]:
-    """An event for each step of an action. If one change makes several, their ids end with the step's id, if it has one."""
+    """Make an event for each step of an action. If there are several, the id of each event ends with the id of the step."""
     of_action = [step for step in steps if step["action"] == action]
     return [
         _order_event(
@@ -170,27 +170,27 @@ def _of_steps(
 
 
 def _as_published(before: Image | None) -> Image:
-    """The row as published before its change; empty if it was not."""
+    """The row before the change, if it was published; otherwise an empty one."""
     return before if before is not None and "userId" in before else {}
 
 
 def _steps_of(before: Image) -> int:
-    """How many steps of the row were published before; 0 if it was unreadable."""
+    """Count the steps that the row already had before the change; 0 if they are unreadable."""
     steps = before.get("steps")
     return len(steps) if isinstance(steps, list) else 0
 
 
 def _is_tombstone(row: Image) -> bool:
-    """Whether the row was left by a cancellation that came before its order. Any other row without userId is corrupt."""
+    """Whether a cancellation that came before its order has written the row. Other rows without `userId` are corrupt."""
     return "userId" not in row and row.get("status") == OrderStatus.CANCELLED
 
 
 def product_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
-    """The events of one change of a product's row: at most one.
+    """Derive the event of one change of a product's row, if it has any.
 
     Args:
-        before: The row before the change; None if there was none.
-        after: The row after it; None if there is none.
+        before: The row before the change; None if it was created.
+        after: The row after the change; None if it was deleted.
 
     Raises:
         UnpublishableError: The row after the change breaks its table's contract, or the status before it does.
@@ -219,7 +219,7 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
 
 
 def _id_of_product(key: str, created_at: str, moment: int | str, kind: EventType) -> str:
-    """The id of a product's event. It ends with the location unless that is the default one."""
+    """Make the id of a product's event, which ends with the location unless it is the default one."""
     location_id = location_of(key)
     place = f"#{location_id}" if location_id else ""
     return f"{product_of(key)}@{created_at}#{moment}#{kind}{place}"
@@ -230,12 +230,12 @@ Level = tuple[str, int, int, str]
 
 
 def stock_event(product_id: str, level: Level, at: str) -> Event:
-    """The event of a product whose units or status have changed.
+    """Make the event of a product whose units or status have changed.
 
     Args:
         product_id: The key of its row.
-        level: Its present state.
-        at: When that was read.
+        level: Its units and status.
+        at: When they were read.
     """
     kind, (created_at, on_hand, available, status) = EventType.PRODUCT_STOCK_CHANGED, level
     data = {
@@ -297,14 +297,14 @@ _OPTIONAL_OF_PRODUCT = {
 
 
 def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
-    """The public part of an order, without the attributes that only bookkeeping needs.
+    """Select the public part of an order's row, without attributes that only the books need.
 
     Args:
-        row: As stored.
-        with_notes: Whether steps include who did them, and why.
+        row: The row as stored.
+        with_notes: Whether each step says who gave the command, and why.
 
     Raises:
-        UnpublishableError: The row is not readable.
+        UnpublishableError: The row breaks its table's contract.
     """
     order = {
         "orderId": _take(row, "orderId", str),
@@ -325,7 +325,7 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
 
 
 def _lines(row: object) -> list[dict[str, Any]]:
-    """The lines of an order, or the units of a step."""
+    """Read the lines of an order, or the units of a step."""
     lines = _take(row, "items", list)
     if not all(isinstance(line, Mapping) for line in lines):
         raise UnpublishableError(f"items is {lines!r}, not a list of maps; repair the item")
@@ -381,7 +381,7 @@ def _version(row: Image) -> int:
 
 
 def _take(row: object, name: str, kind: type[T]) -> T:
-    """An attribute of a row.
+    """Read an attribute of a row.
 
     Raises:
         UnpublishableError: It is missing, or has another type.
@@ -406,7 +406,7 @@ _KINDS: Mapping[type, str] = {
 
 
 def to_json(value: object) -> float | str:
-    """Convert fractional numbers, and bytes (to Base64): the `default` of `json.dumps`."""
+    """Convert fractional numbers into floats and bytes into Base64, as the `default` of `json.dumps`."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""Locations of stock: conversion between product and location, and the key of the row.
+"""Converts a product and a location into the key of their row, and back.
 
 A product's row at a location has its own stock, lanes and books. Its key, the row's `productId`, identifies it in the
 engine, in lanes and in books; messages, answers and events name product and location separately.
@@ -20,33 +20,33 @@ _SEPARATOR = "#"
 
 
 def stock_key(product_id: str, location_id: str = DEFAULT_LOCATION) -> str:
-    """The key of a product's row at a location."""
+    """Make the key of a product's row at a location."""
     return f"{product_id}{_SEPARATOR}{location_id}" if location_id else product_id
 
 
 def product_of(key: str) -> str:
-    """The product whose row has this key."""
+    """The id of the product whose row has this key."""
     return key.partition(_SEPARATOR)[0]
 
 
 def location_of(key: str) -> str:
-    """The location of the row that has this key."""
+    """The location of the row with this key."""
     return key.partition(_SEPARATOR)[2]
 
 
 def public_key(key: str) -> dict[str, str]:
-    """The key as written in messages, answers and events: product, and location unless it is the default one."""
+    """Convert a key into the fields of messages, answers and events: `productId`, and `locationId` unless it is the default."""
     product_id, _, location_id = key.partition(_SEPARATOR)
     location = {"locationId": location_id} if location_id else {}
     return {"productId": product_id, **location}
 
 
 def key_in(document: Mapping[str, Any]) -> str:
-    """The key that a part of a message or row refers to."""
+    """Make the key to which the `productId` and `locationId` of a message or row refer."""
     return stock_key(document["productId"], document.get("locationId", DEFAULT_LOCATION))
 
 
 def in_words(key: str) -> str:
-    """The key as people read it."""
+    """Write a key for people: the product, and its location unless it is the default one."""
     product_id, _, location_id = key.partition(_SEPARATOR)
     return f"{product_id} at {location_id}" if location_id else product_id

@@ -1,4 +1,4 @@
-"""Orders, including those whose cancellation came first."""
+"""Orders that customers place, including orders that are cancelled before they arrive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from inventory_orders.domain.rejection import Rejection, RejectionReason, Shorta
 
 @dataclass(frozen=True)
 class Order(Change):
-    """A customer's order: all of its lines, or none.
+    """A customer's order. All of its lines are placed, or none of them.
 
     Attributes:
         order_id: Given by the sender: the idempotency key.
@@ -34,8 +34,8 @@ class Order(Change):
         quantities: Units by product id, summed over a product's lines, in order of first mention.
         group: `MessageGroupId`, when the order came through the FIFO queue.
         hold_seconds: How long its stock is held without payment; None if the sender did not say.
-        default_hold: The same for an order without `hold_seconds`; None to hold stock until the order is cancelled.
-        attributes: The shop's own. They are stored, but not interpreted.
+        default_hold: How long stock is held if the order has no `hold_seconds`; None for no limit.
+        attributes: The shop's own attributes, which the service only stores.
         locations: Where its units may come from, best first; None if the sender did not say.
         split: Whether its lines may come from several locations if none has them all.
         asked_locations: The location that a line requires, by product id.
@@ -63,7 +63,7 @@ class Order(Change):
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
-        """For each location, the products of all lines there. A line that names its location is always taken from there."""
+        """The rows of all lines at each location. A line that names a location is taken from there in every offer."""
         locations = self.default_locations if self.locations is None else self.locations
         offers = (
             tuple(stock_key(p, self.asked_locations.get(p, location)) for p in self.quantities)
@@ -85,20 +85,20 @@ class Order(Change):
         return {p: self.quantities[product_of(p)] for offer in wanted for p in offer}
 
     def _lines_without(self, short: Set[str]) -> Iterator[Sequence[str]]:
-        """For each line, its first product that is not short, or all of them."""
+        """Yield the first row of each line that is not short, or all rows of the line if all are short."""
         for line in zip(*self.offers, strict=True):
             yield [product_id for product_id in line if product_id not in short][:1] or line
 
     @property
     def record_size(self) -> int:
-        # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage replaces a
-        # line's times, and each offer may have one.
+        # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage is
+        # stored instead of a line's times, and there may be one for each offer.
         lines = sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
         shortages = SIZE_OF_LINE * len(self.offers)
         return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
-        # Partial products come last: another product may be a reason to reject, without a recall of their units.
+        # Partial products come last: if another product is a reason to reject, their units need no recall.
         for product_id, product in sorted(
             products.items(), key=lambda item: bool(item[1] and item[1].is_partial)
         ):
@@ -137,7 +137,7 @@ class Order(Change):
         )
 
     def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
-        """The known shortages. Other products that are partial are left out, because lanes may hold more units of them."""
+        """List the known shortages. Products other than the first are left out if lanes may hold more units of them."""
         return tuple(
             Shortage.of(product, quantity)
             for product_id, product in products.items()
@@ -176,7 +176,7 @@ class Order(Change):
         )
 
     def lines(self, taken_from: Mapping[str, Stock] | None = None) -> tuple[OrderLine, ...]:
-        """The lines as stored, each with the row or page that its units were taken from; None if no stock was taken."""
+        """Make the lines to store. Each names the row or page from which its units were taken, if any were."""
         stock_of = {product_of(p): stock for p, stock in (taken_from or {}).items()}
         lines = []
         for product_id, quantity in self.quantities.items():
@@ -201,7 +201,7 @@ class Order(Change):
         same = quantities == self.quantities and stored.hold_seconds == self.hold_seconds
         same &= asked == {p: self.asked_locations.get(p) for p in quantities}
         same &= (stored.locations, stored.split) == (self.locations, self.split)
-        # Once its user is forgotten, only the ordered items are left to compare.
+        # Once the user is replaced by a pseudonym, only the ordered items can be compared.
         if stored.pseudonymised_at is None:
             same &= stored.user_id == self.user_id
             same &= _with_types(stored.attributes) == _with_types(self.attributes)
@@ -210,11 +210,11 @@ class Order(Change):
 
 @dataclass(frozen=True, slots=True)
 class CancelledBeforehand(Change):
-    """An order whose cancellation came first: it fills in the tombstone, stays cancelled, and takes no stock.
+    """An order that was cancelled before it arrived. It is added to the cancellation's row, and takes no stock.
 
     Attributes:
-        order: The order.
-        tombstone: The row of the cancellation, as read.
+        order: The order that has now arrived.
+        tombstone: The row that the cancellation has written, as read.
     """
 
     order: Order
@@ -261,7 +261,7 @@ class CancelledBeforehand(Change):
 
 
 def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
-    """Attributes with their types, for comparison: in Python, `True == 1`."""
+    """Pair attributes with their types, so that they can be compared: in Python, `True == 1`."""
     return {name: (type(value), value) for name, value in attributes.items()}
 
 

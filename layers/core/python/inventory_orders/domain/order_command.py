@@ -1,4 +1,4 @@
-"""Commands on orders, and the change that each makes, depending on the order's status."""
+"""Commands on orders, and the changes that they make to orders in each status."""
 
 from __future__ import annotations
 
@@ -71,12 +71,13 @@ _ROOM_OF_STEPS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of an order that a command names.
+    """The units that a command names, if it is not about the whole order.
 
     Attributes:
         step_id: Given by the sender: the idempotency key, within the order.
         quantities: Units by product id.
-        restock: For a return, whether the units can be sold again. For a cancellation, False if they are lost, else None.
+        restock: For a return, whether the units can be sold again. For a cancellation, False if the units are lost, otherwise
+            None.
     """
 
     step_id: str
@@ -86,16 +87,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class OrderCommand(Change):
-    """A command on an order that has not been read yet. If there is no record, a full cancellation leaves a tombstone.
+    """A command on an order that has not been read yet. If the order does not exist, a full cancellation leaves a tombstone.
 
     Attributes:
         order_id: The order.
         action: What to do with the order.
-        ended_by: For an expiry, the time by which the hold has to have ended. Two expiries that differ in nothing else
-            are the same command, of which the first counts.
-        part: The units that it moves; None for all that are left.
+        ended_by: For an expiry, the time by which the hold must have ended. It is ignored when two expiries are compared.
+        part: The units that it names; None for all units that are left.
         until: For an extension, the new end of the hold.
-        notes: Who gave it, and why. Ignored when two commands are compared.
+        notes: Who gave the command, and why. They are ignored when two commands are compared.
     """
 
     order_id: str
@@ -145,13 +145,13 @@ class OrderCommand(Change):
         versions: Mapping[str, int] | None = None,
         page: OutboundPage | None = None,
     ) -> Step:
-        """The command as a step of its order.
+        """Make the step that records the command in its order.
 
         Args:
             at: When it is carried out.
             quantities: Units that it moves, by product id.
             versions: The version of each product after its units went back into stock, by product id.
-            page: The outbound page after the units were written to it.
+            page: The outbound page after its units were added.
         """
         step_id, restock = (
             (None, None) if self.part is None else (self.part.step_id, self.part.restock)
@@ -161,7 +161,7 @@ class OrderCommand(Change):
 
     @property
     def restocks(self) -> bool | None:
-        """Whether the units that it moves go back into stock."""
+        """Whether the command puts units back into stock; None if it moves none."""
         restock = None if self.part is None else self.part.restock
         return self.action.restocks if restock is None else restock
 
@@ -171,7 +171,7 @@ class OrderCommand(Change):
             status = OrderStatus(order.status)
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
-        # An order that has ended put all of its units back on sale, even those that turn out to be lost.
+        # When an order ends, all of its units go back on sale, even units that turn out to be lost later.
         is_lost = self.part is not None and self.part.restock is False
         ended = _REASONS_OF_ENDS.get(status) if is_lost else None
         answer = self._match_step(order) or ended or _ANSWERS.get((self.action, status))
@@ -180,7 +180,7 @@ class OrderCommand(Change):
         return answer or self._carry_out(order, status)
 
     def _match_step(self, order: OrderRecord) -> IdempotencyMatch | None:
-        """Match it with the step that has its id, if any."""
+        """Compare the command with the step that has its id, if there is one."""
         if self.part is None:
             return None
         for step in order.steps:
@@ -212,7 +212,7 @@ class OrderCommand(Change):
     def _confirm(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         told = order.confirmation_rejected
         if told is not None:
-            # The refund was asked for and may have been made, so the answer stays the same.
+            # The sender was told to refund the payment, so the answer stays the same.
             return Rejection(_reason_of(order, told), order.order_id)
         if status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED):
             return IdempotencyMatch.SAME_REQUEST
@@ -256,7 +256,7 @@ class OrderCommand(Change):
         return self._move_open(order, status)
 
     def _move_open(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        """Fulfil or cancel the named open units, or all. The order ends once no units are open."""
+        """Fulfil or cancel the named open units, or all of them. The order ends when no open units are left."""
         still_open = _open_units(_units(order))
         moved = still_open if self.part is None else self.part.quantities
         for product_id, quantity in moved.items():
@@ -303,7 +303,7 @@ class OrderCommand(Change):
     def _leaving(
         self, order: OrderRecord, moved: Mapping[str, int] | None
     ) -> dict[Generation, int]:
-        """Units that leave the warehouse: open units that do not go back into stock."""
+        """Units that leave the warehouse, because the command moves open units without putting them back into stock."""
         if self.action.moves is not Units.OPEN or self.restocks:
             return {}
         leaving = _open_units(_units(order)) if moved is None else moved
@@ -316,17 +316,17 @@ class OrderCommand(Change):
 
 @dataclass(frozen=True, slots=True)
 class Transition(Change):
-    """A command applied to a stored order.
+    """The change that a command makes to a stored order.
 
-    Units only go back into stock of the generation that they were taken from.
+    Units only go back into stock of the generation from which they were taken.
 
     Attributes:
         command: The command.
-        order: As stored.
-        status: The order's status afterwards.
-        moved: Units that are handed over, cancelled or returned, by product id; None if none are, or if all that are
-            left are fulfilled.
-        outbound: Those of the units that leave the warehouse.
+        order: The order as stored.
+        status: The order's status after the command.
+        moved: Units that are handed over, cancelled or returned, by product id; None if there are none, or if all units that
+            are left are fulfilled.
+        outbound: The units that leave the warehouse.
         moves_goods: Whether the units come back to the warehouse. Units that other actions restock never left it.
         rejected: For a late payment, why it is rejected.
         extended_to: For an extension, the new end of the hold.
@@ -352,7 +352,7 @@ class Transition(Change):
 
     @property
     def gives_back(self) -> Mapping[str, int]:
-        """Units that go back into stock, by the key of the row that they came from."""
+        """Units that go back into stock, by the key of the row from which they were taken."""
         moved = (self.moved or {}) if self.command.restocks else {}
         return {
             line.key: moved[line.product_id]
@@ -361,7 +361,7 @@ class Transition(Change):
         }
 
     def written_on(self, page: OutboundPage) -> Transition:
-        """The same change with the outbound page that its record has to name."""
+        """Return the same change with the outbound page that its record will name."""
         return replace(self, page=page)
 
     @property
@@ -380,7 +380,7 @@ class Transition(Change):
         return {product_id: gives_back[product_id] for product_id in self._taking_back(products)}
 
     def _taking_back(self, products: StockById) -> dict[str, Stock]:
-        """The products that take units back: those that are still of the generation that the units were taken from."""
+        """The products that take units back, because they are still of the generation from which the units were taken."""
         gives_back = self.gives_back
         return {
             line.key: product
@@ -398,7 +398,7 @@ class Transition(Change):
             changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
         else:
             changed["status"] = self.status
-            # The version lets the books tell that units came back, and when.
+            # The version shows the books that units came back, and when.
             versions = {
                 product_of(p): product.version for p, product in self._taking_back(after).items()
             }
@@ -423,7 +423,7 @@ class Transition(Change):
 
 
 def _has_room(order: OrderRecord, step: Step) -> bool:
-    """Whether a step that names items leaves enough space in the order's row for all commands that name none."""
+    """Whether the order's row has room for a step that names items, and after it for all commands that name none."""
     named = sum(before.step_id is not None for before in order.steps)
     end = sum(100 + len(line.product_id) for line in order.lines)
     size = order.size + step.size + end + _ROOM_OF_STEPS
@@ -431,7 +431,7 @@ def _has_room(order: OrderRecord, step: Step) -> bool:
 
 
 def _units(order: OrderRecord) -> dict[str, LineUnits]:
-    """Where the units of an order's lines are, by product id.
+    """Add up what has become of the units of each line, by product id.
 
     Raises:
         CorruptItemError: A line lacks its quantity or generation, or the steps contradict the lines.
@@ -461,12 +461,12 @@ def _quantity(order: OrderRecord, line: OrderLine) -> int:
 
 
 def _open_units(units: Mapping[str, LineUnits]) -> dict[str, int]:
-    """Units by product id that are neither handed over nor cancelled."""
+    """Select the units that are neither handed over nor cancelled, by product id."""
     return {product_id: line.open for product_id, line in units.items() if line.open}
 
 
 def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:
-    """Why an order's confirmation was rejected.
+    """The reason for which the confirmation of an order was rejected.
 
     Raises:
         CorruptItemError: The stored reason is not one for which the service rejects a confirmation.
@@ -480,10 +480,10 @@ def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReas
 
 
 def _stored_time(order: OrderRecord, name: str, value: str) -> str:
-    """Check a time of an order's row.
+    """Return a time of an order's row, if it can be compared as a string.
 
     Raises:
-        CorruptItemError: It is not a time, or in a format that cannot be compared as a string.
+        CorruptItemError: It is not a time, or has another format than the service writes.
     """
     with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.fromisoformat(value).astimezone(UTC)

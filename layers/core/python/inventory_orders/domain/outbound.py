@@ -1,8 +1,8 @@
 """Outbound pages: units that have left the warehouse, until a sweep subtracts them from the rows of their products.
 
-Handing over is never refused for lack of stock, and the sequence of two hand-overs does not matter. So a hand-over does not
-write the product's row, where it would compete with orders: it adds its units to one of a few pages. The units on hand are
-the row's `onHand` less the units on all pages.
+A hand-over is never refused because stock is short, and the sequence of hand-overs does not matter. So a hand-over does not
+write the product's row, where it would compete with orders, but adds its units to one of a few pages. The units on hand are
+the row's `onHand` minus the units on all pages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ hold what leaves between two sweeps: 100 orders of a wholesaler have 1,014 produ
 
 
 class Generation(NamedTuple):
-    """Names one generation of a product: a product that is deleted and created again has another.
+    """The key of one generation of a product. A product that is deleted and created again has a new generation.
 
     Attributes:
         product_id: The product.
@@ -29,10 +29,10 @@ class Generation(NamedTuple):
 
 
 class OutboundKey(NamedTuple):
-    """Names an outbound page.
+    """The key of an outbound page.
 
     Attributes:
-        number: From 0.
+        number: The number of the page, from 0.
     """
 
     number: int
@@ -50,10 +50,10 @@ class OutboundPage:
     """An outbound page as read, or as a transaction leaves it.
 
     Attributes:
-        key: Its number.
+        key: The key of the page.
         version: Rises by one with every write; 0 if it was never written.
         epoch: A random value set by its first write. Version and epoch together fence its writers.
-        units: Units that have left, by generation.
+        units: Units that have left the warehouse, by generation.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
     """
@@ -66,11 +66,11 @@ class OutboundPage:
     size: int = field(default=0, compare=False)
 
     def plus(self, leaving: Mapping[Generation, int]) -> OutboundPage:
-        """The page after a write that adds units."""
+        """Return the next version of the page, with more units."""
         units = {lot: self.units.get(lot, 0) + n for lot, n in leaving.items()}
         return replace(self, version=self.version + 1, units={**self.units, **units})
 
     def without(self, folded: Collection[Generation]) -> OutboundPage:
-        """The page after a write that removes entries."""
+        """Return the next version of the page, without some of its entries."""
         units = {lot: n for lot, n in self.units.items() if lot not in folded}
         return replace(self, version=self.version + 1, units=units)

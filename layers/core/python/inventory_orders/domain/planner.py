@@ -1,8 +1,7 @@
-"""Plans transactions and rejections from changes and a snapshot of the products, without I/O, clock or randomness.
+"""Decides changes from a snapshot of the products, and packs them into transactions, without I/O, clock or randomness.
 
-Each accepted change sees its products after all earlier accepted changes. Changes in one transaction share
-one update of each product, so that a whole batch for a hot product costs one write of its row. They are packed into as
-few transactions as possible.
+Each change is decided as if all earlier ones had been applied. Changes are packed into as few transactions as possible. In a
+transaction they share one update of each product, so a whole batch of orders for one product costs one write of its row.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class Limits:
     """Limits of one transaction.
 
     Attributes:
-        actions: Updates and records together. DynamoDB's quota for TransactWriteItems is 100.
-        size: Bytes of all items together. DynamoDB's quota is 4 MB.
-        changes: Maximum number of changes. Lowered to isolate a change that DynamoDB refuses.
-        side_by_side: Transactions of one chain that are filled in parallel. The more there are, the emptier they are.
+        actions: Maximum number of updates and records. DynamoDB's quota for TransactWriteItems is 100.
+        size: Maximum size of all items together, in bytes. DynamoDB's quota is 4 MB.
+        changes: Maximum number of changes. The engine lowers it to isolate a change that DynamoDB refuses.
+        side_by_side: How many transactions of a chain are filled at the same time. More of them are less full.
 
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
     """
@@ -43,13 +42,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The plan's answer to one change: accepted, unless there is a rejection.
+    """What a plan decides about one change, which is accepted unless there is a rejection.
 
     Attributes:
         change: The change.
-        rejection: Why it is rejected.
-        deltas: Units that it adds or takes away (negative), by product id.
-        products: The products that it depends on: those of the accepted offer, or of all offers for a rejection.
+        rejection: Why the change is rejected; None if it is accepted.
+        deltas: Units that it adds, or takes away if negative, by product id.
+        products: The products of the accepted offer or, for a rejection, of all offers.
     """
 
     change: Change
@@ -59,22 +58,22 @@ class Decision:
 
     @property
     def has_record(self) -> bool:
-        """Whether it writes a record."""
+        """Whether the decision is stored in a record."""
         return self.rejection is None or self.change.stores_rejection
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Writes that are applied together or not at all.
+    """The writes of one transaction, which are applied together or not at all.
 
     Attributes:
         updates: Updates of product rows.
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
-        stock_after: By product id, the row or page that it sells from, as it leaves it.
-        lent: Units that it moves from rows to the depot, by product id.
-        release: A lane's lease that it releases.
-        outbound: The update of the outbound page on which units leave.
+        stock_after: The row or page from which each product is sold, as the transaction leaves it, by product id.
+        lent: Units that move from rows to the depot, by product id.
+        release: The lease of a lane that is released.
+        outbound: The update of an outbound page, if units leave the warehouse.
     """
 
     updates: tuple[Update[Product], ...]
@@ -87,12 +86,12 @@ class Transaction:
 
     @property
     def after(self) -> dict[str, Product]:
-        """The updated products by id, as this transaction leaves their rows."""
+        """The updated products, as the transaction leaves their rows, by id."""
         return {update.after.product_id: update.after for update in self.updates}
 
     @classmethod
     def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
-        """Make the transaction of everything that changed in an allocation since the previous one."""
+        """Make a transaction of everything that has changed in an allocation since the previous transaction."""
         updates, pages, lent = allocation.drain()
         return cls(updates, tuple(decisions), pages, lent=lent)
 
@@ -106,33 +105,33 @@ Chain = tuple[Wave, ...]
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Where the products of a batch are sold from in one round.
+    """Where the products of a batch are sold from in one round: their rows, or pages of lanes.
 
     Attributes:
         allocation: Rows and pages, with moves that are not written yet.
-        sources: The lanes that products are sold from, by product id. All other products are sold from their rows.
+        sources: The lane from which a product is sold, by product id. All other products are sold from their rows.
     """
 
     allocation: Allocation
     sources: Mapping[str, int] = field(default_factory=dict)
 
     def stock_of(self, product_id: str) -> Stock | None:
-        """The row or page that a product is sold from; None if the product does not exist."""
+        """The row or page from which a product is sold; None if the product does not exist."""
         lane = self.sources.get(product_id)
         if lane is None:
             return self.allocation.rows[product_id]
         return self.allocation.page_stock(product_id, lane)
 
     def place(self, product_id: str) -> str | PageKey:
-        """The row or page that a sale of a product writes."""
+        """The key of the row or page that a sale of a product changes."""
         lane = self.sources.get(product_id)
         return product_id if lane is None else PageKey.of(lane, product_id)
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
-        """Arrange decisions in transactions. Chains share no product and no group, so they may run in parallel."""
+        """Put decisions into transactions, and these into chains that share no product and no group, and so may run in parallel."""
         drafts = pack(decisions, self, limits)
         transactions = write_down(drafts, self)
-        # Each chain's keys, and the numbers of its transactions with their waves: the earliest possible ones.
+        # For each chain, its keys, and the waves and numbers of its transactions. Each gets the earliest possible wave.
         chains: list[tuple[set[object], list[tuple[int, int]]]] = []
         last_wave: dict[object, int] = {}
         for number, draft in enumerate(drafts):
@@ -159,13 +158,12 @@ Waiting = tuple[Change, Sequence[Collection[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan for a set of changes.
+    """What to do about a set of changes.
 
     Attributes:
-        chains: They share no product and no group, so they may run in parallel.
-        missing: Products that undecided changes find too few units of where they are sold from, while there may be more
-            elsewhere.
-        short: Products for which an offer is rejected or passed over, because too few units are known or they are blocked.
+        chains: The transactions. Chains share no product and no group, so they may run in parallel.
+        missing: Products of undecided changes with too few units where they are sold from. There may be more elsewhere.
+        short: Products because of which an offer is rejected or passed over: too few units are known, or they are blocked.
         waiting: Changes that cannot be decided now, because one of their products is blocked or short. Changes that only
             follow one of them in its group are undecided too, but not listed.
         leaving: Accepted changes whose units leave on an outbound page. The chains do not contain them.
@@ -195,7 +193,7 @@ class Draft:
     def add(
         self, decision: Decision, keys: Collection[object], supply: Supply, limits: Limits | None
     ) -> bool:
-        """Put a decision into the transaction if it fits. Returns whether it does; without limits, everything does."""
+        """Add a decision to the transaction if it fits. Returns whether it does. Without limits, every decision fits."""
         places = {supply.place(product_id) for product_id in decision.deltas} - self.places
         records = len(decision.change.record_keys) if decision.has_record else 0
         actions = self.actions + len(places) + records
@@ -223,12 +221,11 @@ def plan(
         changes: In the order in which they arrived, with distinct record keys.
         supply: The known rows and pages of the products that the changes name, and where they are sold from.
         blocked: Ids of products that cannot be written at the moment.
-        limits: Limits of one transaction. A change that exceeds them by itself gets its own transaction, for DynamoDB to
-            judge.
+        limits: Limits of one transaction. A change that exceeds them by itself gets its own transaction, and DynamoDB decides.
 
     Returns:
-        Transactions in which each accepted change that writes rows appears once, and each rejection is in or after the
-        last transaction that it depends on. Pending moves go into the first transaction.
+        Transactions that contain each accepted change once. Each rejection is in the last transaction that it depends on, or in a
+        later one. Moves that are not written yet go into the first transaction.
     """
     product_ids = {p for change in changes for p in change.product_ids}
     known = product_ids.intersection(supply.sources.keys() | supply.allocation.rows.keys())
@@ -259,7 +256,7 @@ class _Wait:
     Attributes:
         offer: The offer.
         missing: Products that there may be more of elsewhere.
-        is_unknown: Whether one of its products has not been read yet. Otherwise one is blocked, if none is missing.
+        is_unknown: Whether one of its products has not been read yet.
     """
 
     offer: Collection[str]
@@ -269,14 +266,14 @@ class _Wait:
 
 @dataclass(slots=True)
 class _Choice:
-    """Chooses an offer for one change after the other, each as if all changes before it had been served.
+    """Chooses an offer for one change after the other, as if all earlier changes had already been applied.
 
     Attributes:
-        working: The products that were read, as the previous changes leave them.
-        blocked: See `plan`.
-        missing: See `Plan`.
-        found_short: `Plan.short`.
-        waiting: See `Plan`.
+        working: The products that were read, as the earlier changes leave them.
+        blocked: Ids of products that cannot be written at the moment.
+        missing: See `Plan.missing`.
+        found_short: See `Plan.short`.
+        waiting: See `Plan.waiting`.
     """
 
     working: dict[str, Stock | None]
@@ -286,7 +283,7 @@ class _Choice:
     waiting: list[Waiting] = field(default_factory=list)
 
     def decide(self, change: Change) -> Decision | None:
-        """Accept the first offer that can be served, or reject the change if all are rejected; None if it has to wait."""
+        """Accept the first offer for which there is enough stock, or reject the change. Returns None if it has to wait."""
         rejections, waits = list[Rejection](), list[_Wait]()
         for offer in self._offers(change):
             answer = self._try(change, offer)
@@ -311,21 +308,21 @@ class _Choice:
         return None
 
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
-        """Yield the offers to try for a change. If it may be split, the last one takes each line from the first offer that has it."""
+        """Yield the offers of a change. If it may be split, another one takes each line from the first offer that has the line."""
         yield from change.offers
         if change.splits:
             lines = zip(*change.offers, strict=True)
             yield tuple(min(line, key=partial(self._rank, change)) for line in lines)
 
     def _rank(self, change: Change, product_id: str) -> int:
-        """Rank a product for a line: 0 if it can serve the line, 1 if the line has to wait, 2 if it is rejected."""
+        """Rank a row for a line: 0 if it has enough units, 1 if the line has to wait, 2 if the line is rejected."""
         answer = self._try(change, (product_id,))
         if isinstance(answer, _Wait):
             return 1
         return 0 if answer.rejection is None else 2
 
     def _try(self, change: Change, offer: Collection[str]) -> Decision | _Wait:
-        """Decide about an offer, or return what it has to wait for."""
+        """Decide about one offer, or return why it has to wait."""
         if not self.working.keys() >= set(offer):
             blocked = self.blocked.intersection(offer)
             self.found_short |= blocked
@@ -343,9 +340,9 @@ class _Choice:
 
 
 def _missing(decision: Decision, working: StockById) -> set[str]:
-    """The products to recall first: a change takes more units than the row has, and lanes may hold more.
+    """Find the products whose units have to be recalled from lanes first, because the row has too few for a change.
 
-    Includes products whose row would break the rules for lent products because another program changed it.
+    That includes products whose row breaks the rules for lent products, because another program has changed it.
     """
     rejection = decision.rejection
     if rejection is not None:
@@ -364,17 +361,16 @@ def _missing(decision: Decision, working: StockById) -> set[str]:
 def pack(
     decisions: Sequence[Decision], supply: Supply, limits: Limits, first: Sequence[Draft] = ()
 ) -> list[Draft]:
-    """Fill up to `limits.side_by_side` transactions in parallel that share nothing, the largest changes first.
+    """Pack decisions into transactions. Up to `limits.side_by_side` that share nothing are filled together, large changes first.
 
-    Changes that all take stock of a product, or all return some, commute as long as none of them is rejected: the
-    stock stays above its limit and ends up the same, whatever the order of the writes. Otherwise, and within a group,
-    the order of arrival is kept.
+    If all changes take stock of a product, or all return some, and none is rejected, their sequence does not matter: the stock
+    stays above its limit and ends up the same. Otherwise, and within a group, they keep the sequence of arrival.
 
     Args:
         decisions: In the order in which their changes arrived.
         supply: Where the products are sold from.
         limits: Limits of one transaction.
-        first: Existing drafts, which are filled first.
+        first: Drafts that already contain something. They are filled first.
     """
     left, strict = _entries(decisions)
     # Entries whose order matters come first, in order of arrival.
@@ -388,7 +384,7 @@ def pack(
 
 
 def _entries(decisions: Iterable[Decision]) -> tuple[list[_Entry], set[object]]:
-    """Note the keys of decisions. Returns also which of them have an order: groups, and products whose changes do not commute."""
+    """Find the keys of each decision, and the keys whose changes must keep their sequence: groups, and some products."""
     entries: list[_Entry] = []
     strict: set[object] = set()
     adds: dict[str, bool] = {}
@@ -410,11 +406,11 @@ def _fill(
     supply: Supply,
     limits: Limits,
 ) -> list[_Entry]:
-    """Fill drafts that share nothing, and open new ones up to the limit. Returns the entries that have to wait."""
+    """Fill drafts that share nothing, and start new ones up to the limit. Returns the entries that do not fit into any."""
     later: list[_Entry] = []
     products = {product_id for decision, _ in entries for product_id in decision.deltas}
     actions = len(products) + sum(decision.has_record for decision, _ in entries)
-    # At most as many drafts as the decisions need.
+    # No more drafts are filled in parallel than the decisions need.
     fewest = max(1, ceil(actions / limits.actions), ceil(len(entries) / limits.changes))
     most = min(limits.side_by_side, fewest)
     passed_over: set[object] = set()
@@ -434,7 +430,7 @@ def _place(
     supply: Supply,
     limits: Limits,
 ) -> bool:
-    """Put a decision into a draft so that no two drafts share anything. Returns whether that is possible."""
+    """Put a decision into a draft, if no two drafts then share a key. Returns whether that is possible."""
     sharing = [draft for draft in drafts if not draft.keys.isdisjoint(keys)]
     if len(sharing) > 1:
         return False
@@ -447,7 +443,7 @@ def _place(
 
 
 def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
-    """Turn drafts into transactions, each building on the rows and pages that the ones before it leave."""
+    """Turn drafts into transactions. Each starts from the rows and pages as the previous one leaves them."""
     allocation, sources = supply.allocation.copied(), supply.sources
     transactions = []
     for draft in drafts:
@@ -458,7 +454,7 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
                 lane, goods = sources.get(product_id), decision.change.moves_goods
                 allocation.add_units(product_id, delta, lane, moves_goods=goods)
         transaction = Transaction.of(allocation, draft.decisions)
-        # A page that sold all its units of a product no longer names their generation.
+        # A page that has sold all units of a product no longer names their generation.
         after = {
             p: replace(allocation.page_stock(p, sources[p]), created_at=stock.created_at)
             for p, stock in before.items()

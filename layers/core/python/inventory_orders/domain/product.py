@@ -1,4 +1,4 @@
-"""Products, and the status that results from their stock."""
+"""Products, their stock, and the status that follows from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inventory_orders.domain.location import stock_key
 
 
 class ProductStatus(StrEnum):
-    """The status of a product."""
+    """The status of a product, which depends on its stock unless it is discontinued."""
 
     ACTIVE = "ACTIVE"
     LOW_STOCK = "LOW_STOCK"
@@ -22,7 +22,7 @@ class ProductStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product as read, or as a plan or an update would leave it.
+    """A product at one location, as read or as an update would leave it.
 
     Attributes:
         product_id: The key of its row: its id, with the location if it is not the default one.
@@ -79,47 +79,47 @@ class Product:
 
     @property
     def is_discontinued(self) -> bool:
-        """Whether it no longer accepts orders."""
+        """Whether the product no longer accepts orders."""
         return self.status is ProductStatus.DISCONTINUED
 
     @property
     def place_keys(self) -> list[str]:
-        """The keys of the product's rows at `places`."""
+        """The keys of the product's rows at all other locations."""
         return [stock_key(self.product_id, place) for place in sorted(self.places)]
 
     @property
     def is_partial(self) -> bool:
-        """Whether lanes may hold more of it, so that a change must not be rejected because there are too few units here."""
+        """Whether lanes may hold more units. If so, no change is rejected because the row has too few."""
         return bool(self.lent_to)
 
     @property
     def spare_units(self) -> int:
-        """Units that may be taken from the row without a recall."""
+        """Units that the row can give without a recall of units from lanes."""
         if self.lent_to:
             return self.stock_count - max(0, self.low_stock_threshold) - 1
         return self.sellable
 
     @property
     def may_be_lent(self) -> bool:
-        """Whether it may be lent to lanes: it is `ACTIVE`, and its stock here exceeds both 0 and the threshold."""
+        """Whether lanes may hold units of the product: it is `ACTIVE`, with stock above 0 and above its threshold."""
         return self.status is ProductStatus.ACTIVE and self.stock_count > max(
             0, self.low_stock_threshold
         )
 
     def may_change_by(self, delta: int) -> bool:
-        """Whether `delta` units may be added here, or taken away (negative), while there may be more elsewhere."""
+        """Whether `delta` units may be added to the row, or taken from it if negative, while lanes may hold more."""
         return self.with_stock(self.stock_count + delta, self.version).may_be_lent
 
     def lease_left(self, now: float) -> float:
-        """Seconds for which a lease still locks the product; 0 if none does. `now` is a Unix time in seconds."""
+        """How long a lease still locks the product, in seconds; 0 if there is none. `now` is a Unix time in seconds."""
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
 
     def is_fenced_by(self, owner: str) -> bool:
-        """Whether this owner of a lease was the last writer. If so it may write, even after the lease has ended."""
+        """Whether the last write was by this owner of a lease, who may then write even after the lease has ended."""
         return bool(owner) and self.locked_by == owner and self.lock_version == self.version
 
     def with_stock(self, stock_count: int, version: int) -> Product:
-        """The product after a write that sets this stock and version."""
+        """Return the product with another stock and version, and the status that follows from the stock."""
         return replace(
             self,
             stock_count=stock_count,
@@ -130,7 +130,7 @@ class Product:
         )
 
     def is_same_version(self, other: Product) -> bool:
-        """Whether both are the same generation at the same version."""
+        """Whether both products have the same generation and version."""
         return (self.created_at, self.version) == (other.created_at, other.version)
 
 
@@ -140,14 +140,14 @@ ProductsById = Mapping[str, Product | None]
 
 @dataclass(frozen=True, slots=True)
 class PageStock:
-    """Units of a product in a lane's page. Orders take units from it as from the product's row.
+    """The units of a product on a page of a lane. Orders take units from it as they do from the product's row.
 
     Attributes:
         product_id: The product.
-        stock_count: Units in the page.
+        stock_count: Units on the page.
         version: The version of the page.
         created_at: The generation of the product.
-        page: The page.
+        page: The key of the page.
     """
 
     product_id: str
@@ -161,15 +161,15 @@ class PageStock:
 
     @property
     def sellable(self) -> int:
-        """Units that can be sold from the page."""
+        """Units that can be sold from the page, which has no backorders."""
         return self.stock_count
 
     def may_change_by(self, delta: int) -> bool:
-        """Whether `delta` units may be added, or taken away (negative)."""
+        """Whether `delta` units may be added to the page, or taken from it if negative."""
         return self.stock_count + delta >= 0
 
     def with_stock(self, stock_count: int, version: int) -> PageStock:
-        """The same after a write of the page that sets this stock and version."""
+        """Return the same product with other units on the page, and another version."""
         return replace(self, stock_count=stock_count, version=version)
 
 
@@ -186,7 +186,7 @@ def stock_status(
     low_stock_threshold: int = 0,
     current: ProductStatus = ProductStatus.ACTIVE,
 ) -> ProductStatus:
-    """The status that results from a stock level. A discontinued product stays discontinued."""
+    """Derive the status of a product from its stock. A discontinued product stays discontinued."""
     if current is ProductStatus.DISCONTINUED:
         return current
     if stock_count <= -backorder_limit:
@@ -202,7 +202,7 @@ class NewProduct:
 
     Attributes:
         product_id: The key of its row.
-        opening_stock: Units in stock from the start.
+        opening_stock: Units in stock at the beginning.
         low_stock_threshold: At or below it the product counts as low in stock, in units.
         backorder_limit: How far below zero the stock may go, in units.
         name: For people.
@@ -223,13 +223,13 @@ DETAILS = ("name", "price")
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEvent:
-    """All details of a product in a catalogue system at one time.
+    """The details of a product in a catalogue system, at one time.
 
     Attributes:
         product_id: The product.
         event_id: Breaks ties between events with the same time: the greater id is the newer one.
         event_time: The time of the snapshot, in the service's format.
-        details: A full snapshot: details that it lacks are removed.
+        details: All details at that time. The service removes details that are missing here.
     """
 
     product_id: str

@@ -1,4 +1,4 @@
-"""Records, the stored rows that make changes exactly-once: orders with their lines and steps, and adjustments."""
+"""Records: the stored orders and adjustments, by which a repeated change is recognised."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ SIZE_OF_LINE = 250
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
-    """Names the record of an order."""
+    """The key of an order's record."""
 
     order_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class AdjustmentKey:
-    """Names the record of an adjustment."""
+    """The key of an adjustment's record."""
 
     product_id: str
     adjustment_id: str
@@ -56,7 +56,7 @@ RecordKey = OrderKey | AdjustmentKey
 
 
 class Units(Enum):
-    """Units of an order's line."""
+    """Which units of an order's line a command moves."""
 
     OPEN = auto()
     """Neither handed over nor cancelled."""
@@ -65,13 +65,13 @@ class Units(Enum):
 
 
 class OrderAction(StrEnum):
-    """The action of a command on an order: the one list, with the properties of each.
+    """All actions of commands on orders, each with its properties.
 
     Attributes:
-        moves: The units that it moves; None if it moves none.
-        restocks: Whether they go back into stock by default; None if the command always says.
-        counted_as: Public attribute of a line that counts them; empty if there is none.
-        path: Path under the order in the HTTP API; empty for actions of the service itself.
+        moves: Which units the action moves; None if it moves none.
+        restocks: Whether these units go back into stock by default; None if the command has to say.
+        counted_as: The public attribute of a line that counts these units; empty if there is none.
+        path: The path below the order in the HTTP API; empty for actions of the service itself.
     """
 
     moves: Units | None
@@ -79,7 +79,7 @@ class OrderAction(StrEnum):
     counted_as: str
     path: str
 
-    # The columns have no defaults: an action without one of them cannot be imported.
+    # The columns have no defaults, so an action that lacks one raises an error at import.
     def __new__(cls, code: str, *columns: Any) -> Self:
         action = str.__new__(cls, code)
         action._value_ = code
@@ -112,19 +112,20 @@ MAX_NAMED_STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command that changed an order.
+    """A step in the life of an order: a command that changed it.
 
     Attributes:
         action: An `OrderAction`.
         at: When it was carried out.
         step_id: Given by the sender: the idempotency key, within the order. None for a command that names no items.
-        quantities: Units that it moved, by product id; None if it moved none, or fulfilled all that were left.
+        quantities: Units that were moved, by product id; None if there were none, or if all units that were left were
+            fulfilled.
         restocked_versions: The version of each product after its units went back into stock, by product id.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
-        notes: Who did it, and why, by name (`NOTES`).
+        notes: Who gave the command, and why, by name. `NOTES` has the names.
         out_page: The outbound page on which its units left; None if none did.
         out_version: The version of that page after the step.
-        other: Attributes that this version of the service does not know, kept unchanged.
+        other: Attributes that this version of the service does not know. They stay as they are.
     """
 
     action: str
@@ -140,14 +141,14 @@ class Step:
 
     @property
     def size(self) -> int:
-        """Maximum size in the row, in bytes."""
+        """The maximum size of the step in its row, in bytes."""
         notes = sum(len(name) + len(text.encode()) for name, text in self.notes.items())
         return 290 + notes + sum(100 + len(product_id) for product_id in self.quantities or ())
 
 
 @dataclass(slots=True)
 class LineUnits:
-    """The units of a line, and what became of them.
+    """The units of an order's line, and what has become of them.
 
     Attributes:
         quantity: Units that were ordered.
@@ -174,7 +175,7 @@ class LineUnits:
 def units_by_line(
     quantities: Mapping[str, int], steps: Iterable[tuple[str, Mapping[str, int] | None]]
 ) -> dict[str, LineUnits]:
-    """Add up what steps did with the units of each line, by product id.
+    """Add up what the steps of an order have done with the units of each line, by product id.
 
     Args:
         quantities: Units that were ordered, by product id.
@@ -204,7 +205,7 @@ class OrderLine:
         asked_location: The only location that the sender allows; None if the order's locations apply.
         product_created_at: The generation that the units were taken from; None if no stock was taken.
         product_version: The version of the product after that; None if the units were taken from a page.
-        lane_page: The page that the units were taken from; None for the product's row.
+        lane_page: The page that the units were taken from; None if they were taken from the product's row.
         lane_version: The version of the page after that.
         other: Attributes that the service does not know, kept unchanged.
     """
@@ -221,13 +222,13 @@ class OrderLine:
 
     @property
     def key(self) -> str:
-        """The key of the product's row that its units are taken from."""
+        """The key of the row from which the units were taken."""
         return stock_key(self.product_id, self.location_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRejection:
-    """A late payment: a confirmation after the order had ended unconfirmed. It has to be refunded.
+    """A confirmation that came after the order had ended without one. The late payment has to be refunded.
 
     Attributes:
         at: When it was rejected.
@@ -257,8 +258,8 @@ class OrderRecord:
         confirmed_at: When it was confirmed.
         fulfilled_at: When it became `FULFILLED`.
         steps: The commands that changed it, in order.
-        confirmation_rejected: The first late payment, which also answers all later ones; None if there was none.
-        attributes: The shop's own.
+        confirmation_rejected: The first late payment, whose answer later ones repeat; None if there was none.
+        attributes: The shop's own attributes.
         locations: Where its units may come from, best first; None if the sender did not say.
         split: Whether its lines may come from several locations.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
@@ -286,14 +287,14 @@ class OrderRecord:
 
     @property
     def key(self) -> OrderKey:
-        """The key of its row."""
+        """The key of the row."""
         return OrderKey(self.order_id)
 
     def require_version(self) -> OrderRecord:
-        """Check that it has a version, and return it.
+        """Return the order, after a check that its version is valid.
 
         Raises:
-            CorruptItemError: It has none.
+            CorruptItemError: It has no valid version.
         """
         if not isinstance(self.version, int) or self.version < 1:
             raise CorruptItemError(f"order {self.order_id} has no valid _version; repair the item")
@@ -301,7 +302,7 @@ class OrderRecord:
 
     @property
     def size(self) -> int:
-        """Maximum size of its row, in bytes."""
+        """The maximum size of the order's row, in bytes."""
         # Ids are ASCII; the number covers attribute names, times and numbers of a row, and its locations.
         lines = sum(SIZE_OF_LINE + len(line.product_id) for line in self.lines)
         shortages = SIZE_OF_LINE * len(self.shortages)
@@ -322,7 +323,7 @@ class AdjustmentRecord:
         product_version: The version of the product after the change; None if it was made without reading one, or rejected.
         applied_at: When it was applied or rejected.
         counted: The counted units; None if it is not a count.
-        notes: Who did it, and why: `actor` and `reference`.
+        notes: Who made it, and why: `actor` and `reference`.
         rejection: Why it was rejected; None if it was applied.
         on_hand_delta: For a closing, the change of the row's `onHand`; None if that is `delta`.
         transfer_with: For one side of a transfer, the product id of the other side; None for any other.
@@ -343,7 +344,7 @@ class AdjustmentRecord:
 
     @property
     def key(self) -> AdjustmentKey:
-        """The key of its row."""
+        """The key of the row."""
         return AdjustmentKey(self.product_id, self.adjustment_id)
 
 

@@ -1,4 +1,4 @@
-"""Why the business rejects a change: the one list of reasons, each with its message and its HTTP status."""
+"""All reasons for which a change is rejected, each with its message and its HTTP status."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from inventory_orders.domain.product import Stock
 
 
 class CustomerWords(NamedTuple):
-    """What customers read when their order is rejected.
+    """What customers read when their order is rejected, with and without names of products.
 
     Attributes:
-        named: Names the products, as `{products}`.
-        unnamed: Used if the order's row does not name the product.
+        named: The message with the names of the products, as `{products}`.
+        unnamed: The message if the order's row does not name the products.
     """
 
     named: str
@@ -23,7 +23,7 @@ class CustomerWords(NamedTuple):
 
 
 class RejectionReason(StrEnum):
-    """Why the business rejects a change. An answer, not a failure.
+    """A reason for which a change is rejected. A rejection is an answer, not a failure.
 
     Attributes:
         words: The message for the sender of the change. `{subject}` is the product, order or order status that it is about.
@@ -153,18 +153,18 @@ class Shortage:
 
     @classmethod
     def of(cls, product: Stock, wanted: int) -> Shortage:
-        """The shortage of a product that has fewer than `wanted` units."""
+        """Describe the shortage of a product that has fewer than `wanted` units."""
         return cls(product.product_id, wanted, max(0, product.sellable))
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected change.
+    """Why a change is rejected, with the products or the order that caused it.
 
     Attributes:
-        reason: Why.
-        subject: The product or order that it is about, or the order status that prevents the change.
-        shortages: The products known to be short, if it was rejected because stock is short.
+        reason: The reason.
+        subject: The product or order that the reason is about, or the order status that prevents the change.
+        shortages: All products that are known to be short, if the change is rejected because stock is short.
     """
 
     reason: RejectionReason
@@ -173,7 +173,7 @@ class Rejection:
 
     @property
     def words(self) -> str:
-        """The message for the sender."""
+        """The message for the sender of the change."""
         # A status may be any string.
         named = str if self.reason is RejectionReason.UNKNOWN_ORDER_STATUS else in_words
         return "; ".join(

@@ -1,4 +1,4 @@
-"""The state of one batch: its pending changes, and the object that all code working on the batch shares."""
+"""The state of one batch of changes: which are still pending, and what is known about stored rows and pages."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _REPAIR = "it fails a condition on the values that were just read from it; repai
 
 
 def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
-    """Give each of several changes of one record its own turn, in order, so that it sees what the previous one left.
+    """Split changes into turns, so that each change of a record sees what the previous change of that record has written.
 
-    Later changes of its group get the same turn or a later one.
+    A change never gets an earlier turn than a change of the same group that arrived before it.
 
     Returns:
         The indexes of the changes of each turn.
@@ -73,7 +73,7 @@ def note_unfinished(
     outcomes: Mapping[int, ChangeOutcome],
     unfinished: dict[Any, Outcome],
 ) -> None:
-    """Note the ids and groups of changes that may still get another outcome, or whose dead letters are not sent yet."""
+    """Note the records and groups of changes that are returned, may get another outcome later, or will be dead-lettered."""
     for number in turn:
         change, outcome = changes[number], outcomes[number]
         if outcome.is_open:
@@ -85,7 +85,7 @@ def note_unfinished(
 def hold_back(
     changes: Sequence[Change], turn: Iterable[int], unfinished: dict[Any, Outcome]
 ) -> dict[int, ChangeOutcome]:
-    """Return the changes that have to wait for an earlier one of the same id or group, with their outcomes."""
+    """Return the changes of a turn that must not overtake an unfinished change of the same record or group."""
     outcomes = {}
     for number in turn:
         change = changes[number]
@@ -111,12 +111,12 @@ def _products_of(change: Change) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Known:
-    """The known state of stored rows and pages.
+    """Rows and pages, as last read or written.
 
     Attributes:
         rows: Products by id; None for a product that does not exist.
         pages: Pages by key.
-        unreadable: By key, what is wrong with items that break their tables' contracts.
+        unreadable: The errors of items that break their tables' contracts, by key.
     """
 
     rows: dict[str, Product | None] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Known:
     unreadable: dict[str | PageKey, CorruptItemError] = field(default_factory=dict)
 
     def learn(self, key: str | PageKey, found: object) -> None:
-        """Keep an item as stored. Anything else makes its key unknown."""
+        """Keep an item as stored, or its error. If something else was found under the key, forget the key."""
         self.unreadable.pop(key, None)
         if isinstance(key, PageKey) and isinstance(found, Page):
             self.pages[key] = found
@@ -154,13 +154,13 @@ class Known:
 
 
 class PendingChanges:
-    """Changes without an outcome, in order of arrival. The first outcome of a change is final.
+    """The changes of a batch that have no outcome yet, in order of arrival. The first outcome of a change is final.
 
     Args:
         changes: In the order in which they arrived, with distinct record keys.
 
     Attributes:
-        by_key: All changes as they arrived, decided or not.
+        by_key: All changes of the batch as they arrived, whether or not they have an outcome.
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
@@ -186,19 +186,19 @@ class PendingChanges:
         return list(dict.fromkeys(ids))
 
     def has(self, change: Change) -> bool:
-        """Whether a change has no outcome yet, and was not replaced by another one."""
+        """Whether a change has neither an outcome nor a replacement."""
         return self._pending.get(change.record_key) is change
 
     def still_pending(self, changes: Iterable[Change]) -> list[Change]:
-        """The given changes that have no outcome yet."""
+        """Select the changes that have no outcome yet."""
         return [change for change in changes if change.record_key in self._pending]
 
     # ------------------------------------------------------------------ deciding
 
     def settle(self, change: Change, outcome: ChangeOutcome) -> None:
-        """Give a change its outcome, unless it has one.
+        """Record the outcome of a change, unless it already has one.
 
-        The dead letter for an invalid message has not been sent at this point, so later changes in its group are returned.
+        If a change is invalid, its dead letter is not sent yet. So later changes of its group are returned.
         """
         key = change.record_key
         if self._pending.pop(key, None) is None:
@@ -209,7 +209,7 @@ class PendingChanges:
                 self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
 
     def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
-        """Match a change with its record. Returns the change, or its replacement, if it has to be planned again."""
+        """Compare a change with the record stored under its key. Returns the change to plan next, if it is still undecided."""
         key = self._first_key.get(key, key)
         change = self._pending.get(key)
         if change is None or record is None:
@@ -240,14 +240,14 @@ class PendingChanges:
     def give_up(
         self, changes: Iterable[Change], cause: str, detail: str, retry_after: float = 0.0
     ) -> None:
-        """Return changes to their sender, with all that arrived after them in their groups."""
+        """Return changes to their senders, together with all later changes of their groups."""
         keys = {change.record_key for change in changes}
         stopped = [change for change in self if change.record_key in keys]
         for change in stopped + followers(self, lambda other: other.record_key in keys):
             self.settle(change, returned(cause, detail, retry_after))
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
-        """Give up on all changes that have no offer without a product."""
+        """Give up on every change that cannot be carried out without this product."""
         stopped = (c for c in self if all(product_id in offer for offer in c.offers))
         self.give_up(stopped, cause, detail)
 
@@ -256,7 +256,7 @@ class PendingChanges:
         self.give_up(self._pending.values(), cause, detail)
 
     def fail(self, error: StoreError) -> None:
-        """Give up on all pending changes. Reports a failure unless the error is transient."""
+        """Give up on all pending changes. Unless the error is transient, the report names it as the failure."""
         if not isinstance(error, ThrottledError | OutcomeUnknownError):
             self._failure = error
         self.give_up_all(error.code, str(error))
@@ -275,7 +275,7 @@ class PendingChanges:
     # ------------------------------------------------------------------ the answer
 
     def report(self, stats: CommitStats) -> CommitReport:
-        """Report the outcome of every change once nothing is pending, and the cost, with the retries of each."""
+        """Report the outcomes of all changes, once none is pending, and how often each was retried."""
         for key in self.by_key:
             kind, retries = self._outcomes[key].kind, self._retries.get(key)
             if retries is not None or kind in (Outcome.APPLIED, Outcome.REJECTED):
@@ -289,26 +289,26 @@ class PendingChanges:
 class Batch:
     """One batch of changes, from its first read to its last outcome.
 
-    Every plan starts from the known rows, and every write is conditioned on them. So they may be stale: that costs an
-    attempt, but never leads to a wrong result. Decisions without a write need more: see `read_cached`, `reject_unwritten`
-    and `learn_record`.
+    Every plan starts from the known rows, and every write is conditioned on them. A stale row costs an attempt, but never
+    leads to a wrong result. Decisions that write nothing have stricter rules: see `read_cached`, `reject_unwritten` and
+    `learn_record`.
 
     Args:
         cache: The products as this process left them.
-        pending: The changes that have no outcome yet. A read may answer them from their records, or give them up.
-        age: Seconds for which the first of them has been waiting.
+        pending: The changes that have no outcome yet. A read may find records that answer some of them.
+        age: How long the first change has been waiting, in seconds.
         limits: Limits of one transaction.
 
     Attributes:
-        pending: As given. Reads here, the loop and visits settle its changes.
-        deadline: As given.
-        age: As given.
-        stats: The cost. Everything that sends requests adds to it.
-        known: The known state of products. Written by `learn_row`, `forget` and by sources.
+        pending: The changes without an outcome. Reads, the loop and visits to the depot settle them.
+        deadline: When the batch has to stop sending requests.
+        age: How long the first change has been waiting, in seconds.
+        stats: The cost so far. Everything that sends requests adds to it.
+        known: The known rows and pages. Written by `learn_row`, `forget` and by sources.
         rows: `known.rows`.
         from_cache: Rows that are only known from the cache. Written like `known`.
         unreadable: `known.unreadable`.
-        limits: As given. The loop lowers them to find a change that DynamoDB does not accept.
+        limits: Limits of one transaction. The loop lowers them to find a change that DynamoDB does not accept.
         losses: Rounds without progress. Written by the loop.
         outbound_losses: Rounds in which only hand-overs were lost. Written by the loop.
         throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
@@ -317,7 +317,7 @@ class Batch:
         avoided: Products that a caller with a single attempt passes over, because it met concurrent writers on them.
         looks_again: Whether the last round wrote nothing because there was more to read first. Written by `read_cached` and
             the loop.
-        has_read_records: Whether records were read.
+        has_read_records: Whether any record was read.
     """
 
     def __init__(
@@ -361,14 +361,14 @@ class Batch:
     # ------------------------------------------------------------------ reading
 
     def read_cached(self) -> None:
-        """Read the products that were taken from the cache."""
+        """Read the products that are only known from the cache."""
         cached, self.from_cache, self.looks_again = sorted(self.from_cache), set(), True
         self.read(cached)
 
     def read_unknown(self, product_ids: Iterable[str]) -> None:
-        """Read products that are not known yet. The first read includes the records, as a hint as to which changes are replays."""
+        """Read products that are not known yet. The first read also fetches the records, which reveal most replays."""
         if unknown := self.known.unknown(product_ids):
-            # The record of a change that replaced another one is already known.
+            # If a change has replaced another one, its record is already known.
             first = [c for c in self.pending if c is self.pending.by_key[c.record_key]]
             hints = [] if self.has_read_records else [change.record_key for change in first]
             self.read([*unknown, *hints])
@@ -376,10 +376,9 @@ class Batch:
     def reject_unwritten(self, decisions: Sequence[Decision]) -> None:
         """Reject changes whose rejection is not stored, unless their records show that they were applied.
 
-        Each rejection was true when it was planned. If the record is still missing now, it was missing then, so the change
-        itself did not cause the shortage, however often the row has been written since. The record of a stock change is read in
-        the same transaction as its product. Separate reads could show part of a transaction: the stock after it, but no record
-        yet.
+        Each rejection was true when it was planned. If the record is missing now, it was missing then, so an earlier attempt of
+        the change itself did not cause the shortage. The record of a stock change is read in one transaction with its product:
+        separate reads could return the stock after a write, but the record before it.
         docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
         """
         changes = [decision.change for decision in decisions]
@@ -388,18 +387,18 @@ class Batch:
         for product_ids, some in groupby(of_stock, key=_products_of):
             self._read_together(product_ids, list(some))
         for decision in decisions:
-            # It may have been replaced by another change, which is planned first.
+            # A change that was replaced in the meantime is planned first.
             if decision.rejection is not None and self.pending.has(decision.change):
                 self.pending.settle(decision.change, rejected(decision.rejection))
 
     def _read_records(self, changes: Iterable[Change]) -> None:
-        """Read the records of changes with strong consistency, unless that was already done."""
+        """Read the records of changes with strong consistency. Skips records that were already read that way."""
         keys = [c.record_key for c in changes if c.record_key not in self._read_exactly]
         if keys:
             self.read(keys, consistent_records=True)
 
     def _read_together(self, product_ids: Sequence[str], changes: Sequence[Change]) -> None:
-        """Read the records of changes, each in one transaction with the products that all of them affect."""
+        """Read the records of changes that affect the same products, together with these products, in one transaction."""
         size = READ_LIMIT - len(product_ids)
         for start in range(0, len(changes), size):
             some = changes[start : start + size]
@@ -411,7 +410,7 @@ class Batch:
                 self.pending.give_up(some, error.code, str(error))
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
-        """Read products and records, and learn them. Gives up on the changes of products that cannot be read.
+        """Read products and records, and remember them. Gives up on the changes of products that cannot be read.
 
         Args:
             keys: What to read.
@@ -425,7 +424,7 @@ class Batch:
             )
         except StoreError as error:
             if isinstance(error, ThrottledError) and self.rows:
-                # It is refused if everything in it is throttled. Products that are already known can be sold.
+                # DynamoDB refuses a read if all of its items are throttled. Products that are already known can still be sold.
                 self._do_without(keys, consistent_records=consistent_records)
             else:
                 self.pending.fail(error)
@@ -438,7 +437,7 @@ class Batch:
             self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
-        """Give up on the changes of products that could not be read, and of records too unless these are hints."""
+        """Give up on the changes of products that could not be read, and of records if they were not just hints."""
         for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
@@ -461,15 +460,15 @@ class Batch:
     # ------------------------------------------------------------------ items returned by other requests
 
     def learn_row(self, product_id: str, found: Product | CorruptItemError | None) -> None:
-        """Keep a product as stored. The next plan starts from it."""
+        """Remember a product as stored. The next plan starts from it."""
         self.from_cache.discard(product_id)
         self.known.learn(product_id, found)
 
     def learn_record(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
-        """Keep a record of a concurrent writer. Returns whether its change, or a replacement, is planned again.
+        """Apply a record that a concurrent writer has stored. Returns whether the change, or its replacement, is planned again.
 
-        That change only returns units to a product of the generation that they came from, so it is planned from rows that are
-        newer than the record.
+        It may only return units to the generation of the product that they were taken from. So the rows are read again: they
+        have to be newer than the record.
         """
         again = self.pending.match(key, record)
         for product_id in again.product_ids if again is not None else ():
@@ -477,7 +476,7 @@ class Batch:
         return again is not None
 
     def forget(self, product_id: str) -> None:
-        """Forget a product that a concurrent writer is writing. The next plan reads it again."""
+        """Forget a product that a concurrent writer is changing, so that the next round reads it again."""
         self.known.forget(product_id)
         self.from_cache.discard(product_id)
 
@@ -488,7 +487,7 @@ class Batch:
         return leased | unreadable | self.throttled | self.avoided
 
     def retry_throttled_last(self) -> None:
-        """Try throttled products again once all changes without them have their outcomes."""
+        """Try throttled products again once no pending change can do without them."""
         offers = (offer for change in self.pending for offer in change.offers)
         if not any(map(self.throttled.isdisjoint, offers)):
             self.throttled.clear()
@@ -497,7 +496,7 @@ class Batch:
 
     @property
     def wanted(self) -> list[str]:
-        """The products to read: those of each pending change's offers, up to the first offer without a short one.
+        """The products to read: for each pending change, those of its offers up to the first one without a short product.
 
         Throttled products are left out until the throttling is over.
         """
@@ -510,9 +509,9 @@ class Batch:
         return [product_id for product_id in wanted if product_id not in self.throttled]
 
     def note_short(self, product_ids: Collection[str]) -> bool:
-        """Note short products. Returns whether a pending change has other offers to try for that reason.
+        """Note which products are short. Returns whether a pending change has another offer to try because of that.
 
-        Lanes may have enough units of a product that no change wants now.
+        A product that no pending change wants is not noted, because lanes may have enough units of it.
         """
         wanted = (change.lane_units(self.short) for change in self.pending) if product_ids else ()
         new = (set(product_ids) - self.short).intersection(chain.from_iterable(wanted))
@@ -522,7 +521,7 @@ class Batch:
     def avoid_contested(self) -> bool:
         """Avoid products with recent concurrent writers, and give up changes that cannot do without them.
 
-        Returns whether there are new ones.
+        Returns whether a product is avoided that was not avoided before.
         """
         ids, rivals = self.pending.product_ids, self._client.rivals
         contested = {p for p in ids if rivals.are_met_on(p, _AVOIDED_SECONDS)} - self.avoided
@@ -536,7 +535,7 @@ class Batch:
     def mark_unwritable(self, product_id: str, why: str) -> None:
         """Give up on the changes of a product whose row DynamoDB does not accept.
 
-        The note also keeps the row from lending to the depot over and over.
+        The product also counts as unreadable from now on, so that its row does not lend to the depot again and again.
         """
         problem = f"DynamoDB does not accept the row of product {in_words(product_id)} ({why}); repair the item"
         self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
@@ -550,19 +549,19 @@ class Batch:
         return {p for p, row in self.rows.items() if row is not None and row.lease_left(self.now)}
 
     def lease_waits(self, waiting: Iterable[Waiting]) -> list[float]:
-        """For each change that only waits for leases, seconds until the first of its offers is free."""
+        """How long each change that waits for leases has to wait, in seconds, until one of its offers is free."""
         pending = (offers for change, offers in waiting if self.pending.has(change))
         open_offers = ([o for o in offers if self._end_of(o) is None] for offers in pending)
         waits = (min(map(self._lease_left, offers), default=0.0) for offers in open_offers)
         return [*filter(None, waits)]
 
     def _lease_left(self, offer: Collection[str]) -> float:
-        """Seconds until all products of an offer are free."""
+        """Seconds until no product of an offer is leased."""
         rows = (self.rows.get(product_id) for product_id in offer)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def give_up_undecidable(self, waiting: Iterable[Waiting]) -> None:
-        """Give up on changes that waiting cannot help, with all that follow them in their group."""
+        """Give up on changes for which waiting is useless, together with later changes of their groups."""
         for change, offers in waiting:
             ends = [end for offer in offers if (end := self._end_of(offer)) is not None]
             if len(ends) == len(offers):

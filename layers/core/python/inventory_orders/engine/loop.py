@@ -1,10 +1,10 @@
-"""The engine: makes stock changes durable, each exactly once, and plans again after a lost race.
+"""The engine: applies each stock change exactly once, and plans again after a concurrent writer was faster.
 
 A batch runs in rounds until each of its changes has an outcome. A round has five steps:
 
 - pace: wait while a table is short of capacity. (`_keep_pace`)
-- find: where are the units? In rows, unless the engine was given another source. (`Source`)
-- plan: which changes are accepted, and in which transactions? (`domain/planner.py`, without I/O)
+- find: look up where the units are: in rows, or where another source keeps them. (`Source`)
+- plan: decide which changes are accepted, and in which transactions. (`domain/planner.py`, without I/O)
 - commit: send the transactions and learn from each. Durable changes get their outcomes; failures update the known rows and
   records. (`_commit`)
 - settle: if the round was lost, or could decide nothing, wait before the next one. (`_settle`)
@@ -69,7 +69,7 @@ from inventory_orders.store.cancellations import (
 )
 from inventory_orders.store.writes import ActionKind, transaction_actions
 
-# For how many batches after a replay another one is expected, so that reading records first is worth a request.
+# For how many batches after a replay it is worth a request to read records first, because more replays are likely.
 _REPLAYS_EXPECTED_FOR = 20
 
 # How many outbound pages a batch tries before it waits.
@@ -79,26 +79,26 @@ _NO_ROOM = "no outbound page can take more units: all are full until the next sw
 
 
 class _Progress(Enum):
-    """What a round achieved."""
+    """How far a round got."""
 
     ADVANCED = auto()
-    """Decisions were sent, and none of them lost a race; or there are other offers to try."""
+    """No transaction lost to a concurrent writer, and there were decisions to send or there are other offers to try."""
     LOST = auto()
-    """A concurrent writer was faster."""
+    """A transaction lost to a concurrent writer."""
     BLOCKED = auto()
     """All pending changes wait for a lease, for capacity or for units."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A transaction that was sent, and its result.
+    """A transaction to send, and the result of sending it.
 
     Attributes:
         transaction: The transaction.
-        at: When it was sent, as in its records; empty before.
+        at: The time written to its records; empty until it is sent.
         error: Why it was not applied; None if it was.
         is_lost: Whether a concurrent writer was faster, or a table was short of capacity.
-        stats: Its cost.
+        stats: What it cost.
     """
 
     transaction: Transaction
@@ -108,10 +108,10 @@ class Attempt:
     stats: CommitStats = field(default_factory=CommitStats)
 
     def send(self, client: RetryingClient, deadline: Deadline, *, skips_throttled: bool) -> None:
-        """Send the transaction. Runs in parallel with others, so it only writes to this attempt.
+        """Send the transaction. Others are sent in parallel, so this changes nothing but the attempt.
 
         Args:
-            client: Sends it, repeatedly if necessary.
+            client: The client for the tables. It repeats the request if necessary.
             skips_throttled: Whether the batch can continue without a product whose row is throttled.
         """
         now = client.clock.now()
@@ -138,28 +138,28 @@ class Attempt:
 
 
 Commit = Callable[[Sequence[Chain]], bool]
-"""Commits transactions that move units for a source. Returns whether all of them are durable."""
+"""A function that commits transactions of a source's moves, and returns whether all of them are durable."""
 
 
 class Source:
-    """Finds the units that a batch sells, by default in the rows of its products.
+    """Finds the units for a batch: in this class, in the rows of its products.
 
-    The engine calls `begin` once for a batch, then in each round `find`, `learn` for each transaction that it sent, and
-    `end_round`. Other sources override what they do differently.
+    The engine calls `begin` once for each batch. In each round it calls `find`, then `learn` for each transaction that it has
+    sent, then `end_round`. Subclasses find units elsewhere.
     """
 
     def begin(self, batch: Batch) -> None:
-        """Prepare for a batch."""
+        """Prepare for a new batch."""
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:  # noqa: ARG002
         """Find the units of all pending changes.
 
         Args:
-            batch: The pending changes and the known rows. Reads are noted there.
+            batch: The batch. It remembers the rows that are read here.
             commit: Commits moves that have to be durable before the units can be sold.
 
         Returns:
-            The supply, with moves that are not written yet; None if the round was lost to a concurrent writer.
+            The units, and moves that are not written yet; None if a concurrent writer was faster.
 
         Raises:
             StoreError: DynamoDB failed, or waiting for the units took too long.
@@ -169,36 +169,36 @@ class Source:
         return Supply(Allocation({p: batch.rows[p] for p in known}))
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:  # noqa: ARG002
-        """Note missing units. Returns whether the next `find` will fetch them; if not, they arrive without a fetch."""
+        """Return whether the next `find` will fetch missing units. Otherwise the engine waits for them."""
         return False
 
     def learn(self, batch: Batch, attempt: Attempt) -> None:
-        """Note a transaction that was applied or failed."""
+        """Take note of a transaction that was applied, or that failed."""
 
     def end_round(self, batch: Batch) -> None:
-        """Release what was held for the round."""
+        """Release what is only needed within a round, such as a lease."""
 
 
 class UncontestedRows(Source):
-    """The rows of products without recent concurrent writers, for a caller that makes a single attempt."""
+    """Sells from rows without recent concurrent writers, for a caller that makes only one attempt."""
 
     def begin(self, batch: Batch) -> None:
-        """Read everything upfront, because a stale copy would cost the only attempt."""
+        """Read all rows and records at the beginning, because a stale copy would waste the only attempt."""
         batch.avoid_contested()
         if batch.pending:
             batch.read([*batch.pending.product_ids, *batch.pending.by_key])
 
 
 class Engine:
-    """Applies stock changes: exactly once, all or nothing, without overselling.
+    """Applies each stock change exactly once, completely or not at all, and never oversells.
 
     Args:
-        client: If its policy allows one attempt, changes that would have to wait are returned.
-        source: Where products are sold from; their rows, if not given.
+        client: The client for the tables. If its policy allows only one attempt, changes that would have to wait are returned.
+        source: Where products are sold from; by default, their rows.
 
     Attributes:
-        client: As given.
-        source: As given.
+        client: The client for the tables.
+        source: Where products are sold from.
         limits: Limits of one transaction.
     """
 
@@ -217,10 +217,10 @@ class Engine:
 
         Args:
             changes: In order of arrival. Changes with the same record key are applied one after the other.
-            age: Seconds for which the first of them has been waiting. The longer, the sooner a source serves it.
+            age: How long the first change has been waiting, in seconds. A source serves old batches sooner.
 
         Returns:
-            The outcome of each. DynamoDB errors are outcomes in the report.
+            The outcome of each change. An error of DynamoDB is an outcome too.
         """
         outcomes: dict[int, ChangeOutcome] = {}
         stats = CommitStats()
@@ -243,12 +243,10 @@ class Engine:
     def _apply(
         self, changes: Sequence[Change], deadline: Deadline, age: float, *, again: bool
     ) -> CommitReport:
-        """Apply the changes of one turn.
+        """Apply the changes of one turn, which have distinct record keys.
 
         Args:
-            changes: With distinct record keys.
-            age: See `apply`.
-            again: Whether a change of an earlier turn had the same record key as one of them.
+            again: Whether an earlier turn has just written some of their records.
         """
         pending = PendingChanges(changes)
         batch = Batch(self.client, self._cache, pending, deadline, age, self.limits)
@@ -269,7 +267,7 @@ class Engine:
         return report
 
     def _round(self, batch: Batch) -> None:
-        """Pace, find, plan, commit, settle."""
+        """Run one round: pace, find, plan, commit, settle."""
         if not self._keep_pace(batch):
             return
         if batch.throttled:
@@ -291,7 +289,7 @@ class Engine:
     # ------------------------------------------------------------------ pace
 
     def _keep_pace(self, batch: Batch) -> bool:
-        """While a table is short of capacity, slow down. Returns whether time is left for a round."""
+        """Wait while a table is short of capacity. Returns whether there is still time for a round."""
         writes = self.client.policy.max_attempts > 1 and not batch.looks_again
         pause = self.client.pace.wait if writes else 0.0
         is_late = pause > 0 and not self.client.pause(pause, batch.deadline)
@@ -303,13 +301,13 @@ class Engine:
     # ------------------------------------------------------------------ plan
 
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
-        """Decide the pending changes that can be decided now; None if there is more to read first."""
+        """Decide as many pending changes as possible. Returns None if more has to be read first."""
         planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits)
         # No change is rejected, and no offer is passed over, because of cached rows.
         if batch.from_cache & (planned.short - batch.throttled):
             batch.read_cached()
             return None
-        # A change that tries its other offers is not overtaken, and no units are moved in vain.
+        # Nothing is committed now, so that no later change overtakes one that tries its other offers.
         batch.looks_again = not found.allocation.touched and batch.note_short(planned.short)
         if batch.looks_again:
             return None
@@ -324,7 +322,7 @@ class Engine:
     # ------------------------------------------------------------------ commit
 
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
-        """Commit a plan, and give up deferred changes that waiting cannot help."""
+        """Commit a plan, and give up changes for which waiting is useless."""
         has_other_offers = batch.note_short(planned.short)
         attempts = self._send(batch, planned.chains)
         batch.give_up_undecidable(planned.waiting)
@@ -334,7 +332,7 @@ class Engine:
         return _Progress.ADVANCED if has_decisions or has_other_offers else _Progress.BLOCKED
 
     def _after_loss(self, batch: Batch, lost: Sequence[Transaction]) -> _Progress:
-        """Retry lost outbound pages immediately: another page is free, or the cancellation returned this one."""
+        """Decide how to go on after lost transactions. Hand-overs are retried immediately, on another page or the returned one."""
         is_of_pages = all(transaction.outbound for transaction in lost)
         if not is_of_pages or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
             return _Progress.LOST
@@ -342,11 +340,11 @@ class Engine:
         return _Progress.ADVANCED
 
     def _move(self, batch: Batch, moves: Sequence[Chain]) -> bool:
-        """Commit moves of a source. Returns whether all of them are durable."""
+        """Commit the moves of a source. Returns whether all of them are durable."""
         return all(attempt.error is None for attempt in self._send(batch, moves))
 
     def _send(self, batch: Batch, chains: Sequence[Chain]) -> list[Attempt]:
-        """Send chains in parallel, each wave by wave up to the first transaction that fails, and learn from the attempts."""
+        """Send chains of transactions in parallel, and process the results. A chain stops at its first failed transaction."""
         send_one = partial(
             Attempt.send,
             client=self.client,
@@ -367,7 +365,7 @@ class Engine:
         return attempts
 
     def _learn(self, batch: Batch, attempts: Sequence[Attempt]) -> None:
-        """Learn from transactions: first from applied ones, so that an error in one chain returns no change that another applied."""
+        """Process the results of transactions. Applied ones come first, so that no error returns a change that was applied."""
         unwritten: list[Decision] = []
         for attempt in sorted(attempts, key=lambda attempt: attempt.error is not None):
             decisions, retries = attempt.transaction.decisions, len(attempt.stats.backoffs)
@@ -386,14 +384,14 @@ class Engine:
             batch.reject_unwritten(unwritten)
 
     def _apply_success(self, batch: Batch, attempt: Attempt) -> None:
-        """Keep the products as an applied transaction left them, and settle its changes."""
+        """Remember the products as an applied transaction left them, and settle its changes."""
         stock_after = attempt.transaction.stock_after
         for product_id, product in attempt.transaction.after.items():
             batch.learn_row(product_id, product)
             self._cache.observe_write(product)
         for decision in attempt.transaction.decisions:
             if not decision.has_record:
-                # Nothing was written that could have conflicted with its record.
+                # `reject_unwritten` settles it, because nothing was written that could have conflicted with its record.
                 continue
             if decision.rejection is not None:
                 outcome = rejected(decision.rejection, is_written=True)
@@ -405,7 +403,7 @@ class Engine:
             batch.pending.settle(decision.change, outcome)
 
     def _apply_failure(self, batch: Batch, attempt: Attempt, error: StoreError) -> bool:
-        """Learn from a failed transaction. Returns whether it lost to concurrent writers, and so should wait."""
+        """Process a failed transaction. Returns whether it lost to a concurrent writer, so that the next round should wait."""
         pending = batch.pending
         for product_id in attempt.transaction.after:
             self._cache.forget(product_id)
@@ -426,7 +424,7 @@ class Engine:
         return any(is_lost)
 
     def _isolate(self, batch: Batch, suspects: Sequence[Change], invalid: ChangeOutcome) -> None:
-        """Halve the transactions until a change that DynamoDB does not accept is alone in its transaction."""
+        """Halve the size of transactions until the change that DynamoDB does not accept is alone in one."""
         if len(suspects) > 1:
             batch.limits = replace(batch.limits, changes=(len(suspects) + 1) // 2)
             return
@@ -434,7 +432,7 @@ class Engine:
             batch.pending.settle(change, invalid)
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
-        """Learn why one action was cancelled. Returns whether it lost, and its change has to be planned again."""
+        """Process the reason for which an action was cancelled. Returns whether it lost to a concurrent writer."""
         product_id, found = reason.product_id, reason.found
         if reason.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
             return batch.learn_record(reason.action.subject, found)  # type: ignore[union-attr,arg-type]
@@ -460,7 +458,7 @@ class Engine:
     # ------------------------------------------------------------------ settle
 
     def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
-        """Wait before the next round if this one could decide nothing, or give up."""
+        """After a round without progress, wait or give up changes."""
         if self.client.policy.max_attempts == 1:
             if not batch.avoid_contested():
                 batch.pending.give_up_all(
@@ -479,7 +477,7 @@ class Engine:
             self._back_off(batch)
 
     def _wait_for_lease(self, batch: Batch, waiting: Sequence[Waiting]) -> None:
-        """Wait until a lease is over. Only reads rows, because they have all units of a leased product."""
+        """Wait until a lease ends. Only rows are read, because a leased product has no units in lanes."""
         leased = batch.leased.intersection(batch.pending.product_ids)
         while leased <= batch.leased:
             waits = batch.lease_waits(waiting)
@@ -494,7 +492,7 @@ class Engine:
             batch.read(sorted(leased))
 
     def _back_off(self, batch: Batch) -> None:
-        """Wait after a lost round, longer each time. Gives up on changes that are out of attempts."""
+        """Wait longer after each lost round. Gives up on changes that have no attempts left."""
         batch.losses += 1
         batch.pending.give_up_out_of_attempts(self.client.policy.max_attempts)
         if not batch.pending:
@@ -507,11 +505,11 @@ class Engine:
 
 
 def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
-    """Classify an error by its consequences for the changes of the transaction.
+    """Decide what an error means for the changes of a transaction.
 
     Returns:
-        Their outcome, and why, as a stable code. None if they have to be planned again from the items that came back. With
-        `INVALID`, one of them is to blame and has to be found.
+        Their outcome and its cause, as a stable code. There is no outcome (None) if the changes have to be planned again. If it is
+        `INVALID`, the change that caused the error has to be found first.
     """
     if not isinstance(error, TransactionCancelledError):
         return error.kind, error.code
@@ -520,7 +518,7 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
     of_rows = error.meanings_of(ActionKind.PRODUCT)
     of_lanes = error.meanings_of(ActionKind.PAGE, ActionKind.LANE)
     if Meaning.INVALID in of_lanes:
-        # None of the changes is to blame.
+        # No change has caused this.
         return Outcome.RETURNED, "CORRUPT_PAGE"
     if Meaning.INVALID in error.meanings - of_rows:
         return Outcome.INVALID, "REFUSED_BY_DYNAMODB"
@@ -528,6 +526,6 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
         return Outcome.UNAVAILABLE, error.code
     is_of_places = Meaning.THROTTLED in of_rows or Meaning.RIVAL in of_rows | of_lanes
     if error.may_be_repeated and not is_of_places:
-        # The request itself was already repeated: a record was in the way, or a table is short of capacity.
+        # The client has already repeated the request. A record was contended, or a table is short of capacity.
         return Outcome.RETURNED, "CONTENTION"
     return None, "CONTENTION"

@@ -1,6 +1,6 @@
 """What a warm process remembers between batches: concurrent writers, throttles, and products.
 
-It may be wrong: every write is conditioned on what was read.
+These memories may be wrong without harm, because every write is conditioned on what was read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LARGEST = 4096
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dictionary of bounded size that drops the entry written longest ago.
+    """A dictionary with a maximum size. When it is full, it drops the entry that was written longest ago.
 
     Args:
         most: Maximum number of entries.
@@ -58,7 +58,7 @@ class BoundedDict(OrderedDict[K, V]):
 
 
 class Rivals:
-    """The products whose rows have concurrent writers.
+    """Remembers which products have concurrent writers.
 
     Args:
         clock: Source of time.
@@ -69,7 +69,7 @@ class Rivals:
         self._met_at: BoundedDict[str, float] = BoundedDict()
 
     def observe(self, product_id: str) -> None:
-        """Note a lost or throttled write of the product's row."""
+        """Note that a write of the product's row was lost or throttled."""
         self._met_at[product_id] = self._clock.monotonic()
 
     def are_met_on(self, product_id: str, seconds: float = _CONTESTED_SECONDS) -> bool:
@@ -79,7 +79,7 @@ class Rivals:
 
 
 class Pace:
-    """The pace of a process: how long it waits before it writes while tables are short of capacity.
+    """Decides how long a process waits before its next write while tables are short of capacity.
 
     Args:
         clock: Source of time.
@@ -94,15 +94,15 @@ class Pace:
 
     @property
     def wait(self) -> float:
-        """Seconds to wait now: half to all of the pace; 0 while nothing is throttled."""
+        """Seconds to wait now: between half of the pace and all of it, or 0 while nothing is throttled."""
         return self._now() * (1 + self._random()) / 2 if self._seconds else 0.0
 
     def observe_throttle(self) -> None:
-        """Note a write that was throttled because capacity was short."""
+        """Double the pace after a write was throttled because capacity was short."""
         self._set(min(_MAX_PACE, max(_MIN_PACE, _GROWTH * self._now())))
 
     def observe_success(self) -> None:
-        """Note an applied transaction."""
+        """Reduce the pace after a transaction was applied."""
         if self._seconds:
             self._set(self._now() * _DECAY)
 
@@ -119,12 +119,12 @@ class Pace:
 
 @dataclass(slots=True)
 class _Entry:
-    """A product as this process left it.
+    """A product as this process last wrote it.
 
     Attributes:
         product: Its state.
         written_at: When it was written, on the clock's monotonic scale.
-        sole_writer: Whether no other process seems to write it.
+        sole_writer: Whether this process seems to be its only writer.
     """
 
     product: Product
@@ -133,7 +133,7 @@ class _Entry:
 
 
 class ProductCache:
-    """Products as this process left them, kept while it seems to be their only writer.
+    """Remembers products as this process wrote them, while it seems to be their only writer.
 
     Every write is conditioned on the cached version, so a stale entry costs a retry, but never leads to a wrong result.
 
@@ -146,7 +146,7 @@ class ProductCache:
         self._entries: BoundedDict[str, _Entry] = BoundedDict()
 
     def get(self, product_id: str) -> Product | None:
-        """The product as this process last wrote it, if no other one seems to write it. Good for a plan, not for a rejection."""
+        """The product as this process last wrote it, if it seems to be the only writer. A plan may use it, a rejection may not."""
         entry = self._entries.get(product_id)
         if (
             entry is None
@@ -157,12 +157,12 @@ class ProductCache:
         return entry.product
 
     def observe_read(self, product: Product) -> None:
-        """Compare a fresh read with the entry: is this process still the only writer?"""
+        """Compare a product that was just read with the entry, to see whether another process has written it."""
         if (entry := self._entries.get(product.product_id)) is not None:
             entry.sole_writer = product.is_same_version(entry.product)
 
     def observe_write(self, product: Product) -> None:
-        """Keep a product that this process has just written."""
+        """Remember a product that this process has just written."""
         if product.size > _LARGEST:
             self.forget(product.product_id)
             return
@@ -171,5 +171,5 @@ class ProductCache:
         self._entries[product.product_id] = _Entry(product, self._clock.monotonic(), is_sole_writer)
 
     def forget(self, product_id: str) -> None:
-        """Forget a product that another process wrote, or whose write has an unknown outcome."""
+        """Forget a product after another process wrote it, or after a write with an unknown outcome."""
         self._entries.pop(product_id, None)

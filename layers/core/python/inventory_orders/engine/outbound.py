@@ -1,4 +1,4 @@
-"""Chooses where a process writes units that leave: always the same outbound page, until another process writes it."""
+"""Chooses the outbound page for units that leave the warehouse. A process keeps to one page while no other writes it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MAX_PAGE_SIZE = 210_000
 
 
 class OutboundPages:
-    """The outbound pages as this process knows them, and the one that it writes.
+    """The outbound pages as this process knows them, and the page that it prefers.
 
-    They are read once, and again when no known page has room. If another process has written a page since, the lost
-    transaction returns it.
+    All pages are read once, and again when no known page has room. If another process has changed a page since, the
+    transaction is cancelled, and DynamoDB returns the page.
 
     Args:
         client: The client for the tables.
@@ -44,7 +44,7 @@ class OutboundPages:
     def arrange(
         self, leaving: Sequence[Decision], limits: Limits, deadline: Deadline, stats: CommitStats
     ) -> Chain:
-        """Arrange changes whose units leave in a sequence of transactions. Leaves out changes that no page has room for.
+        """Put hand-overs into transactions that run one after the other. Omits changes for which no page has room.
 
         Raises:
             StoreError: The pages could not be read.
@@ -69,7 +69,7 @@ class OutboundPages:
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage]
     ) -> Iterator[Transaction]:
-        """Put changes into transactions; `pages` are updated for the ones that follow."""
+        """Put changes into as few transactions as possible, and update `pages` after each."""
         units = Counter[Generation]()
         for decision in some:
             units.update(decision.change.outbound)
@@ -86,7 +86,7 @@ class OutboundPages:
     def _choose(
         self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
     ) -> OutboundPage | None:
-        """Choose this process's own page, or another one if it is full; None if every page is full."""
+        """Choose the page that this process prefers, or another page if that one is full; None if all pages are full."""
         fitting = [
             page
             for page in pages.values()
@@ -100,7 +100,7 @@ class OutboundPages:
         return page
 
     def learn(self, update: Update[OutboundPage], error: StoreError | None) -> None:
-        """Keep a page as a transaction left it, or as a cancellation returned it."""
+        """Remember a page as a transaction left it, or as a cancelled one returned it."""
         key = update.after.key
         if error is None:
             self._pages[key] = update.after
@@ -115,7 +115,7 @@ class OutboundPages:
                 case Meaning.RIVAL | Meaning.THROTTLED:
                     self._own = None
                 case Meaning.CONDITION_FAILED | Meaning.INVALID:
-                    # It is corrupt. The other pages suffice until all are read again.
+                    # The page is corrupt. The other pages are enough until all are read again.
                     self._pages.pop(key, None)
         if not reasons:
             # The transaction may still be applied.

@@ -1,4 +1,4 @@
-"""Outcomes of changes, and the report on a batch."""
+"""Outcomes of changes, and the report about a batch."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ChangeOutcome:
     Attributes:
         kind: What became of it.
         rejection: Why the engine rejected it.
-        applied: The change that was finally written, which may be a replacement.
+        applied: The change that was written. It may be a replacement for the one that arrived.
         after: The products that it changed, as its transaction left them.
         at: When it was written, as in its record; empty if it was not.
         cause: Why it was rejected, returned or found invalid, as a stable code. For a replay, why it changed nothing.
-        detail: The cause in words.
+        detail: The cause, for people.
         field_path: The field that makes the message invalid; empty if there is none.
         retry_after: Seconds before a retry makes sense, if known; else 0.
         is_written_rejection: Whether a rejection was written just now for this change, not for a duplicate.
@@ -50,16 +50,16 @@ class ChangeOutcome:
 
     @property
     def is_open(self) -> bool:
-        """Whether the change may get another outcome later: it was returned, or its product or order does not exist yet."""
+        """Whether the same change may get another outcome later, because it was returned or its order does not exist yet."""
         return self.kind is Outcome.RETURNED or self.cause == RejectionReason.UNKNOWN_ORDER.value
 
 
 class UnsuccessfulError(OutcomeError):
-    """A command was not carried out.
+    """A command was not carried out; the outcome has the reason.
 
     Attributes:
-        outcome: Its outcome.
-        facts: Further fields of its answer.
+        outcome: What became of the command.
+        facts: Further fields of the answer.
     """
 
     def __init__(self, outcome: ChangeOutcome, facts: Mapping[str, Any] | None = None) -> None:
@@ -75,7 +75,7 @@ def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOu
 
 
 def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome:
-    """Build the outcome of a rejected change, which was rejected just now or earlier, as its record shows."""
+    """Make the outcome of a change that was rejected just now, or earlier according to its record."""
     return ChangeOutcome(
         Outcome.REJECTED,
         rejection,
@@ -101,12 +101,12 @@ def outcome_of(error: OutcomeError) -> ChangeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """The answer to a batch of changes.
+    """What became of a batch of changes.
 
     Attributes:
-        outcomes: One for each change, in the order given.
-        stats: The cost.
-        failure: The error for which every request fails until an operator repairs it; None if there was none.
+        outcomes: One for each change, in the order in which the changes were given.
+        stats: What the batch cost.
+        failure: An error that makes every request fail until an operator repairs its cause; None if there was none.
     """
 
     outcomes: tuple[ChangeOutcome, ...]
@@ -117,7 +117,7 @@ class CommitReport:
         """The outcome of a batch of one change.
 
         Raises:
-            StoreUnavailableError: Every request fails until an operator repairs it.
+            StoreUnavailableError: Every request fails until an operator repairs the cause.
         """
         if self.failure is not None:
             raise StoreUnavailableError(self.failure.code, str(self.failure)) from self.failure

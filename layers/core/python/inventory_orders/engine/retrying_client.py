@@ -44,19 +44,19 @@ _ANSWERS = 8
 
 @dataclass(slots=True)
 class CommitStats:
-    """The cost of writes: attempts, conflicts, waits. Times are in seconds.
+    """Measurements of the cost of writes: attempts, conflicts and waits. Times are in seconds.
 
     Attributes:
-        version_conflicts: One for each attempt to commit: whether a version had moved.
-        transaction_conflicts: One for each attempt: whether a concurrent writer's transaction was in flight.
-        backoffs: One for each wait before a request was repeated, or a plan was made again.
-        retries: One for each distinct change that was tried: how often it was planned or sent again.
-        exhausted: One for each change that was retried: whether it was given up.
-        commit_latencies: One for each committed transaction: how long its last request took.
-        changes_per_transaction: One for each committed transaction.
+        version_conflicts: For each attempt to commit, whether a version had changed.
+        transaction_conflicts: For each attempt, whether a concurrent writer's transaction was in flight.
+        backoffs: The length of each wait before a request was repeated, or a plan was made again.
+        retries: For each distinct change that was tried, how often it was planned or sent again.
+        exhausted: For each change that was retried, whether it was given up.
+        commit_latencies: For each committed transaction, how long its last request took.
+        changes_per_transaction: For each committed transaction, how many changes it decided.
         lease_wait: Time spent waiting for leases.
         low_stock: Products that stopped being `ACTIVE` because of their stock.
-        of_source: Measurements of the source of units, by metric.
+        of_source: What the source of units measured, by metric.
     """
 
     version_conflicts: list[bool] = field(default_factory=list)
@@ -71,7 +71,7 @@ class CommitStats:
     of_source: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, other: CommitStats) -> None:
-        """Add the cost of another part of the work."""
+        """Add the measurements of another part of the work."""
         for part in fields(self):
             if part.name != "of_source":
                 setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
@@ -79,17 +79,17 @@ class CommitStats:
             self.note(metric, *values)
 
     def note(self, metric: str, *values: float) -> None:
-        """Note measurements of the source of units, in the unit of the metric."""
+        """Note what the source of units measured, in the unit of the metric."""
         self.of_source.setdefault(metric, []).extend(values)
 
 
 @dataclass(slots=True, kw_only=True)
 class SweepReport:
-    """Problems and unfinished work of a part of the sweep.
+    """What one part of the sweep could not finish, and what an operator has to repair.
 
     Attributes:
-        problems: What an operator has to repair, without duplicates.
-        unfinished: The error that left work for the next sweep; empty if there was none.
+        problems: What an operator has to repair, as keys, so that nothing appears twice.
+        unfinished: The error because of which work is left for the next sweep; empty if everything was done.
     """
 
     problems: dict[str, None] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class SweepReport:
 
     @contextmanager
     def noting_errors(self) -> Iterator[None]:
-        """Note a DynamoDB error instead of raising it: transient ones are left to the next sweep, others to an operator."""
+        """Catch errors of DynamoDB. The next sweep deals with transient ones, an operator with all others."""
         try:
             yield
         except (ThrottledError, OutcomeUnknownError) as error:
@@ -107,26 +107,25 @@ class SweepReport:
 
 
 def if_transient(error: OutcomeError) -> float | None:
-    """Repeat after throttling or a lost response."""
+    """Return 0, so that the request is repeated, after throttling or a lost response; None after other errors."""
     return 0.0 if isinstance(error, ThrottledError | OutcomeUnknownError) else None
 
 
 def if_contended(error: OutcomeError) -> float | None:
-    """Repeat after `ContentionError`, for a caller that decides again from what a concurrent writer wrote."""
+    """Return 0, so that the caller reads and decides again, if a concurrent writer was faster; None after other errors."""
     return 0.0 if isinstance(error, ContentionError) else None
 
 
 class RetryingClient:
-    """Sends requests according to three rules.
+    """Sends requests, and repeats them according to three rules.
 
-    - While the outcome of a request is unknown, the same request is repeated with the same token: DynamoDB then
-      recognises an attempt that arrived after all, instead of treating it as a concurrent writer's.
-    - `TransactionConflict` and throttling are waited out with full jitter, or at the pace of this process if a table is
-      short of capacity.
+    - While the outcome of a request is unknown, the same request is repeated with the same token. If an earlier attempt was
+      applied after all, DynamoDB recognises the repetition.
+    - After `TransactionConflict` or throttling, the client waits with full jitter, or at the pace of this process if a table
+      is short of capacity.
     - Every wait is limited by the number of attempts and by the deadline.
 
-    In this class and everything that sends requests through it, no request begins after `deadline`, and `stats` collects the
-    cost.
+    Methods here and functions that use this class send no request after `deadline`, and add its cost to `stats`.
 
     Args:
         store: The tables.
@@ -135,8 +134,8 @@ class RetryingClient:
         executor: Runs requests in parallel; None runs them one after the other.
 
     Attributes:
-        rivals: The products with concurrent writers.
-        pace: How fast the tables let this process write.
+        rivals: Which products have concurrent writers.
+        pace: How fast this process may write.
     """
 
     def __init__(
@@ -161,29 +160,29 @@ class RetryingClient:
         *,
         plans_around: Collection[Meaning] = (),
     ) -> None:
-        """Send a transaction until it is applied.
+        """Send a transaction, and repeat it until it is applied.
 
         Args:
             actions: The actions of the transaction.
-            plans_around: Cancellation reasons of product rows after which the caller plans again. After a conflict, that is
-                cheaper than repeating the whole transaction, which is bound to lose. After throttling, the other products
-                need not wait.
+            plans_around: Reasons for which a product's row may cancel the transaction and the caller plans again instead of
+                repeating it. After a conflict, the same transaction would only lose again. After throttling, the other
+                products need not wait.
 
         Raises:
-            StoreError: It was not applied. If a response was lost, an earlier attempt may still be applied when it arrives, if
-                its conditions hold. A condition on a version that has moved never holds again.
+            StoreError: It was not applied. If a response was lost, that attempt may still arrive and be applied if its conditions
+                hold. A condition on an old version never holds again.
         """
         attempts = _Attempts(self, actions, stats, plans_around)
         _check_time(deadline)
         self.call(attempts.send, deadline, stats, repeat_after=attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
-        """Send one conditional update until it is applied.
+        """Send one conditional update, and repeat it until it is applied.
 
-        It has no token: the caller has to recognise an earlier attempt of its own whose response was lost.
+        The request has no token. If a response is lost, the caller has to recognise its own earlier write.
 
         Args:
-            request: Sends it; called again after throttling or a lost response.
+            request: Sends the update. It is called again after throttling or a lost response.
 
         Raises:
             ConditionFailedError: The condition does not hold.
@@ -220,13 +219,13 @@ class RetryingClient:
         repeat_after: Callable[[OutcomeError], float | None] = if_transient,
         attempts: int | None = None,
     ) -> T:
-        """Send a request that is safe to repeat until it succeeds, and wait longer each time: the only retry loop.
+        """Repeat a request until it succeeds, with longer and longer waits. This is the only retry loop.
 
         Args:
-            send: Makes one attempt. Only the first may begin after the deadline.
-            deadline: The end of the last wait.
+            send: Makes one attempt. It has to be safe to repeat.
+            deadline: No attempt but the first begins after it.
             stats: Where to note the waits, if given.
-            repeat_after: Minimum wait after an error, in seconds; None to raise the error.
+            repeat_after: Returns the minimum wait after an error, in seconds, or None if the error is to be raised.
             attempts: Maximum number of attempts; by default, the policy's.
         """
         most, failures = attempts or self.policy.max_attempts, 0
@@ -245,7 +244,7 @@ class RetryingClient:
                     stats.backoffs.append(delay)
 
     def pause(self, seconds: float, deadline: Deadline) -> bool:
-        """Wait, and return True; or return False immediately if that would reach the deadline."""
+        """Wait, and return True. If the wait would reach the deadline, return False immediately."""
         if seconds >= deadline.remaining():
             return False
         self.clock.sleep(seconds)
@@ -254,7 +253,7 @@ class RetryingClient:
 
 @dataclass(slots=True)
 class _Attempts:
-    """The attempts at one transaction."""
+    """All attempts to apply one transaction, with their token."""
 
     client: RetryingClient
     actions: Sequence[Action]
@@ -287,9 +286,9 @@ class _Attempts:
             stats.transaction_conflicts.append(rival)
 
     def repeat_after(self, error: OutcomeError) -> float | None:
-        """Minimum seconds before the same request may succeed; None if it cannot.
+        """Return the minimum wait before the same request may succeed, in seconds; None if it cannot.
 
-        Renews the token, unless an attempt may still be in flight, which can only be recognised by its token.
+        The next attempt gets a new token, unless an earlier attempt with the old one may still be in flight.
         """
         if isinstance(error, TransactionCancelledError):
             may_repeat = error.may_be_repeated
@@ -309,7 +308,7 @@ class _Attempts:
         )
 
     def _is_short_of_capacity(self, error: OutcomeError) -> bool:
-        """Whether a table was throttled, not just a hot row, which is set aside."""
+        """Whether a whole table was throttled, and not just a row or page that many processes want."""
         if not isinstance(error, TransactionCancelledError):
             return isinstance(error, ThrottledError)
         return any(
@@ -324,7 +323,7 @@ def _check_time(deadline: Deadline) -> None:
 
 
 def _is_of_hot_item(reason: CancellationReason) -> bool:
-    """Whether a reason is about a row or outbound page that was read. If it is throttled, other processes want it too."""
+    """Whether a reason is about a product's row or an outbound page. Such an item is throttled when many processes want it."""
     return reason.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and reason.by_version
 
 
@@ -336,14 +335,14 @@ def read(
     *,
     consistent_records: bool = False,
 ) -> Snapshot:
-    """Read products by id, records and pages by key. Repeats reads that failed or were left out.
+    """Read products by id, and records and pages by key. Failed reads and omitted keys are repeated.
 
     Args:
         keys: What to read.
         consistent_records: Whether records are read with strong consistency too.
 
     Returns:
-        The items found. `unprocessed` has the keys that DynamoDB left out of every answer.
+        The items. Keys that DynamoDB has left out every time are in `unprocessed`.
     """
     _check_time(deadline)
 
@@ -382,7 +381,7 @@ def read_all(
     *,
     consistent_records: bool = False,
 ) -> Snapshot:
-    """Read like `read`, for a caller that needs every item.
+    """Read items like `read`, for a caller that needs all of them.
 
     Raises:
         ThrottledError: DynamoDB left some keys out of every answer.
@@ -413,13 +412,13 @@ def update_product(
     deadline: Deadline,
     stats: CommitStats,
 ) -> tuple[bool, Product]:
-    """Send one conditional update of a product, without a token. The caller recognises an earlier attempt by the product.
+    """Send one conditional update of a product, without a token. After a lost response, the caller recognises its own write.
 
     Args:
-        write: Sends the update; called for each attempt.
+        write: Makes the update. It is called again for each attempt.
 
     Returns:
-        Whether the last attempt was written, and the current product.
+        Whether the last attempt was applied, and the current product.
 
     Raises:
         ProductNotFoundError: It does not exist.
@@ -440,17 +439,17 @@ def read_orders(
     deadline: Deadline,
     show: Callable[[OrderRecord], A],
 ) -> tuple[list[A], list[str]]:
-    """Read the orders of a list with strong consistency.
+    """Read the orders at some positions of a list, with strong consistency.
 
     Args:
-        places: Their positions in the list.
-        show: Converts an order. Raises UnpublishableError if its row is unreadable.
+        places: The positions.
+        show: Converts an order for the answer. It raises UnpublishableError if the row is unreadable.
 
     Returns:
-        The converted orders, and the ids of unreadable ones.
+        The converted orders, and the ids of the unreadable orders.
 
     Raises:
-        StoreError: DynamoDB failed, or left out an order.
+        StoreError: A request failed, or DynamoDB left out an order every time.
     """
     keys = [OrderKey(place.id) for place in places]
     found = read_all(client, keys, deadline, CommitStats(), consistent_records=True).records

@@ -1,4 +1,4 @@
-"""Why writes are refused: DynamoDB's reason for each action of a transaction, and the items that it returned."""
+"""Errors of refused writes, with DynamoDB's reason for each action of a transaction and the items that it returned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Found: TypeAlias = Product | Record | Page | OutboundPage | LaneLease | CorruptI
 
 
 class Meaning(Enum):
-    """What the cancellation of a transaction means for one of its actions."""
+    """What the reason of a cancelled transaction means for one of its actions."""
 
     NOTHING = auto()
     """The transaction failed because of another action."""
@@ -33,7 +33,7 @@ class Meaning(Enum):
     INVALID = auto()
     """DynamoDB does not accept the item, so no retry can succeed."""
     UNKNOWN = auto()
-    """Access was denied, or the code is newer than this program: an operator has to look at it."""
+    """Access was denied, or this version does not know the code. An operator has to look at it."""
 
 
 # docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
@@ -50,13 +50,13 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class CancellationReason:
-    """Why one action of a transaction was cancelled.
+    """DynamoDB's reason for cancelling one action of a transaction.
 
     Attributes:
         code: DynamoDB's name of the reason.
         found: The stored item, if the action's condition failed.
         message: DynamoDB's message.
-        action: The action; None if the request was not labelled.
+        action: The action; None until `label` is called.
     """
 
     code: str
@@ -66,12 +66,12 @@ class CancellationReason:
 
     @property
     def meaning(self) -> Meaning:
-        """The meaning of the code."""
+        """What the code means."""
         return _MEANINGS.get(self.code, Meaning.UNKNOWN)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the action lost to a concurrent writer, so that it may succeed if planned again from newer items or another page."""
+        """Whether the action may succeed if it is planned again, because it lost to a concurrent writer or another page is free."""
         is_of_other_page = self.kind is ActionKind.OUTBOUND and self.meaning is Meaning.INVALID
         lost = (Meaning.CONDITION_FAILED, Meaning.RIVAL, Meaning.THROTTLED)
         return self.meaning in lost or is_of_other_page
@@ -94,7 +94,7 @@ class CancellationReason:
 
 
 class ConditionFailedError(StoreError):
-    """The condition of a write to one item did not hold; nothing was applied.
+    """Nothing was written, because the item does not meet the condition of the write.
 
     Attributes:
         found: The item as stored.
@@ -106,10 +106,10 @@ class ConditionFailedError(StoreError):
 
 
 def require_product(found: Found, product_id: str) -> Product:
-    """Return the product as stored.
+    """Narrow an item that was found to a product.
 
     Raises:
-        ProductNotFoundError: It does not exist.
+        ProductNotFoundError: The product does not exist.
         CorruptItemError: It breaks the table's contract.
     """
     if isinstance(found, CorruptItemError):
@@ -120,7 +120,7 @@ def require_product(found: Found, product_id: str) -> Product:
 
 
 class TransactionCancelledError(StoreError):
-    """Nothing was applied.
+    """DynamoDB cancelled a transaction, so nothing was applied.
 
     Attributes:
         reasons: One for each action, in the order of the request.
@@ -133,25 +133,25 @@ class TransactionCancelledError(StoreError):
         self.reasons = tuple(reasons)
 
     def label(self, actions: Sequence[Action]) -> None:
-        """Give each reason its action. Only this method relies on DynamoDB's returning them in the order of the request."""
+        """Add to each reason the action that it is about. DynamoDB returns the reasons in the order of the actions."""
         self.reasons = tuple(
             replace(reason, action=action)
             for reason, action in zip(self.reasons, actions, strict=False)
         )
 
     def of(self, kind: ActionKind) -> list[CancellationReason]:
-        """The reasons for the actions of a kind."""
+        """The reasons that are about one kind of action."""
         return [reason for reason in self.reasons if reason.kind is kind]
 
     def meanings_of(self, *kinds: ActionKind) -> set[Meaning]:
-        """The meanings of the reasons for the actions of some kinds."""
+        """The meanings of the reasons that are about some kinds of actions."""
         return {reason.meaning for reason in self.reasons if reason.kind in kinds}
 
     def check_places(self) -> None:
-        """Check that the cause was not the removal of a location from the list in the product's own row.
+        """Check whether the list of locations in the product's own row prevented the transaction.
 
         Raises:
-            CorruptItemError: The product has no own row, although it has one at a location, or DynamoDB does not accept its list.
+            CorruptItemError: It did, because the product has no row of its own, or because DynamoDB does not accept the list.
         """
         refused = self.meanings_of(ActionKind.PLACES) & {Meaning.CONDITION_FAILED, Meaning.INVALID}
         if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:
@@ -164,15 +164,15 @@ class TransactionCancelledError(StoreError):
 
     @property
     def meanings(self) -> set[Meaning]:
-        """The meanings of the reasons."""
+        """The meanings of all reasons."""
         return {reason.meaning for reason in self.reasons}
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether the same request may succeed later, because only concurrent writers or throttling were in the way."""
+        """Whether the same request may succeed later, because nothing but concurrent writers or throttling prevented it."""
         return self.meanings <= {Meaning.NOTHING, Meaning.RIVAL, Meaning.THROTTLED}
 
     @property
     def may_be_planned_again(self) -> bool:
-        """Whether it only lost to concurrent writers, so that it may succeed if planned again from newer items."""
+        """Whether the transaction may succeed if it is planned again from newer items."""
         return self.meanings.isdisjoint({Meaning.INVALID, Meaning.UNKNOWN})

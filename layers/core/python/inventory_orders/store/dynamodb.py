@@ -1,4 +1,4 @@
-"""The only code that talks to DynamoDB: requests, and errors classified by their meaning."""
+"""Sends all requests to DynamoDB, and classifies its errors. No other code talks to DynamoDB."""
 
 from __future__ import annotations
 
@@ -88,16 +88,16 @@ _MEANINGS: Mapping[str, type[StoreError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The result of one read.
+    """The items that one or more reads have returned.
 
     Attributes:
-        products: Products by id, strongly consistent; None for a product that does not exist.
-        unreadable: By id, the errors of products that break the table's contract.
-        records: Existing records by key, or the error of an unreadable one. Unless read with strong consistency, they are
-            a hint: a record that is here is durable, but a missing one may exist.
-        pages: Pages by key, strongly consistent. One that was never written has version 0 and a new epoch for its first
-            write.
-        outbound: Outbound pages, in the same way.
+        products: Products by id, read with strong consistency; None for a product that does not exist.
+        unreadable: The errors of products that break the table's contract, by id.
+        records: Existing records by key, or the error of an unreadable one. Without strong consistency they are a hint: a
+            record that was found is durable, but one that was not found may exist.
+        pages: Pages of lanes by key, read with strong consistency. A page that was never written has version 0 and a new
+            epoch for its first write.
+        outbound: Outbound pages by key, like `pages`.
         unprocessed: Keys that DynamoDB left out, to be read again.
     """
 
@@ -109,7 +109,7 @@ class Snapshot:
     unprocessed: tuple[Key, ...] = ()
 
     def add(self, other: Snapshot) -> None:
-        """Add the result of another read."""
+        """Add the items of another read."""
         self.products.update(other.products)
         self.unreadable.update(other.unreadable)
         self.records.update(other.records)
@@ -117,7 +117,7 @@ class Snapshot:
         self.outbound.update(other.outbound)
 
     def outbound_units(self, product: Product) -> int:
-        """Units of a product on the outbound pages that were read.
+        """Add up the units of a product on the outbound pages that were read.
 
         Raises:
             CorruptItemError: One of the pages is unreadable.
@@ -130,7 +130,7 @@ class Snapshot:
         return units
 
     def add_item(self, key: Key, item: Item | None) -> None:
-        """Add the stored item of a key; None if it does not exist."""
+        """Convert and add a stored item; None if the key has no item."""
         match key:
             case PageKey():
                 self.pages[key] = (
@@ -156,16 +156,16 @@ class Snapshot:
 
 
 def _new_epoch() -> str:
-    """Make an epoch, which distinguishes a page from one that was deleted and created again with the same version."""
+    """Make a random epoch, so that a page that is deleted and written again is never taken for the old one."""
     return uuid.uuid4().hex[:16]
 
 
 class Store:
-    """Reads and writes the tables. A failed request raises a `StoreError`, whose type says what that means for the tables.
+    """Reads and writes the tables. The type of a `StoreError` shows whether the request may have been applied.
 
     Args:
-        client: A DynamoDB client; make it with `CLIENT_CONFIG`. Clients are thread-safe, and so is the store.
-        tables: The tables' names.
+        client: A DynamoDB client, made with `CLIENT_CONFIG`. Several threads may use the store.
+        tables: The name of each table.
     """
 
     def __init__(self, client: DynamoDBClient, tables: Mapping[Table, str]) -> None:
@@ -180,11 +180,11 @@ class Store:
         return described["LatestStreamArn"] if enabled else None
 
     def read(self, keys: Sequence[Key], *, consistent_records: bool = False) -> Snapshot:
-        """Read products by id, records and pages by key, at most `READ_LIMIT` in total.
+        """Read products by id, and records and pages by key: at most `READ_LIMIT` keys in one request.
 
         Args:
             keys: What to read.
-            consistent_records: Whether records are read with strong consistency too. That costs twice as much.
+            consistent_records: Whether to read records with strong consistency as well, which costs twice as much.
         """
         wanted = {key_of(key): key for key in keys}
         by_table: dict[Table, list[Item]] = defaultdict(list)
@@ -199,7 +199,7 @@ class Store:
         }
         response = call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
-            # Treated as an empty answer, it would mean that nothing exists.
+            # If this counted as an empty answer, it would mean that nothing exists.
             raise OutcomeUnknownError("EMPTY_ANSWER", "DynamoDB answered without Responses")
 
         unprocessed = response.get("UnprocessedKeys", {})
@@ -213,7 +213,7 @@ class Store:
     def _by_place(
         self, answer: Mapping[str, Sequence[Item]]
     ) -> dict[tuple[Table, tuple[str, ...]], Item]:
-        """Index the items of a response by table and key values."""
+        """Index the items of a response by their table and the values of their keys."""
         return {
             (table, tuple(item[key]["S"] for key in KEYS[table])): item
             for name, items in answer.items()
@@ -222,11 +222,11 @@ class Store:
         }
 
     def read_together(self, keys: Sequence[Key]) -> Snapshot:
-        """Read items in one transaction, at most `READ_LIMIT` and 4 MB in total. That costs twice as much.
+        """Read items in one transaction, which costs twice as much: at most `READ_LIMIT` keys, and 4 MB in total.
 
         Raises:
-            ThrottledError: A concurrent writer is writing one of them.
-            RequestInvalidError: They exceed the limits.
+            ThrottledError: A concurrent writer is changing one of the items.
+            RequestInvalidError: The items exceed the limits.
         """
         gets = [
             {"Get": {"TableName": self._tables[key_of(key)[0]], "Key": key_item(key)}}
@@ -267,7 +267,7 @@ class Store:
         return read(response["Item"]) if "Item" in response else None
 
     def read_items(self, table: Table, keys: Sequence[Item]) -> Sequence[Item]:
-        """Read the items that exist and that DynamoDB does not leave out. Eventually consistent."""
+        """Read items by key with eventual consistency. Keys without an item, and keys that DynamoDB leaves out, are missing."""
         name = self._tables[table]
         response = call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
         return response.get("Responses", {}).get(name, ())  # type: ignore[no-any-return]
@@ -280,7 +280,7 @@ class Store:
         after: Item | None,
         **parameters: Any,
     ) -> Any:
-        """Read a page of the items of one partition.
+        """Query one page of the items of a partition, in the table or in an index.
 
         Args:
             table: The table.
@@ -301,11 +301,11 @@ class Store:
         )
 
     def scan(self, table: Table, **parameters: Any) -> Any:
-        """Read a page of the items of a table, with further parameters for DynamoDB."""
+        """Scan one page of the items of a table. The parameters are passed to DynamoDB."""
         return call(self._client.scan, TableName=self._tables[table], **parameters)
 
     def update(self, table: Table, key: Item, write: Write, **parameters: Any) -> Any:
-        """Change one item.
+        """Update one item on a condition.
 
         Args:
             table: The table.
@@ -327,16 +327,16 @@ class Store:
     def update_product(self, product_id: str, write: Write) -> Product:
         """Change a product in one conditional update, and return the result.
 
-        The request has no token. If its response is lost, the caller recognises the write by the product.
+        The request has no token. If its response is lost, the caller has to recognise its own write.
 
         Args:
-            product_id: The product, which must exist and keep the table's contract.
+            product_id: The product. Its row has to exist and to keep the table's contract.
             write: What to write.
 
         Raises:
-            ConditionFailedError: With the product as stored.
-            CorruptItemError: DynamoDB does not accept the row; or it was written, but breaks the table's contract in a way
-                that no condition can detect.
+            ConditionFailedError: The condition does not hold. The error has the product as stored.
+            CorruptItemError: DynamoDB does not accept the row, or the written row breaks the table's contract in a way that no
+                condition can detect.
         """
         sound = replace(
             write,
@@ -360,15 +360,15 @@ class Store:
         return read_product(response["Attributes"])
 
     def write(self, actions: Sequence[Action], token: str) -> None:
-        """Apply all actions or none.
+        """Send one transaction, which applies all of its actions or none.
 
         Args:
             actions: At most 100.
-            token: `ClientRequestToken`: a retry with the same token within 10 minutes has no further effect.
+            token: The `ClientRequestToken`. Within 10 minutes, a repetition with the same token has no further effect.
 
         Raises:
             TransactionCancelledError: A condition failed, or a concurrent writer interfered.
-            StoreError: Another failure; its type says what it means.
+            StoreError: The request failed. The type of the error shows whether it may have been applied.
         """
         call(
             self._client.transact_write_items,
@@ -396,7 +396,7 @@ _SOUND = (
 
 
 def read_if_sound(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
-    """Read the stored object, or return the error if it is unreadable."""
+    """Convert an item, or return the error if it breaks its table's contract."""
     try:
         return read(item)
     except CorruptItemError as error:
@@ -404,7 +404,7 @@ def read_if_sound(read: Callable[[Item], F], item: Item) -> F | CorruptItemError
 
 
 def _found_item(item: Item | None) -> Found:
-    """Read the object that a refused write returned. A product may have additional attributes of any name."""
+    """Convert an item that a refused write returned. Its attributes show its kind, but a product may have any others as well."""
     if not item:
         return None
     if "productId" in item:
@@ -418,7 +418,7 @@ def _found_item(item: Item | None) -> Found:
 
 
 def call(operation: Any, **parameters: Any) -> Any:
-    """Call AWS, and convert failures into errors that say what they mean for the tables."""
+    """Call an operation of an AWS client. Its failures become `StoreError`s, whose types show whether it may have been applied."""
     try:
         return operation(**parameters)
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Leases of lanes: requests that take, extend, read and release them."""
+"""Takes, extends, reads and releases the leases of lanes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from inventory_orders.store.writes import NO_LIVE_LEASE, OWNED, Write, end_lane_
 
 
 def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str = "") -> LaneLease:
-    """Take a lane, or extend the owner's lease. Safe to repeat.
+    """Take the lease of a lane, or extend it. The request is safe to repeat.
 
     Args:
         store: The tables.
-        wanted: The new lease. Processes in line behind its owner see how long it has waited.
+        wanted: The lease to write. Its `wait` shows other processes how long the owner has waited.
         now: The current time.
-        dead_owner: An owner whose lease is over, whatever the clocks say.
+        dead_owner: An owner whose lease is over, even if this clock says otherwise.
 
     Returns:
-        The lease on the lane: the wanted one, or another owner's live one.
+        The lease that the lane has now: the wanted one, or the live lease of another owner.
     """
     readable = "attribute_type(#lockTime, :number) AND attribute_type(#lockedBy, :text)"
     write = Write(
@@ -56,12 +56,12 @@ def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str =
 
 
 def release_lane(store: Store, lease: LaneLease) -> None:
-    """Release the lease on a lane. Safe to repeat."""
+    """Release the lease of a lane, if its owner still has it. The request is safe to repeat."""
     with suppress(ConditionFailedError):
         store.update(Table.ALLOTMENTS, key_item(lease.lane), end_lane_lease(lease.owner))
 
 
 def read_lane_leases(store: Store, lanes: Sequence[int]) -> list[LaneLease]:
-    """Read the last lease of each lane, for at most `READ_LIMIT` lanes. Eventually consistent, so a hint."""
+    """Read the latest leases of at most `READ_LIMIT` lanes. They are a hint, because the read is eventually consistent."""
     keys = [key_item(lane) for lane in lanes]
     return [read_lease(item) for item in store.read_items(Table.ALLOTMENTS, keys)]

@@ -1,6 +1,6 @@
-"""Lists: a user's orders, orders to ship, ending holds, products, and a product's adjustments.
+"""Reads lists page by page: a user's orders, orders to ship, ending holds, products, and a product's adjustments.
 
-All of them raise a `StoreError` if a request fails.
+Each function raises a `StoreError` if a request fails.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ListPosition:
     """A position in a list.
 
     Attributes:
-        at: The time by which the list is sorted: when an order was written, for orders to ship when it was confirmed, for
-            holds when the hold ends. Empty in lists that are not sorted by time.
+        at: The time by which the list is sorted. A user's orders are sorted by creation, orders to ship by confirmation, and
+            holds by their end. Empty in other lists.
         id: The order, product or adjustment.
     """
 
@@ -43,7 +43,7 @@ class ListPosition:
 def list_orders(
     store: Store, user_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[ListPosition], bool]:
-    """List a user's orders, newest first. Eventually consistent.
+    """List a user's orders, the newest first. The list is eventually consistent.
 
     Args:
         store: The tables.
@@ -71,7 +71,7 @@ def list_orders(
 def list_products(
     store: Store, limit: int, after: ListPosition | None
 ) -> tuple[Snapshot, ListPosition | None]:
-    """List products, unsorted, with strong consistency.
+    """List products in no particular sequence, with strong consistency.
 
     Args:
         store: The tables.
@@ -91,14 +91,14 @@ def list_products(
 def list_all_orders(
     store: Store, after: ListPosition | None
 ) -> tuple[dict[str, Record | CorruptItemError], ListPosition | None]:
-    """List a megabyte of orders, unsorted. Eventually consistent.
+    """List about a megabyte of orders in no particular sequence. The list is eventually consistent.
 
     Args:
         store: The tables.
         after: The position to continue after; None for the beginning.
 
     Returns:
-        By id, each order or why it is unreadable, and where to continue; None at the end.
+        The orders by id, with the error of each unreadable one, and where to continue; None at the end.
     """
     items, last = _scan(store, Table.ORDERS, after)
     return {item["orderId"]["S"]: read_if_sound(read_record, item) for item in items}, last
@@ -118,7 +118,7 @@ def _scan(
 def list_adjustments(
     store: Store, product_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[Row], ListPosition | None]:
-    """List a product's adjustments by id, with strong consistency.
+    """List a product's adjustments, sorted by id, with strong consistency.
 
     Args:
         store: The tables.
@@ -144,7 +144,7 @@ def list_adjustments(
 def list_to_fulfil(
     store: Store, limit: int, after: ListPosition | None
 ) -> tuple[list[ListPosition], bool]:
-    """List the orders that are confirmed and not fulfilled, oldest first. Eventually consistent.
+    """List confirmed orders that are not fulfilled yet, the oldest first. The list is eventually consistent.
 
     Args:
         store: The tables.
@@ -161,7 +161,7 @@ def list_to_fulfil(
 
 
 def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> list[ListPosition]:
-    """List at least `limit` orders of a shard, if there are that many; maybe more, because an index does not sort equal times."""
+    """List `limit` orders of a shard. There are more if several have the last time, because an index does not sort equal times."""
     condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
     values = {"shard": shard, "at": after.at or " "}
     orders: list[ListPosition] = []
@@ -181,11 +181,11 @@ def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> lis
 def list_holds(
     store: Store, shard: int, until: str, after: ListPosition | None = None
 ) -> tuple[list[ListPosition], ListPosition | None]:
-    """List the holds of a shard that end by a given time, oldest first. Eventually consistent, so a hint.
+    """List the holds of a shard that end by a given time, the oldest first. They are a hint: the list is eventually consistent.
 
     Args:
         store: The tables.
-        shard: One of `EXPIRY_SHARDS`.
+        shard: The number of the shard, below `EXPIRY_SHARDS`.
         until: The time.
         after: The position to continue after; None for the beginning.
 

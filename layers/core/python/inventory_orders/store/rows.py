@@ -1,4 +1,4 @@
-"""The layout of each table's rows, and conversions between objects, plain values and DynamoDB items."""
+"""Converts objects of the domain into rows of plain values and DynamoDB items, and back."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ P = TypeVar("P", Page, OutboundPage)
 
 
 def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
-    """The table and the key attributes' values of a key, or of a lane's lease for the number of a lane."""
+    """The table of a key, and the values of its key attributes. The number of a lane stands for the lane's lease."""
     match key:
         case int():
             return Table.ALLOTMENTS, (f"{key}/lease",)
@@ -108,7 +108,7 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
 
 
 def key_item(key: Key | int) -> dict[str, Any]:
-    """The primary key of a product, record, page or lane's lease, in DynamoDB's format."""
+    """The primary key of a product, a record, a page or the lease of a lane, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -142,7 +142,7 @@ def product_row(product: Product) -> Row:
 
 
 def read_product(item: Item) -> Product:
-    """Read a product from its item.
+    """Convert an item into a product.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -186,7 +186,7 @@ def read_product(item: Item) -> Product:
 
 
 def page_units(page: Page | OutboundPage) -> bytes:
-    """Compress the entries of a page, and for a lane's page also the products that it was emptied of."""
+    """Compress the entries of a page. A lane's page also lists the products of which it has no units left."""
     if isinstance(page, OutboundPage):
         return _compressed([[*generation, units] for generation, units in page.units.items()])
     entries: list[list[object]] = [
@@ -201,7 +201,7 @@ def _compressed(entries: object) -> bytes:
 
 
 def read_page(item: Item) -> Page:
-    """Read a lane's page from its item.
+    """Convert an item into the page of a lane.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -224,7 +224,7 @@ def read_page(item: Item) -> Page:
 
 
 def read_outbound_page(item: Item) -> OutboundPage:
-    """Read an outbound page from its item.
+    """Convert an item into an outbound page.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -282,7 +282,7 @@ def _read_entry(
 
 
 def read_lease(item: Item) -> LaneLease:
-    """Read a lane's lease from its item. An unreadable one counts as expired."""
+    """Convert an item into the lease of a lane. An unreadable lease counts as expired."""
     lane = int(item["page"]["S"].split("/")[0])
     try:
         return LaneLease(
@@ -356,7 +356,7 @@ def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
 
 
 def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
-    """Convert shortages into the format of rows and answers."""
+    """Convert shortages into the format that rows and answers have in common."""
     return [
         {**public_key(each.product_id), "wanted": each.wanted, "available": each.available}
         for each in shortages
@@ -364,7 +364,7 @@ def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
 
 
 def read_record(item: Item) -> Record:
-    """Read a record from its item. Only the attributes that identify it are required; its users check the rest.
+    """Convert an item into a record. Only the key and the lines are checked here, the rest where it is used.
 
     Raises:
         CorruptItemError: It breaks its table's contract.
@@ -379,7 +379,7 @@ def read_record(item: Item) -> Record:
 
 
 def read_order(row: Row) -> OrderRecord:
-    """Read an order from its row."""
+    """Convert a row into an order."""
     return OrderRecord(
         order_id=row["orderId"],
         user_id=row.get("userId"),
@@ -439,7 +439,7 @@ def _shard(order_id: str, shards: int) -> str:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """Check that a value is a map; an empty one for None."""
+    """Check that a value is a map. A missing one counts as empty."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -537,7 +537,7 @@ def _read_step(row: Row) -> Step:
 
 
 def decode(item: Item) -> Row:
-    """Convert an item into a row. Whole numbers become int, others Decimal."""
+    """Convert an item into a row. Whole numbers become `int`, other numbers `Decimal`."""
     return {name: plain_value(value) for name, value in item.items()}
 
 
@@ -547,7 +547,7 @@ def encode(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_none(row: Row) -> Row:
-    """Drop attributes without a value, because DynamoDB's NULL is never stored."""
+    """Drop attributes without a value, because the tables never contain DynamoDB's NULL."""
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -556,7 +556,7 @@ _TOO_LARGE = Decimal("1E+126")
 
 
 def plain_value(value: Mapping[str, Any] | None) -> Any:
-    """The plain value of an attribute; None if it is missing.
+    """Convert the value of an attribute; None if the attribute is missing.
 
     Raises:
         ValueError: It is a number that is too large for DynamoDB.
@@ -602,7 +602,7 @@ def _typed_value(value: Any) -> dict[str, Any]:
 
 
 def size_of(value: Any) -> int:
-    """Maximum size of an item: DynamoDB counts names and values in UTF-8, plus 1 to 3 bytes for each container."""
+    """Upper bound of the bytes that DynamoDB counts for an item: names and values in UTF-8, plus up to 3 for each container."""
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""The published stock levels: the items that contain them, and the requests that read and write these."""
+"""Stores which stock levels were last published, in a fixed number of items, so that the next sweep finds the changes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ STOCK_PARTS = 100
 
 @dataclass(frozen=True, slots=True)
 class StockPart:
-    """The published stock levels of some products.
+    """One item with the stock levels that were last published for some of the products.
 
     Attributes:
-        number: Below `STOCK_PARTS`.
-        version: 0 if it was never written.
+        number: Its number, below `STOCK_PARTS`.
+        version: Rises by one with every write; 0 if it was never written.
         at: When the newest levels were read.
         levels: Levels by product id.
-        pending: Products whose levels, read at `at`, may not have been published.
+        pending: Products whose levels as of `at` may not have been published yet.
     """
 
     number: int
@@ -40,7 +40,7 @@ class StockPart:
 
     @staticmethod
     def of(product_id: str) -> int:
-        """The number of the part that a product belongs to."""
+        """The number of the part that contains a product."""
         return zlib.crc32(product_id.encode()) % STOCK_PARTS
 
 
@@ -59,7 +59,7 @@ def stock_part_row(part: StockPart) -> Row:
 
 
 def read_stock_part(item: Item) -> StockPart:
-    """Read a part from its item.
+    """Convert an item into a part.
 
     Raises:
         CorruptItemError: It breaks the table's contract.
@@ -82,7 +82,7 @@ def read_stock_part(item: Item) -> StockPart:
 
 
 def read_stock_parts(store: Store) -> dict[int, StockPart]:
-    """Read all parts by number. Missing ones are empty. Eventually consistent, so a hint.
+    """Read all parts, by number. They are a hint, because the read is eventually consistent. Missing parts are empty.
 
     Raises:
         CorruptItemError: A part breaks the table's contract.
@@ -93,10 +93,10 @@ def read_stock_parts(store: Store) -> dict[int, StockPart]:
 
 
 def write_stock_part(store: Store, part: StockPart) -> StockPart:
-    """Replace a part, on condition of the version that was read. Returns the part as stored.
+    """Replace a part unless another sweep has written it since it was read. Returns the part as stored.
 
     Raises:
-        ConditionFailedError: Another sweep has written it since.
+        ConditionFailedError: Another sweep was faster.
     """
     after = replace(part, version=part.version + 1)
     write = assign(stock_part_row(after)).on(

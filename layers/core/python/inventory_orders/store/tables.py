@@ -1,6 +1,6 @@
 """The one list of tables, with their keys, indexes and streams.
 
-It has no dependencies, so that the stack uses it as well.
+The stack uses this list as well, so the module imports nothing else of the package.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ FULFIL_SHARDS = 16
 
 
 def shard_name(number: int) -> str:
-    """The name of a part of an index."""
+    """The name of a shard of an index: two digits."""
     return f"{number:02d}"

@@ -1,4 +1,4 @@
-"""Writes to each kind of item with their conditions, and the transaction actions made from them."""
+"""Makes conditional writes of each kind of item, and the actions of transactions."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _MINE = "#lockedBy = :owner AND #_version = #lockVersion"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A conditional write of an item.
+    """A write of one item, and the condition on which it is applied.
 
     Attributes:
         update: The update expression, with attributes as `#name`; empty if nothing is updated.
         condition: The condition expression.
         values: Values for the placeholders of both, named without the colon.
-        row: The whole item, if it is new.
+        row: All attributes of a new item; empty for an update.
     """
 
     update: str = ""
@@ -67,19 +67,19 @@ class Write:
     row: Row = field(default_factory=dict)
 
     def on(self, condition: str, **values: Any) -> Write:
-        """Add a condition with the values of its placeholders."""
+        """Add a condition, and the values of its placeholders."""
         conditions = f"{self.condition} AND {condition}" if self.condition else condition
         return replace(self, condition=conditions, values={**self.values, **values})
 
     def on_unchanged(self, product: Product, now: datetime, owner: str | None = None) -> Write:
-        """Add the condition that the product is unchanged since it was read, and no other owner has a lease on it."""
+        """Add the condition that the product has not changed since it was read, and that no other owner has a lease on it."""
         write = self.on(AS_READ, version=product.version, createdAt=product.created_at)
         if owner is None:
             return write.on(NO_LIVE_LEASE, now=unix(now))
         return write.on(OWNED, owner=owner)
 
     def moving(self, units: int) -> Write:
-        """Make the write add units to the row's units on hand as well.
+        """Make the write also add units to the units on hand.
 
         The addition is relative, because a fold changes the units on hand without raising the version.
         """
@@ -88,7 +88,7 @@ class Write:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters for DynamoDB, which refuses empty ones. Attributes have aliases, because many names are reserved words."""
+        """The parameters for DynamoDB, without empty ones. All names have aliases, because many of them are reserved words."""
         names = _ALIAS.findall(f"{self.update} {self.condition}")
         parameters = {
             "Item": encode(self.row),
@@ -101,12 +101,12 @@ class Write:
 
 
 def unix(moment: datetime) -> Decimal:
-    """Unix time in seconds with six decimals, the format in which lease times are stored and compared."""
+    """Convert a time into Unix seconds with six decimals, the format in which lease times are stored and compared."""
     return Decimal(f"{moment.timestamp():.6f}")
 
 
 def assign(changed: Row, gone: Iterable[str] = (), computed: str = "") -> Write:
-    """Set attributes, and remove others.
+    """Make the write that sets some attributes and removes others.
 
     Args:
         changed: New values by attribute.
@@ -121,7 +121,7 @@ def assign(changed: Row, gone: Iterable[str] = (), computed: str = "") -> Write:
 
 
 def difference(before: Row, after: Row) -> Write:
-    """Change a row from one state to another."""
+    """Make the write that turns one state of a row into another."""
     gone = [name for name in before if name not in after]
     return assign({name: value for name, value in after.items() if value != before.get(name)}, gone)
 
@@ -129,15 +129,15 @@ def difference(before: Row, after: Row) -> Write:
 def _raise_version(
     changed: Row, gone: Iterable[str] = (), computed: str = "#_version = #_version + :one"
 ) -> Write:
-    """Set attributes, remove others, and raise the version, whatever its value."""
+    """Make a write that also raises the version of the row, whatever its value is."""
     write = assign(changed, gone, computed)
     return replace(write, values={**write.values, "one": 1})
 
 
 def details_write(event: CatalogueEvent, moment: datetime) -> Write:
-    """Apply a catalogue event unless a newer one was applied."""
+    """Make the write that applies a catalogue event, unless a newer event was applied."""
     details = {name: event.details.get(name) for name in DETAILS}
-    # The event's time becomes the price's even if the price is the same, so that the order of arrival does not matter.
+    # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
     changed = {name: value for name, value in details.items() if value is not None}
     changed |= {
@@ -156,7 +156,13 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
 
 
 def price_write(price: int, moment: datetime, latest: str) -> Write:
-    """Set the price, unless the product is discontinued, its price was set after `latest`, or its details are from the future."""
+    """Make the write that sets a price, unless the product is discontinued, or its price or its details are newer.
+
+    Args:
+        price: The new price, in minor units of the currency.
+        moment: The current time.
+        latest: A price that was set after this time stays.
+    """
     at = timestamp(moment)
     changed = {
         "price": price,
@@ -178,14 +184,14 @@ def price_write(price: int, moment: datetime, latest: str) -> Write:
 
 
 def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
-    """Take units away, on condition that enough are left for the status to stay `ACTIVE`.
+    """Make the write that takes units away, on condition that the product stays `ACTIVE`.
 
     Args:
         product: The product as last seen. Its generation, threshold and limit must equal the stored ones.
         quantity: Units.
         moment: The current time.
     """
-    # Above it, the status does not change.
+    # While the stock is above this, the status stays `ACTIVE`.
     floor = max(product.low_stock_threshold, -product.backorder_limit)
     computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
     return (
@@ -209,7 +215,7 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
 
 
 def _same(name: str) -> str:
-    """Condition: an optional number, 0 by default, equals the one last seen."""
+    """Make the condition that an optional number is the same as when it was last read. A missing number counts as 0."""
     return f"(#{name} = :{name} OR (attribute_not_exists(#{name}) AND :{name} = :zero))"
 
 
@@ -217,14 +223,14 @@ def _same(name: str) -> str:
 
 
 def take_lease(before: Product, owner: str, moment: datetime, until: Decimal) -> Write:
-    """Lock a product that is unchanged since it was read. Notes of an earlier owner are removed."""
+    """Make the write that takes a lease on a product, if the product has not changed since it was read."""
     return _lock(owner, moment, until, gone=("lockOnHand",)).on_unchanged(before, moment)
 
 
 def keep_lease(
     owner: str, version: int, moment: datetime, until: Decimal, on_hand: int | None = None
 ) -> Write:
-    """Change the end of a live lease, if its owner was the last writer of the product.
+    """Make the write that sets a new end of a live lease, if its owner was the last writer of the product.
 
     Args:
         owner: The owner.
@@ -254,17 +260,17 @@ def _lock(
 
 
 def end_lane_lease(owner: str) -> Write:
-    """Release the lease on a lane, if it is still this owner's."""
+    """Make the write that releases the lease of a lane, if this owner still has it."""
     return Write("REMOVE #lockedBy, #lockTime, #lockWait", OWNED, {"owner": owner})
 
 
 def end_lease(owner: str, moment: datetime) -> Write:
-    """Release a lease, if its owner was the last writer of the product."""
+    """Make the write that releases the lease of a product, if its owner was the last writer of the product."""
     return _raise_version({"lastUpdatedAt": timestamp(moment)}, LOCK).on(_MINE, owner=owner)
 
 
 def count_write(before: Product, after: Product, owner: str, moment: datetime) -> Write:
-    """Write the counted stock and release the live lease, if its owner was the last writer of the product.
+    """Make the write that books a count and releases the lease, if its owner was the last writer of the product.
 
     Args:
         before: The product as the owner knows it, with the units on hand when the count began.
@@ -330,7 +336,7 @@ class Action:
 
 
 def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
-    """Make the actions of a transaction: rows, pages, the release of a lane, and records, in this order.
+    """Make the actions of a transaction: rows, pages, the release of a lane, and records, in this sequence.
 
     Args:
         transaction: What to write.
@@ -351,7 +357,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
 
 
 def record_action(write: Record | Update[OrderRecord]) -> Action:
-    """Make the action that writes a record that must not exist yet, or updates an order that must be unchanged."""
+    """Make the action that writes a new record, or updates an order if it has not changed since it was read."""
     if not isinstance(write, Update):
         return _create_action(ActionKind.RECORD, write.key, record_row(write))
     before = record_row(write.before)
@@ -368,15 +374,15 @@ def record_action(write: Record | Update[OrderRecord]) -> Action:
 
 
 def product_create_action(product: Product) -> Action:
-    """Make the action that creates a product, which must not exist."""
+    """Make the action that creates a product if it does not exist."""
     return _create_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
 
 def place_action(key: str, *, is_new: bool) -> Action:
-    """Make the action that adds a location to the list in the product's own row, which must exist, or removes it.
+    """Make the action that adds a location to the list in the product's own row, or removes it from there.
 
-    It is relative, does not raise the version and ignores leases, because decisions on a version never depend on the list. Only
-    the deletion of the row does, and its condition says so. So neither counts nor orders at the default location block it.
+    It neither raises the version nor respects leases, because no decision about a version depends on the list. So it does not
+    compete with counts or orders at the default location. Only the deletion of the row has a condition on the list.
     """
     place = {"place": frozenset({location_of(key)})}
     write = Write("DELETE #places :place", "attribute_exists(#productId)", place)
@@ -388,7 +394,7 @@ def place_action(key: str, *, is_new: bool) -> Action:
 
 
 def product_replace_action(before: Product, after: Product, now: datetime) -> Action:
-    """Make the action that changes a product from one state to another, attribute by attribute.
+    """Make the action that turns one state of a product into another. It only writes the attributes that differ.
 
     Args:
         before: The product as read.
@@ -396,7 +402,7 @@ def product_replace_action(before: Product, after: Product, now: datetime) -> Ac
         now: The current time.
 
     Raises:
-        ValueError: Lanes may hold more of it, but must not in the new state.
+        ValueError: Lanes may hold units of the product, but the new state does not allow that.
     """
     if after.lent_to and not after.may_be_lent:
         raise ValueError(
@@ -406,7 +412,7 @@ def product_replace_action(before: Product, after: Product, now: datetime) -> Ac
 
 
 def product_delete_action(product: Product, now: datetime) -> Action:
-    """Make the action that deletes a product, which must be unchanged since it was read.
+    """Make the action that deletes a product, if it has not changed since it was read.
 
     Args:
         product: The product as read.
@@ -427,7 +433,7 @@ def fold_action(lot: Generation, units: int, now: datetime) -> Action:
 
 
 def _row_update(before: Product, after: Product, now: datetime) -> Action:
-    """Make the action that updates a row that must be unchanged. Only a lease's owner renews its fence."""
+    """Make the action that updates a row, if it has not changed since it was read."""
     is_owner = after.lock_version != before.lock_version
     row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
     write = difference(product_row(before), row)
@@ -438,7 +444,7 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
 
 
 def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
-    """Make the action that writes a page, or checks that it is unchanged; `at` is the current time."""
+    """Make the action that writes a page, or checks that it has not changed; `at` is the current time."""
     before, after = update.before, update.after
     write, operation = Write(), "ConditionCheck"
     if before is not after:
@@ -462,6 +468,6 @@ def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
 
 
 def _create_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
-    """Make the action that writes a row that must not exist."""
+    """Make the action that writes a new row, if there is none with its key."""
     table, _ = key_of(key)
     return Action(kind, key, Write(row=row).on(f"attribute_not_exists(#{KEYS[table][0]})"), "Put")
