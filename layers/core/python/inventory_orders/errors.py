@@ -1,4 +1,4 @@
-"""All errors of the package. Each `OutcomeError` has the outcome of the change, command or request that raised it."""
+"""All errors of the package, most of them with the outcome of the change, command or request that raised them."""
 
 from __future__ import annotations
 

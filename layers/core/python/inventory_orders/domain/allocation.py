@@ -1,4 +1,4 @@
-"""Where the units of products are: in rows or on pages. Only this code moves them."""
+"""Moves units of products between rows and pages: the only code that does."""
 
 from __future__ import annotations
 

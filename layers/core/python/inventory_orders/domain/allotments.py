@@ -1,4 +1,4 @@
-"""Lanes and their pages. A page holds units of many products, so that one write serves orders for all of them.
+"""Lanes and their pages, each with units of many products, so that one write serves orders for all of them.
 
 A lane is a set of pages from which one execution environment sells. Lane 0 is the depot. Only the depot takes units from the
 rows of products; the other lanes are filled from it.

@@ -1,4 +1,4 @@
-"""Chooses the outbound page for units that leave the warehouse. A process keeps to one page while no other writes it."""
+"""Chooses the outbound page for units that leave the warehouse: always the same one, until another process writes it."""
 
 from __future__ import annotations
 

@@ -139,7 +139,8 @@ class SqsBatch(Generic[T]):
         invalid = [message for message, end in ends.items() if end is Outcome.INVALID]
         if invalid:
             self._returned |= self._send_dead_letters(invalid)
-        for message in followers(self._messages, self._returned.__contains__):
+        behind = followers(self._messages, self._returned.__contains__) if self._returned else ()
+        for message in behind:
             # A message whose dead letter was already sent must not be delivered again.
             if self.ends.get(message) is not Outcome.INVALID:
                 self._returned.add(message)

@@ -1,4 +1,4 @@
-"""Sends all requests to DynamoDB, and classifies its errors. No other code talks to DynamoDB."""
+"""Sends all requests to DynamoDB, and classifies its errors by what they mean for the tables."""
 
 from __future__ import annotations
 
