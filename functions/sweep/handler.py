@@ -60,13 +60,12 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
     parse_command(event, "sweep")
-    deadline = runtime.deadline(context)
+    process, deadline = runtime.process(), runtime.deadline(context)
     holds = _send_holds(deadline, context)
     share = Deadline.after(deadline.remaining() * _SHARE_OF_FOLDS, SystemClock())
-    fold = Fold(RetryingClient(runtime.process().store, POLICY), share).run()
-    report = return_idle_units(runtime.process().store, deadline)
+    fold = Fold(RetryingClient(process.store, POLICY), share).run()
+    report = return_idle_units(process.store, deadline)
     problems = [*holds.problems, *fold.problems, *report.problems]
-    process = runtime.process()
     if process.stream_mappings:
         problems += unread_streams(process.store, process.functions, process.stream_mappings)
     published, not_published = _publish_stock(deadline, problems)
@@ -81,9 +80,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     if published is not None:
         done["published"] = published
     reasons = (holds.unfinished, fold.unfinished, report.unfinished, not_published)
-    unfinished = [why for why in reasons if why]
-    if unfinished:
-        done["unfinished"] = "; ".join(unfinished)
+    if any(reasons):
+        done["unfinished"] = "; ".join(filter(None, reasons))
     logger.info("swept", extra=done)
     return {"result": "SWEPT"} | done
 
@@ -113,8 +111,14 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
     client = RetryingClient(process.store, POLICY, executor=runtime.executor())
     is_full = _MAX_WAITING < calls.count_waiting("NotVisible") < inf
     share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
-    times = (process.sweep_seconds, process.hold_grace_seconds)
-    holds = EndingHolds(client, send, _sent_holds(process), *times, share)
+    holds = EndingHolds(
+        client,
+        send,
+        _sent_holds(process),
+        process.sweep_seconds,
+        process.hold_grace_seconds,
+        share,
+    )
     # If SQS does not answer, the sweep tries to send. Otherwise a failure of SQS would look like a sweep without holds.
     if is_full:
         holds.unfinished = "many holds that have ended are already waiting to expire"
