@@ -55,7 +55,7 @@ class Allocation:
         self._rows_stored[product_id] = self.rows[product_id] = product
 
     def row(self, product_id: str) -> Product:
-        """A product's row after the moves.
+        """The row of a product, including moves that are not stored yet.
 
         Raises:
             ValueError: The row is not known.
@@ -66,12 +66,12 @@ class Allocation:
         return product
 
     def entry(self, lane: int, product_id: str) -> PageEntry | None:
-        """A lane's entry for a product after the moves; None if it has no units."""
+        """The entry of a product in a lane, including moves that are not stored yet; None if the lane has no units of it."""
         key = PageKey.of(lane, product_id)
         return (self._entries.get(key) or self.entries(key)).get(product_id)
 
     def units(self, lane: int, product_id: str) -> int:
-        """Units of a product in a lane after the moves."""
+        """The units of a product in a lane, including moves that are not stored yet."""
         entry = self.entry(lane, product_id)
         return entry.units if entry is not None else 0
 
@@ -90,7 +90,7 @@ class Allocation:
         return PageStock(product_id, entry.units, version, entry.created_at, key)
 
     def entries(self, key: PageKey) -> dict[str, PageEntry]:
-        """A page's entries after the moves, by product id."""
+        """The entries of a page by product id, including moves that are not stored yet."""
         if key not in self._entries:
             page = self._pages_stored.get(key)
             if page is None:
@@ -99,7 +99,7 @@ class Allocation:
         return self._entries[key]
 
     def products_on(self, key: PageKey) -> int:
-        """Count the products on a page after the moves."""
+        """Count the products on a page, including moves that are not stored yet."""
         return len(self.entries(key)) + len(self._emptied[key])
 
     # ------------------------------------------------------------------ moves

@@ -384,7 +384,7 @@ def _take(row: object, name: str, kind: type[T]) -> T:
     """Read an attribute of a row.
 
     Raises:
-        UnpublishableError: It is missing, or has another type.
+        UnpublishableError: The attribute is missing, or has another type.
     """
     value = row.get(name) if isinstance(row, Mapping) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -85,7 +85,7 @@ class Order(Change):
         return {p: self.quantities[product_of(p)] for offer in wanted for p in offer}
 
     def _lines_without(self, short: Set[str]) -> Iterator[Sequence[str]]:
-        """Yield the first row of each line that is not short, or all rows of the line if all are short."""
+        """For each line, yield its first row that is not short, or all of its rows if they all are."""
         for line in zip(*self.offers, strict=True):
             yield [product_id for product_id in line if product_id not in short][:1] or line
 
@@ -269,7 +269,7 @@ def as_order(record: Record) -> OrderRecord:
     """Narrow a record to an order.
 
     Raises:
-        TypeError: It is not an order.
+        TypeError: The record is not an order.
     """
     if not isinstance(record, OrderRecord):
         raise TypeError(f"{record.key} is not an order")

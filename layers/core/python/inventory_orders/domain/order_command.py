@@ -71,7 +71,7 @@ _ROOM_OF_STEPS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The units that a command names, if it is not about the whole order.
+    """The units that a command names. A command without a part is about the whole order.
 
     Attributes:
         step_id: Given by the sender: the idempotency key, within the order.
@@ -423,7 +423,7 @@ class Transition(Change):
 
 
 def _has_room(order: OrderRecord, step: Step) -> bool:
-    """Whether the order's row has room for a step that names items, and after it for all commands that name none."""
+    """Whether the order's row has room for a step that names items, and for later commands that name none."""
     named = sum(before.step_id is not None for before in order.steps)
     end = sum(100 + len(line.product_id) for line in order.lines)
     size = order.size + step.size + end + _ROOM_OF_STEPS
@@ -483,7 +483,7 @@ def _stored_time(order: OrderRecord, name: str, value: str) -> str:
     """Return a time of an order's row, if it can be compared as a string.
 
     Raises:
-        CorruptItemError: It is not a time, or has another format than the service writes.
+        CorruptItemError: The value is not a time, or not in the format that the service writes.
     """
     with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.fromisoformat(value).astimezone(UTC)

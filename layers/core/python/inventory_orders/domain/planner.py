@@ -86,7 +86,7 @@ class Transaction:
 
     @property
     def after(self) -> dict[str, Product]:
-        """The updated products, as the transaction leaves their rows, by id."""
+        """The updated products by id, as the transaction leaves their rows."""
         return {update.after.product_id: update.after for update in self.updates}
 
     @classmethod
@@ -128,7 +128,7 @@ class Supply:
         return product_id if lane is None else PageKey.of(lane, product_id)
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
-        """Put decisions into transactions, and these into chains that share no product and no group, and so may run in parallel."""
+        """Put decisions into transactions, and transactions into chains. Chains may run in parallel, because they share nothing."""
         drafts = pack(decisions, self, limits)
         transactions = write_down(drafts, self)
         # For each chain, its keys, and the waves and numbers of its transactions. Each gets the earliest possible wave.
@@ -384,7 +384,7 @@ def pack(
 
 
 def _entries(decisions: Iterable[Decision]) -> tuple[list[_Entry], set[object]]:
-    """Find the keys of each decision, and the keys whose changes must keep their sequence: groups, and some products."""
+    """Find the keys of each decision, and the keys whose changes must stay in sequence: all groups, and some products."""
     entries: list[_Entry] = []
     strict: set[object] = set()
     adds: dict[str, bool] = {}

@@ -294,7 +294,7 @@ class OrderRecord:
         """Return the order, after a check that its version is valid.
 
         Raises:
-            CorruptItemError: It has no valid version.
+            CorruptItemError: The order has no valid version.
         """
         if not isinstance(self.version, int) or self.version < 1:
             raise CorruptItemError(f"order {self.order_id} has no valid _version; repair the item")

@@ -157,7 +157,7 @@ class ProductCache:
         return entry.product
 
     def observe_read(self, product: Product) -> None:
-        """Compare a product that was just read with the entry, to see whether another process has written it."""
+        """Note whether a product that was just read is still as this process wrote it."""
         if (entry := self._entries.get(product.product_id)) is not None:
             entry.sole_writer = product.is_same_version(entry.product)
 

@@ -169,7 +169,7 @@ class RetryingClient:
                 products need not wait.
 
         Raises:
-            StoreError: It was not applied. If a response was lost, that attempt may still arrive and be applied if its conditions
+            StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if its conditions
                 hold. A condition on an old version never holds again.
         """
         attempts = _Attempts(self, actions, stats, plans_around)
@@ -398,8 +398,8 @@ def read_product(
     """Read one product with strong consistency.
 
     Raises:
-        ProductNotFoundError: It does not exist.
-        CorruptItemError: It breaks the table's contract.
+        ProductNotFoundError: The product does not exist.
+        CorruptItemError: The product breaks the table's contract.
     """
     found = client.call(lambda: client.store.get_product(product_id), deadline, stats)
     return require_product(found, product_id)
@@ -421,8 +421,8 @@ def update_product(
         Whether the last attempt was applied, and the current product.
 
     Raises:
-        ProductNotFoundError: It does not exist.
-        CorruptItemError: It breaks the table's contract.
+        ProductNotFoundError: The product does not exist.
+        CorruptItemError: The product breaks the table's contract.
         StoreError: DynamoDB did not answer in time.
     """
     try:

@@ -110,7 +110,7 @@ def require_product(found: Found, product_id: str) -> Product:
 
     Raises:
         ProductNotFoundError: The product does not exist.
-        CorruptItemError: It breaks the table's contract.
+        CorruptItemError: The product breaks the table's contract.
     """
     if isinstance(found, CorruptItemError):
         raise found
@@ -151,7 +151,7 @@ class TransactionCancelledError(StoreError):
         """Check whether the list of locations in the product's own row prevented the transaction.
 
         Raises:
-            CorruptItemError: It did, because the product has no row of its own, or because DynamoDB does not accept the list.
+            CorruptItemError: The list prevented it: the product has no row of its own, or DynamoDB does not accept the list.
         """
         refused = self.meanings_of(ActionKind.PLACES) & {Meaning.CONDITION_FAILED, Meaning.INVALID}
         if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:

@@ -245,7 +245,7 @@ class Store:
         """Read one record with strong consistency.
 
         Raises:
-            CorruptItemError: It breaks its table's contract.
+            CorruptItemError: The item breaks its table's contract.
         """
         return self._get(key, read_record)
 
@@ -253,7 +253,7 @@ class Store:
         """Read one product with strong consistency.
 
         Raises:
-            CorruptItemError: It breaks the table's contract.
+            CorruptItemError: The item breaks the table's contract.
         """
         return self._get(product_id, read_product)
 

@@ -211,5 +211,5 @@ def _position(item: Item, time: str) -> ListPosition:
 
 
 def _start(after: ListPosition, **keys: str) -> Item:
-    """The key in an index to continue after."""
+    """Make the key after which a query of an index continues."""
     return {name: {"S": value} for name, value in {**keys, "orderId": after.id}.items()}

@@ -145,7 +145,7 @@ def read_product(item: Item) -> Product:
     """Convert an item into a product.
 
     Raises:
-        CorruptItemError: It breaks the table's contract.
+        CorruptItemError: The item breaks the table's contract.
     """
     try:
         return Product(
@@ -204,7 +204,7 @@ def read_page(item: Item) -> Page:
     """Convert an item into the page of a lane.
 
     Raises:
-        CorruptItemError: It breaks the table's contract.
+        CorruptItemError: The item breaks the table's contract.
     """
 
     def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> Page:
@@ -227,7 +227,7 @@ def read_outbound_page(item: Item) -> OutboundPage:
     """Convert an item into an outbound page.
 
     Raises:
-        CorruptItemError: It breaks the table's contract.
+        CorruptItemError: The item breaks the table's contract.
     """
 
     def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> OutboundPage:
@@ -367,7 +367,7 @@ def read_record(item: Item) -> Record:
     """Convert an item into a record. Only the key and the lines are checked here, the rest where it is used.
 
     Raises:
-        CorruptItemError: It breaks its table's contract.
+        CorruptItemError: The item breaks its table's contract.
     """
     row = decode(item)
     try:
@@ -559,7 +559,7 @@ def plain_value(value: Mapping[str, Any] | None) -> Any:
     """Convert the value of an attribute; None if the attribute is missing.
 
     Raises:
-        ValueError: It is a number that is too large for DynamoDB.
+        ValueError: The number is too large for DynamoDB.
     """
     if value is None:
         return None

@@ -62,7 +62,7 @@ def read_stock_part(item: Item) -> StockPart:
     """Convert an item into a part.
 
     Raises:
-        CorruptItemError: It breaks the table's contract.
+        CorruptItemError: The item breaks the table's contract.
     """
     try:
         levels, pending = json.loads(zlib.decompress(bytes(item["levels"]["B"])))
