@@ -169,8 +169,8 @@ class RetryingClient:
                 products need not wait.
 
         Raises:
-            StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if its conditions
-                hold. A condition on an old version never holds again.
+            StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if
+                its conditions hold. A condition on an old version never holds again.
         """
         attempts = _Attempts(self, actions, stats, plans_around)
         _check_time(deadline)
