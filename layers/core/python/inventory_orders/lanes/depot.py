@@ -130,7 +130,8 @@ class Depot:
         """
         clock, owner = self.client.clock, f"visit-{uuid.uuid4().hex}"
         began, failures = clock.monotonic(), 0
-        watch = _Watch(clock)
+        # If a dead visitor's lease ended by a wall clock, an error of that clock would prolong it.
+        first_seen, dead_owner = dict[LaneLease, float](), ""
         delay = self.line.next_delay(age)
         while self.client.pause(delay, deadline):
             waited, now = clock.monotonic() - began, clock.now()
@@ -140,7 +141,7 @@ class Depot:
                     self.client.store,
                     LaneLease(DEPOT, owner, ends_at, waited),
                     now,
-                    watch.dead_owner,
+                    dead_owner,
                 )
             except (ThrottledError, OutcomeUnknownError) as error:
                 # A transaction that releases the depot is in flight, so it will be free in a moment.
@@ -154,7 +155,10 @@ class Depot:
                 self.lease = lease
                 return lease
             self.line.observe(lease.wait)
-            lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watch.seconds(lease))
+            seen_at = first_seen.setdefault(lease, clock.monotonic())
+            watched = clock.monotonic() - seen_at
+            dead_owner = lease.owner if watched > VISIT_SECONDS else dead_owner
+            lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
             delay = max(self.line.next_delay(age + waited), lasted * _DOUBT)
         stats.note("DepotWait", (clock.monotonic() - began) * 1000)
         raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
@@ -175,28 +179,3 @@ class Depot:
     def is_drained(self, product_id: str) -> bool:
         """Whether a row had nothing left to lend a moment ago."""
         return self.client.clock.monotonic() < self._drained_until.get(product_id, 0.0)
-
-
-class _Watch:
-    """Watches the leases of other visitors.
-
-    If a dead visitor's lease expired by a wall clock, an error of that clock would prolong it.
-
-    Attributes:
-        dead_owner: A visitor that has held the lease for too long; empty if there is none.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self.dead_owner = ""
-        self._clock = clock
-        self._seen: LaneLease | None = None
-        self._seen_at = 0.0
-
-    def seconds(self, lease: LaneLease) -> float:
-        """Seconds since a lease was first seen."""
-        if lease != self._seen:
-            self._seen, self._seen_at = lease, self._clock.monotonic()
-        watched = self._clock.monotonic() - self._seen_at
-        if watched > VISIT_SECONDS:
-            self.dead_owner = lease.owner
-        return watched

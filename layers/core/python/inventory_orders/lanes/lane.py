@@ -46,16 +46,13 @@ class OwnLane:
 
     def take(self, deadline: Deadline, stats: CommitStats) -> None:
         """Take a lane unless all are in use, or extend the lease of this process's lane."""
-        if self._lease is not None:
-            now = self._client.clock.now().timestamp()
-            if self._lease.ends_at - now > LANE_SECONDS / 2:
-                return
+        soon = self._client.clock.now().timestamp() + LANE_SECONDS / 2
+        if self._lease is not None and self._lease.ends_at <= soon:
             self._take_lane(self._lease.lane, deadline, stats)
         if self._lease is None and self.limit and self._is_refresh_due():
             for lane in self._free_lanes(deadline, stats):
-                self._take_lane(lane, deadline, stats)
-                if self._lease is not None:
-                    return
+                if self._lease is None:
+                    self._take_lane(lane, deadline, stats)
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
         """The lanes that no process uses, in random order so that two processes rarely take the same one."""

@@ -138,6 +138,7 @@ class _Recall:
         self._ends_visit = ends_visit
         self._owner = to_row.owner if to_row is not None else ""
         self._known = Known()
+        self._problems: list[CorruptItemError] = []
         self._busy: set[int] = set()
         self._throttled: set[str] = set()
 
@@ -145,31 +146,27 @@ class _Recall:
         """Recall products in a limited number of attempts. Reads pages of the given lanes together with the rows."""
         self._stats.note("Recalls", 1)
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
-        problems: list[CorruptItemError] = []
         for attempt in range(_ATTEMPTS):
             self._read([*product_ids, *hints])
             rows = self._rows_to_recall()
             hints = _pages_of(rows)
             self._read(hints)
             avoid = self._busy if attempt % 2 else frozenset[int]()
-            transactions, problems = self._plan(rows, avoid)
-            if transactions:
+            if transactions := self._plan(rows, avoid):
                 self._commit(transactions)
-            elif not problems and not avoid:
+            elif not self._problems and not avoid:
                 break
-        if problems:
-            raise problems[0]
+        if self._problems:
+            raise self._problems[0]
         return self._known
 
-    def _plan(
-        self, rows: Sequence[Product], avoid: Collection[int]
-    ) -> tuple[list[Transaction], list[CorruptItemError]]:
-        """The transactions that recall the products from all lanes except those to avoid, and the problems of other products."""
+    def _plan(self, rows: Sequence[Product], avoid: Collection[int]) -> list[Transaction]:
+        """The transactions that recall products from all lanes except those to avoid. Notes the problems of other products."""
         allocation = Allocation(self._known.rows, self._known.pages.values(), self._owner)
-        found = [(row, self._problem(row, allocation)) for row in rows]
-        problems = [problem for _, problem in found if problem is not None]
-        sound = [row for row, problem in found if problem is None]
-        return list(self._transactions(allocation, sound, avoid, problems)), problems
+        found = {row.product_id: self._problem(row, allocation) for row in rows}
+        self._problems = [problem for problem in found.values() if problem is not None]
+        sound = [row for row in rows if found[row.product_id] is None]
+        return list(self._transactions(allocation, sound, avoid))
 
     def is_free(self, row: Product) -> bool:
         """Whether no other owner has a lease on a product."""
@@ -213,55 +210,42 @@ class _Recall:
 
     def _read(self, keys: Iterable[str | PageKey]) -> None:
         """Read items that are not known yet."""
-        wanted = self._known.unknown(keys)
-        if not wanted:
-            return
-        snapshot = read_all(self._client, wanted, self._deadline, self._stats)
-        for product_id, row in (*snapshot.products.items(), *snapshot.unreadable.items()):
-            self._known.learn(product_id, row)
-        for key, page in snapshot.pages.items():
-            self._known.learn(key, page)
+        if wanted := self._known.unknown(keys):
+            found = read_all(self._client, wanted, self._deadline, self._stats)
+            for key, item in (found.products | found.unreadable | found.pages).items():
+                self._known.learn(key, item)
 
     # ------------------------------------------------------------------ writing
 
     def _transactions(
-        self,
-        allocation: Allocation,
-        rows: Sequence[Product],
-        avoid: Collection[int],
-        problems: list[CorruptItemError],
+        self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
     ) -> Iterator[Transaction]:
         """The transactions of a recall. Each builds on the previous ones and has as many whole products as fit."""
-        for row, lanes, is_reclaimed in self._moves(allocation, rows, avoid):
-            if not is_reclaimed and not row.may_be_lent:
-                problem = _TOO_LOW.format(in_words(row.product_id), row)
-                problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
-                continue
-            if allocation.touched and self._is_full(allocation, row.product_id, lanes):
-                yield Transaction.of(allocation)
-            allocation.recall(row.product_id, lanes)
-            if is_reclaimed:
-                allocation.reclaim(row.product_id)
-        if allocation.touched:
-            yield Transaction.of(allocation)
-
-    def _moves(
-        self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
-    ) -> Iterator[tuple[Product, list[int], bool]]:
-        """Rows as the previous moves left them, with the lanes to recall from, and whether the row reclaims everything."""
         for product_id, lanes in _pieces(allocation, rows, avoid):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
-            is_reclaimed = self._to_row is not None and row.lent_to <= {DEPOT, *lanes}
-            if mine or (is_reclaimed and row.lent_to):
-                yield row, mine, is_reclaimed
+            is_reclaimed = self._to_row is not None and set() < row.lent_to <= {DEPOT, *lanes}
+            if not mine and not is_reclaimed:
+                continue
+            if not is_reclaimed and not row.may_be_lent:
+                problem = _TOO_LOW.format(in_words(product_id), row)
+                self._problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
+                continue
+            if self._is_full(allocation, product_id, mine):
+                yield Transaction.of(allocation)
+            allocation.recall(product_id, mine)
+            if is_reclaimed:
+                allocation.reclaim(product_id)
+        if allocation.touched:
+            yield Transaction.of(allocation)
 
     def _is_full(self, allocation: Allocation, product_id: str, lanes: Iterable[int]) -> bool:
-        """Whether the transaction has no room for the recall of a product."""
+        """Whether the transaction that is being filled has no room for the recall of a product."""
         pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *lanes))
-        places = {*allocation.touched, product_id, *pages}
+        places, limits = {*allocation.touched, product_id, *pages}, Limits()
         actions = len(places) + (self._release() is not None)
-        return actions > Limits().actions or allocation.size(places) > Limits().size
+        is_over = actions > limits.actions or allocation.size(places) > limits.size
+        return is_over and bool(allocation.touched)
 
     def _release(self) -> LaneLease | None:
         """The depot's lease, which the last transaction releases."""
@@ -280,10 +264,8 @@ class _Recall:
                 self._learn(cancelled)
                 self._client.pause(self._client.policy.backoff(1), self._deadline)
                 return
-            for update in transaction.updates:
-                self._known.learn(update.after.product_id, update.after)
-            for page in transaction.pages:
-                self._known.learn(page.after.key, page.after)
+            self._known.rows.update(transaction.after)
+            self._known.pages.update((page.after.key, page.after) for page in transaction.pages)
             if release is not None:
                 self._depot.lease = None
 

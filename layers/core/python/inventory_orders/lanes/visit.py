@@ -11,6 +11,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import (
     DEPOT,
+    MAX_LANES,
     MAX_PRODUCTS,
     PAGES,
     LaneLease,
@@ -29,7 +30,7 @@ from inventory_orders.domain.planner import (
     pack,
     write_down,
 )
-from inventory_orders.domain.product import Product, ProductsById
+from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.loop import Commit
 from inventory_orders.engine.retrying_client import read
@@ -56,6 +57,9 @@ _RECALLED_TOGETHER = 60
 
 # Maximum number of loans in one transaction, which also writes the depot's page.
 _MAX_LOANS = 99
+
+# A product that the depot has no units of. Lanes that have some may keep them.
+_NOTHING = PageEntry("", 0, reach=MAX_LANES)
 
 # Seconds in line after which the batch is returned.
 _PATIENCE = 20.0
@@ -170,7 +174,7 @@ class Visit:
             if problem is not None:
                 batch.unreadable.update(dict.fromkeys(self._lent_elsewhere(), problem))
         self._reclaim()
-        sources = self._distribute()
+        sources = self._share_out()
         self._add_rows()
         # Otherwise, if every visit took too long, no transaction would succeed, because each would release an expired lease.
         is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
@@ -180,65 +184,62 @@ class Visit:
 
     def _read_and_lend(self, commit: Commit) -> bool:
         """Read pages and rows, and lend. Returns whether the visit can continue: False if loans were lost or changes returned."""
-        rows = self._read_places()
-        if self._relisted(rows):
-            # A product may have been listed again between the reads of pages and rows.
-            rows = self._read_places()
-        if rows is None:
+        if not self._read_places():
             return False
-        problems = {
-            p: CorruptItemError(_MIXED.format(in_words(p)), "CORRUPT_PRODUCT")
-            for p in self._relisted(rows)
-        }
-        self._batch.unreadable.update(problems)
-        return self._lend(rows, commit)
+        # A product may have been listed again between the reads of pages and rows.
+        if self._relisted() and not self._read_places():
+            return False
+        self._batch.unreadable.update(
+            (p, CorruptItemError(_MIXED.format(in_words(p)), "CORRUPT_PRODUCT"))
+            for p in self._relisted()
+        )
+        return self._lend(commit)
 
-    def _read_places(self) -> ProductsById | None:
-        """Read all pages, and the rows that may lend. Returns these rows; None if changes were returned."""
+    def _read_places(self) -> bool:
+        """Read all pages, and the rows that may lend. Returns whether the visit can continue: False if changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
-        keys = [*self._lane.keys, *shelves]
-        found = self._read([*keys, *self._rows_with_pages()])
+        own = self._lane.keys
+        found = self._read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
-        self._lane.remember(found.pages[key] for key in self._lane.keys)
-        self._allocation = Allocation({}, [self._sound(key, found.pages[key]) for key in keys])
+        self._lane.remember(found.pages[key] for key in own)
+        self._allocation = Allocation({}, self._sound(found))
         if self._give_up_corrupt():
-            return None
+            return False
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
-        rows = self._read_rows(found.products)
-        for product_id, row in rows.items():
-            self._allocation.add_row(product_id, row)
-        return rows
+        self._read_rows(found)
+        return True
+
+    def _sound(self, found: Snapshot) -> list[Page]:
+        """The pages. Unreadable ones count as empty, and products that belong there are not touched."""
+        self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
+        return [p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items()]
+
+    def _read_rows(self, found: Snapshot) -> None:
+        """Read the rows that the visit needs, unless they were read together with the pages."""
+        wanted = self._rows_to_read()
+        if others := [p for p in wanted if p not in found.products]:
+            found.add(self._read(others))
+        for product_id in wanted:
+            if product_id in found.products:
+                self._allocation.add_row(product_id, found.products[product_id])
 
     def _rows_with_pages(self) -> list[str]:
         """The rows to read together with the pages. That is faster, even if the depot turns out to have enough."""
         needed = [p for p in (*self._need, *self._passed_over()) if not self._is_avoided(p)]
         return needed if len(needed) <= _ROWS_WITH_PAGES else []
 
-    def _read_rows(self, known: ProductsById) -> dict[str, Product | None]:
-        """The rows that the visit needs, some of which were read together with the pages."""
-        wanted = self._rows_to_read()
-        rows = {p: known[p] for p in wanted if p in known}
-        others = [p for p in wanted if p not in rows]
-        return rows | (self._read(others).products if others else {})
-
-    def _sound(self, key: PageKey, page: Page | CorruptItemError) -> Page:
-        """The page, or a placeholder if it is unreadable. Products that belong there are not touched."""
-        if isinstance(page, Page):
-            return page
-        self._corrupt[key.number] = page
-        return Page(key, 0, "")
-
     def _give_up_corrupt(self) -> bool:
         """Give up on the changes of products that belong on an unreadable page. Returns whether there are new ones."""
-        found = False
-        for product_id in (*self._need, *self._to_reclaim):
-            problem = self._corrupt.get(PageKey.of(DEPOT, product_id).number)
-            if problem is not None and product_id not in self._batch.unreadable:
-                self._batch.unreadable[product_id] = problem
-                self._batch.short.add(product_id)
-                self._batch.pending.give_up_product(product_id, problem.code, str(problem))
-                found = True
-        return found
+        new = {
+            p: self._corrupt[PageKey.of(DEPOT, p).number]
+            for p in (*self._need, *self._to_reclaim)
+            if PageKey.of(DEPOT, p).number in self._corrupt and p not in self._batch.unreadable
+        }
+        self._batch.unreadable.update(new)
+        self._batch.short.update(new)
+        for product_id, problem in new.items():
+            self._batch.pending.give_up_product(product_id, problem.code, str(problem))
+        return bool(new)
 
     def _rows_to_read(self) -> list[str]:
         """The products whose rows may have units that the depot lacks, have to reclaim theirs, or may lend before a lane runs dry."""
@@ -262,17 +263,11 @@ class Visit:
 
     # ------------------------------------------------------------------ state
 
-    def _own_units(self, product_id: str) -> int:
-        lane = self._lane.number
-        return 0 if lane is None else self._allocation.units(lane, product_id)
-
     def _lacks(self) -> dict[str, int]:
         """The needed units that this process's lane does not have, by product."""
-        return {
-            p: units - have
-            for p, units in self._need.items()
-            if (have := self._own_units(p)) < units
-        }
+        lane = self._lane.number
+        own = {p: 0 if lane is None else self._allocation.units(lane, p) for p in self._need}
+        return {p: units - own[p] for p, units in self._need.items() if own[p] < units}
 
     def _missing(self) -> set[str]:
         """The products that the depot has too few units of, or whose row needs all units."""
@@ -298,11 +293,9 @@ class Visit:
             if product_id in short or len(change.offers) == 1
         }
 
-    def _relisted(self, rows: ProductsById | None) -> list[str]:
+    def _relisted(self) -> list[str]:
         """Products whose row, depot and lane have different generations, because they were listed again in between."""
-        if rows is None:
-            return []
-        return [p for p in {*self._need, *rows} if self._is_relisted(p)]
+        return [p for p in {*self._need, *self._allocation.rows} if self._is_relisted(p)]
 
     def _is_relisted(self, product_id: str) -> bool:
         allocation = self._allocation
@@ -333,12 +326,12 @@ class Visit:
 
     # ------------------------------------------------------------------ lending
 
-    def _lend(self, rows: ProductsById, commit: Commit) -> bool:
+    def _lend(self, commit: Commit) -> bool:
         """Lend from rows. Large numbers of loans are committed immediately; returns False if some were lost."""
         lacks = self._lacks()
         loans = {
             product_id: loan
-            for product_id, row in rows.items()
+            for product_id, row in self._allocation.rows.items()
             if row is not None
             and product_id not in self._batch.unreadable
             and product_id not in self._to_reclaim
@@ -431,7 +424,7 @@ class Visit:
         for product_id in next(iter(self._in_portions(idle, _LOANS_TOGETHER)), ()):
             self._allocation.reclaim(product_id)
 
-    def _distribute(self) -> dict[str, int]:
+    def _share_out(self) -> dict[str, int]:
         """Fill the lane, and return products that are too scarce for lanes. Returns the lane that sells each product."""
         lane, sources = self._lane.number, dict[str, int]()
         if lane is None:
@@ -439,56 +432,47 @@ class Visit:
         # Page by page, because a visit does this for every lent product, which takes most of its CPU time.
         for key in self._lane.keys:
             if key.number not in self._corrupt:
-                sources |= self._distribute_page(lane, key)
+                sources |= self._share_out_page(lane, key)
         return sources
 
-    def _distribute_page(self, lane: int, key: PageKey) -> dict[str, int]:
-        """Move the products of one page of the lane. Returns the lane that sells each needed product."""
+    def _share_out_page(self, lane: int, key: PageKey) -> dict[str, int]:
+        """Fill one page of the lane. Returns the lane that sells each needed product."""
         own = self._allocation.entries(key)
         shelf = self._allocation.entries(PageKey(DEPOT, key.number))
         mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
         sources = {}
         for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
-            target = self._move(lane, product_id, own.get(product_id), shelf.get(product_id))
+            have = own.get(product_id, _NOTHING).units
+            there = shelf.get(product_id, _NOTHING)
+            target = self._target(product_id, lane, have, there)
+            if target > have:
+                self._allocation.fill(lane, product_id, min(target - have, there.units))
+            elif target < have:
+                self._allocation.give_back(lane, product_id)
             if product_id in self._need:
                 sources[product_id] = lane if target else DEPOT
         return sources
 
-    def _move(
-        self, lane: int, product_id: str, mine: PageEntry | None, there: PageEntry | None
-    ) -> int:
-        """Move units of a product between lane and depot. Returns how many the lane then holds."""
-        have = mine.units if mine is not None else 0
-        target = self._target(product_id, lane, have, there)
-        if there is not None and target > have:
-            self._allocation.fill(lane, product_id, min(target - have, there.units))
-        elif target < have:
-            self._allocation.give_back(lane, product_id)
-        return target
-
-    def _target(self, product_id: str, lane: int, have: int, there: PageEntry | None) -> int:
+    def _target(self, product_id: str, lane: int, have: int, there: PageEntry) -> int:
         """How many units the lane should hold; 0 if the depot sells the product."""
         demand, need = self._demand, self._need.get(product_id, 0)
-        use = demand.last_quantity(product_id)
-        at_depot = there.units if there is not None else 0
-        share = (have + at_depot) / (_SPARE * self._in_use)
-        is_narrow = there is not None and there.reach < lane
         if demand.is_idle(product_id):
             return 0
-        if not is_narrow and share >= max(use, need):
-            most = min(demand.lane_target(product_id, at_depot / self._in_use), share)
-            return max(need, have, math.floor(most))
-        return have if need <= have <= 2 * use + need else 0
+        use = demand.last_quantity(product_id)
+        share = (have + there.units) / (_SPARE * self._in_use)
+        if there.reach < lane or share < max(use, need):
+            return have if need <= have <= 2 * use + need else 0
+        level = demand.lane_target(product_id, there.units / self._in_use)
+        return max(need, have, math.floor(min(level, share)))
 
     def _passed_over(self) -> list[str]:
         """Short products whose rows this batch has not read, and which may have been restocked."""
-        passed_over = (p for p in self._batch.wanted if p not in self._need)
-        return self._batch.known.unknown(passed_over)
+        return self._batch.known.unknown(p for p in self._batch.wanted if p not in self._need)
 
     def _add_rows(self) -> None:
         """Add rows that the batch already knows, except those that this visit has read, which may have lent."""
         self._batch.read_unknown(self._passed_over())
-        known = self._need.keys() | self._to_reclaim | self._allocation.rows.keys()
-        for product_id in self._batch.pending.product_ids:
-            if product_id in self._batch.rows.keys() - known:
-                self._allocation.add_row(product_id, self._batch.rows[product_id])
+        rows, others = self._batch.rows, (self._need, self._to_reclaim, self._allocation.rows)
+        left = rows.keys() - set().union(*others)
+        for product_id in [p for p in self._batch.pending.product_ids if p in left]:
+            self._allocation.add_row(product_id, rows[product_id])
