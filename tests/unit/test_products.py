@@ -485,9 +485,6 @@ def test_a_lease_never_outlasts_the_invocation_unless_told_to(bench):
     assert bench.acquire(300).seconds_left() == 60
     bench.at(1100)
     assert bench.acquire(300, outlive_deadline=True).seconds_left() == 300
-    for seconds in (0, -1, 901):
-        with pytest.raises(ValueError, match="900"):
-            bench.acquire(seconds)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])

@@ -135,9 +135,8 @@ def read_levels(
         _check_readable(found)
         rows = _rows_in(found)
         named: list[Key] = [page for row in rows for page in _pages_of(row)]
-        if everywhere:
-            named += _places_of(rows)
-        if set(named) <= set(keys):
+        named += [key for row in rows if everywhere for key in row.place_keys]
+        if {*named} <= {*keys}:
             return [_level(row, found, is_exact=True) for row in rows]
         keys = [product_id, *dict.fromkeys(named)]
     found = read_rows(client, [product_id], deadline, everywhere=everywhere)
@@ -156,16 +155,13 @@ def read_rows(
     """Read the rows of products, and then their rows at other locations, if any."""
     found = read_all(client, product_ids, deadline, CommitStats())
     if everywhere:
-        found.add(read_all(client, _places_of(_rows_in(found)), deadline, CommitStats()))
+        places = [key for row in _rows_in(found) for key in row.place_keys]
+        found.add(read_all(client, places, deadline, CommitStats()))
     return found
 
 
 def _rows_in(found: Snapshot) -> list[Product]:
     return [row for row in found.products.values() if row is not None]
-
-
-def _places_of(rows: Sequence[Product]) -> list[str]:
-    return [key for row in rows for key in row.place_keys]
 
 
 def _check_readable(found: Snapshot) -> None:

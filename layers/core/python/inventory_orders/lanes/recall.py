@@ -9,7 +9,7 @@ their owners are active and come to the depot by themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation
@@ -118,70 +118,76 @@ def reclaim(
     return done
 
 
+@dataclass(slots=True)
 class _Recall:
-    """One recall: the known rows and pages, and its attempts."""
+    """One recall: the known rows and pages, and its attempts.
 
-    def __init__(
-        self,
-        depot: Depot,
-        deadline: Deadline,
-        stats: CommitStats,
-        to_row: Reclaim | None,
-        *,
-        ends_visit: bool = False,
-    ) -> None:
-        self._depot = depot
-        self._client = depot.client
-        self._deadline = deadline
-        self._stats = stats
-        self._to_row = to_row
-        self._ends_visit = ends_visit
-        self._owner = to_row.owner if to_row is not None else ""
-        self._known = Known()
-        self._problems: list[CorruptItemError] = []
-        self._busy: set[int] = set()
-        self._throttled: set[str] = set()
+    Attributes:
+        depot: The depot, whose lease this process has.
+        deadline: When to give up.
+        stats: The cost.
+        to_row: How the rows reclaim the units; None to leave them at the depot.
+        ends_visit: Whether the last transaction releases the depot's lease.
+        known: The known rows and pages.
+        problems: Why products were left out of the last attempt.
+        busy: Lanes that were written during the last attempt.
+        throttled: Products whose rows are throttled.
+    """
+
+    depot: Depot
+    deadline: Deadline
+    stats: CommitStats
+    to_row: Reclaim | None
+    ends_visit: bool = False
+    known: Known = field(default_factory=Known)
+    problems: list[CorruptItemError] = field(default_factory=list)
+    busy: set[int] = field(default_factory=set)
+    throttled: set[str] = field(default_factory=set)
+
+    @property
+    def _owner(self) -> str:
+        return self.to_row.owner if self.to_row is not None else ""
 
     def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Known:
         """Recall products in a limited number of attempts. Reads pages of the given lanes together with the rows."""
-        self._stats.note("Recalls", 1)
+        self.stats.note("Recalls", 1)
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
         for attempt in range(_ATTEMPTS):
             self._read([*product_ids, *hints])
             rows = self._rows_to_recall()
             hints = _pages_of(rows)
             self._read(hints)
-            avoid = self._busy if attempt % 2 else frozenset[int]()
+            avoid = self.busy if attempt % 2 else frozenset[int]()
             if transactions := self._plan(rows, avoid):
                 self._commit(transactions)
-            elif not self._problems and not avoid:
+            elif not self.problems and not avoid:
                 break
-        if self._problems:
-            raise self._problems[0]
-        return self._known
+        if self.problems:
+            raise self.problems[0]
+        return self.known
 
     def _plan(self, rows: Sequence[Product], avoid: Collection[int]) -> list[Transaction]:
         """The transactions that recall products from all lanes except those to avoid. Notes the problems of other products."""
-        allocation = Allocation(self._known.rows, self._known.pages.values(), self._owner)
+        allocation = Allocation(self.known.rows, self.known.pages.values(), self._owner)
         found = {row.product_id: self._problem(row, allocation) for row in rows}
-        self._problems = [problem for problem in found.values() if problem is not None]
+        self.problems = [problem for problem in found.values() if problem is not None]
         sound = [row for row in rows if found[row.product_id] is None]
         return list(self._transactions(allocation, sound, avoid))
 
     def is_free(self, row: Product) -> bool:
         """Whether no other owner has a lease on a product."""
-        now = self._client.clock.now().timestamp()
+        now = self.depot.client.clock.now().timestamp()
         return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
 
     def _rows_to_recall(self) -> list[Product]:
         """The rows of products that lanes may hold and that may be written."""
-        stays = frozenset() if self._to_row is not None else frozenset({DEPOT})
+        stays = frozenset() if self.to_row is not None else frozenset({DEPOT})
         return [
             row
-            for row in self._known.rows.values()
+            for row in self.known.rows.values()
             if row is not None
             and row.lent_to - stays
-            and row.product_id not in self._throttled
+            and row.product_id not in self.throttled
             and self.is_free(row)
         ]
 
@@ -192,13 +198,13 @@ class _Recall:
         """
         pages = _pages_of([row])
         for place in (row.product_id, *pages):
-            if place in self._known.unreadable:
-                return self._known.unreadable[place]
+            if place in self.known.unreadable:
+                return self.known.unreadable[place]
         for key in pages:
             held = allocation.entry(key.lane, row.product_id)
             if held is not None and held.created_at != row.created_at:
-                self._known.forget(key)
-                self._known.forget(row.product_id)
+                self.known.forget(key)
+                self.known.forget(row.product_id)
                 return CorruptItemError(
                     f"page {key} holds {held.units} units of a generation of {row.product_id} that was created at "
                     f"{held.created_at} and no longer exists; repair the item",
@@ -210,10 +216,10 @@ class _Recall:
 
     def _read(self, keys: Iterable[str | PageKey]) -> None:
         """Read items that are not known yet."""
-        if wanted := self._known.unknown(keys):
-            found = read_all(self._client, wanted, self._deadline, self._stats)
+        if wanted := self.known.unknown(keys):
+            found = read_all(self.depot.client, wanted, self.deadline, self.stats)
             for key, item in (found.products | found.unreadable | found.pages).items():
-                self._known.learn(key, item)
+                self.known.learn(key, item)
 
     # ------------------------------------------------------------------ writing
 
@@ -224,12 +230,12 @@ class _Recall:
         for product_id, lanes in _pieces(allocation, rows, avoid):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
-            is_reclaimed = self._to_row is not None and set() < row.lent_to <= {DEPOT, *lanes}
+            is_reclaimed = self.to_row is not None and set() < row.lent_to <= {DEPOT, *lanes}
             if not mine and not is_reclaimed:
                 continue
             if not is_reclaimed and not row.may_be_lent:
                 problem = _TOO_LOW.format(in_words(product_id), row)
-                self._problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
+                self.problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
                 continue
             if self._is_full(allocation, product_id, mine):
                 yield Transaction.of(allocation)
@@ -249,7 +255,7 @@ class _Recall:
 
     def _release(self) -> LaneLease | None:
         """The depot's lease, which the last transaction releases."""
-        return self._depot.lease if self._ends_visit else None
+        return self.depot.lease if self.ends_visit else None
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
         """Send transactions in sequence, up to the first lost one. The last one releases the lease."""
@@ -257,25 +263,25 @@ class _Recall:
             release = self._release() if transaction is transactions[-1] else None
             actions = self._actions(replace(transaction, release=release))
             try:
-                self._client.write(
-                    actions, self._deadline, self._stats, plans_around={Meaning.THROTTLED}
+                self.depot.client.write(
+                    actions, self.deadline, self.stats, plans_around={Meaning.THROTTLED}
                 )
             except TransactionCancelledError as cancelled:
                 self._learn(cancelled)
-                self._client.pause(self._client.policy.backoff(1), self._deadline)
+                self.depot.client.pause(self.depot.client.policy.backoff(1), self.deadline)
                 return
-            self._known.rows.update(transaction.after)
-            self._known.pages.update((page.after.key, page.after) for page in transaction.pages)
+            self.known.rows.update(transaction.after)
+            self.known.pages.update((page.after.key, page.after) for page in transaction.pages)
             if release is not None:
-                self._depot.lease = None
+                self.depot.lease = None
 
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's actions for the rows that reclaim their units."""
-        actions = transaction_actions(transaction, self._client.clock.now())
-        if self._to_row is None or self._to_row.change is None:
+        actions = transaction_actions(transaction, self.depot.client.clock.now())
+        if self.to_row is None or self.to_row.change is None:
             return actions
         reclaimed = [update for update in transaction.updates if not update.after.lent_to]
-        own = [action for update in reclaimed for action in self._to_row.change(update)]
+        own = [action for update in reclaimed for action in self.to_row.change(update)]
         replaced = {update.after.product_id for update in reclaimed}
         return [action for action in actions if action.subject not in replaced] + own
 
@@ -287,9 +293,9 @@ class _Recall:
             TransactionCancelledError: It was lost for a reason other than concurrent writers.
             CorruptItemError: The list of places in the row of the caller's product is corrupt.
         """
-        rows = cancelled.of(ActionKind.PRODUCT)
-        throttled = {row.product_id for row in rows if row.meaning is Meaning.THROTTLED}
-        self._throttled |= throttled
+        reasons = cancelled.of(ActionKind.PRODUCT)
+        throttled = {each.product_id for each in reasons if each.meaning is Meaning.THROTTLED}
+        self.throttled |= throttled
         if cancelled.may_be_repeated and not throttled:
             raise ThrottledError(
                 "CONTENTION", "concurrent writers or throttling in every attempt"
@@ -297,7 +303,7 @@ class _Recall:
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
         cancelled.check_places()
-        self._busy = set()
+        self.busy = set()
         for reason in cancelled.reasons:
             if reason.action is not None:
                 self._learn_reason(reason, reason.action.subject)
@@ -305,19 +311,19 @@ class _Recall:
     def _learn_reason(self, reason: CancellationReason, place: object) -> None:
         """Remember the row, page or lease that DynamoDB returned for a failed action."""
         if reason.meaning is Meaning.INVALID and isinstance(place, str | PageKey):
-            self._known.unreadable[place] = CorruptItemError(
+            self.known.unreadable[place] = CorruptItemError(
                 f"DynamoDB does not accept {place} ({reason.message}); repair the item",
                 "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
             )
         if reason.meaning is not Meaning.CONDITION_FAILED:
             return
         if isinstance(place, str | PageKey):
-            self._known.learn(place, reason.found)
+            self.known.learn(place, reason.found)
         else:
             # Another visitor has taken the lease.
-            self._depot.lease = None
+            self.depot.lease = None
         if isinstance(place, PageKey) and place.lane != DEPOT:
-            self._busy.add(place.lane)
+            self.busy.add(place.lane)
 
 
 def _pieces(
@@ -328,11 +334,8 @@ def _pieces(
     for row in rows:
         by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
     for number, of_page in by_number.items():
-        lent_to = frozenset[int]().union(*(row.lent_to for row in of_page))
-        sizes = {
-            lane: allocation.size([PageKey(lane, number)])
-            for lane in sorted(lent_to - {DEPOT, *avoid})
-        }
+        lanes_of_page = sorted(_lanes_of(of_page) - {DEPOT, *avoid})
+        sizes = {lane: allocation.size([PageKey(lane, number)]) for lane in lanes_of_page}
         portions = in_portions(sizes, _LANES_TOGETHER, sizes.__getitem__, Limits().size // 2)
         for lanes in portions or [[]]:
             yield from ((row.product_id, lanes) for row in of_page)

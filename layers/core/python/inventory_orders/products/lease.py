@@ -20,6 +20,7 @@ Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distribut
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -74,9 +75,6 @@ _COUNT = "COUNT"
 # How often `commit` tries to read the units that have left before it skips them: hand-overs may keep every page busy.
 _TRIES = 8
 
-LONGEST_LEASE_SECONDS = 900.0
-"""Returned messages survive a lease of this length, but not one that is renewed over and over."""
-
 
 @dataclass
 class Lease:
@@ -126,7 +124,7 @@ class Lease:
             CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
         """
         owner = f"{holder}-{uuid.uuid4().hex}"
-        seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
+        seconds = _limited(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
         product = read_product(client, product_id, deadline, stats)
         lease = cls(client, product, owner, seconds, stats)
@@ -244,10 +242,8 @@ class Lease:
                 flight will not be booked.
             ProductNotFoundError: The product is gone.
         """
-        seconds = _checked(seconds, deadline, outlive_deadline=outlive_deadline)
-
         self._keep(
-            seconds,
+            _limited(seconds, deadline, outlive_deadline=outlive_deadline),
             deadline,
             "acquire it again. If a commit got no answer, repeat that first to find out whether the count was booked",
         )
@@ -352,22 +348,21 @@ class Lease:
     ) -> AdjustmentRecord:
         """Classify a cancelled commit: already done, an id in use, concurrent writers, or a lease that is over."""
         # An earlier commit of ours, whose token DynamoDB may have forgotten, is recognised by its record.
-        stored = self._find(count, deadline)
-        if stored is None and error.may_be_repeated:
+        if (stored := self._find(count, deadline)) is not None:
+            return stored
+        if error.may_be_repeated:
             raise ContentionError(f"concurrent writers changed {self.product_id} in every attempt")
-        if stored is None:
-            lost: OutcomeError = self._lost(
-                "the count was not booked; acquire it again, and count again"
-            )
-            # An earlier attempt may still be in flight, and would find our lock in the row.
-            try:
-                self.release(deadline)
-            except ProductNotFoundError as gone:
-                lost = gone
-            stored = self._find(count, deadline)
-            if stored is None:
-                raise lost
-        return stored
+        lost: OutcomeError = self._lost(
+            "the count was not booked; acquire it again, and count again"
+        )
+        # An earlier attempt may still be in flight, and would find our lock in the row.
+        try:
+            self.release(deadline)
+        except ProductNotFoundError as gone:
+            lost = gone
+        if (stored := self._find(count, deadline)) is not None:
+            return stored
+        raise lost
 
     def _find(self, count: AdjustmentRecord, deadline: Deadline) -> AdjustmentRecord | None:
         """Find the count as booked by an earlier attempt.
@@ -425,13 +420,9 @@ def _seconds_after(moment: datetime, seconds: float) -> Decimal:
     return unix(moment) + Decimal(f"{seconds:.6f}")
 
 
-def _checked(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:
+def _limited(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:
     """How long a lease may last."""
-    if not 0 < seconds <= LONGEST_LEASE_SECONDS:
-        raise ValueError(f"a lease lasts more than 0 and at most {LONGEST_LEASE_SECONDS:.0f} s")
-    if outlive_deadline:
-        return seconds
-    seconds = min(seconds, deadline.remaining())
-    if seconds <= 0:
+    left = math.inf if outlive_deadline else deadline.remaining()
+    if left <= 0:
         raise ThrottledError("OUT_OF_TIME", "no time was left for a lease")
-    return seconds
+    return min(seconds, left)
