@@ -113,7 +113,7 @@ class _IdleReturn:
         """
         visit = self._depot.acquire(self._deadline, self._stats)
         try:
-            allocation = self._given_back(keys)
+            allocation = self._returned(keys)
             if not allocation.touched:
                 return False
             transaction = replace(Transaction.of(allocation), release=visit)
@@ -128,19 +128,19 @@ class _IdleReturn:
         finally:
             self._depot.release(self._deadline, self._stats)
 
-    def _given_back(self, keys: Sequence[PageKey]) -> Allocation:
-        in_depot = [PageKey(DEPOT, key.number) for key in keys]
-        pages = self._pages([*keys, *in_depot])
+    def _returned(self, keys: Sequence[PageKey]) -> Allocation:
+        """The units of a lane's pages as they are once the depot has them. Unreadable pages are left alone."""
+        shelves = {key: PageKey(DEPOT, key.number) for key in keys}
+        pages = self._pages([*shelves, *shelves.values()])
         allocation = Allocation({}, pages.values())
-        for key, target in zip(keys, in_depot, strict=True):
-            if key not in pages or target not in pages:
-                continue
-            for product_id, held in pages[key].entries.items():
-                beside = allocation.entry(DEPOT, product_id)
-                if beside is None or beside.created_at == held.created_at:
+        for key, shelf in shelves.items():
+            is_readable = {key, shelf} <= pages.keys()
+            for product_id, held in pages[key].entries.items() if is_readable else ():
+                other = allocation.entry(DEPOT, product_id)
+                if other is None or other.created_at == held.created_at:
                     allocation.give_back(key.lane, product_id)
                 else:
-                    problem = f"{key} and {target} hold different generations of {product_id}"
+                    problem = f"{key} and {shelf} hold different generations of {product_id}"
                     self.report.problems[problem] = None
         return allocation
 
@@ -194,24 +194,21 @@ class _IdleReturn:
         unknown = rows.keys() - {row.product_id for row in known} - page.emptied
         # The page may be older than the rows.
         if unknown and _is_unwritten(page, self._pages([page.key]).get(page.key)):
-            for product_id in unknown:
-                held = page.entries[product_id].units
-                problem = f"{page.key} holds {held} of {product_id} unknown to its row"
-                self.report.problems[problem] = None
+            self.report.problems |= {
+                f"{page.key} holds {page.entries[p].units} of {p} unknown to its row": None
+                for p in unknown
+            }
         return known
 
     # ------------------------------------------------------------------ pages
 
     def _pages(self, keys: Iterable[PageKey]) -> dict[PageKey, Page]:
         """Read pages with strong consistency. Unreadable ones are left out."""
-        snapshot = read_all(self._client, list(keys), self._deadline, self._stats)
-        pages = {}
-        for key, page in snapshot.pages.items():
-            if isinstance(page, Page):
-                pages[key] = page
-            else:
-                self.report.problems[str(page)] = None
-        return pages
+        found = read_all(self._client, list(keys), self._deadline, self._stats).pages
+        self.report.problems |= {
+            str(page): None for page in found.values() if not isinstance(page, Page)
+        }
+        return {key: page for key, page in found.items() if isinstance(page, Page)}
 
 
 def _is_unwritten(page: Page, again: object) -> bool:

@@ -6,6 +6,7 @@ numbers are in docs/lanes.md. Each write is conditioned on what was read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 
@@ -189,12 +190,10 @@ class LaneSource(Source):
 
         Products of a change that needs their rows are left out, because a product has one source in each round.
         """
-        need: dict[str, int] = {}
-        by_row: set[str] = set()
+        need, by_row = Counter[str](), set[str]()
         for change in batch.pending if self.lane.limit else ():
             wanted = change.lane_units(batch.short)
+            need.update(wanted)
             if not wanted:
                 by_row.update(change.product_ids)
-            for product_id, units in wanted.items():
-                need[product_id] = need.get(product_id, 0) + units
         return {product_id: units for product_id, units in need.items() if product_id not in by_row}
