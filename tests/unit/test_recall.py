@@ -26,7 +26,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.lanes import recall as recall_module
 from inventory_orders.lanes.depot import Depot
-from inventory_orders.lanes.recall import Reclaim, recall, reclaim
+from inventory_orders.lanes.recall import Recall, reclaim
 from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.cancellations import TransactionCancelledError
@@ -50,8 +50,8 @@ def shop():
 
 def recall_units(shop, *product_ids, reclaims=False, lanes=range(1, 9)):
     shop.calls.clear()
-    depot, to_row = Depot(shop.worker().client), Reclaim() if reclaims else None
-    return recall(depot, product_ids, shop.soon(), CommitStats(), lanes, to_row)
+    visit = Recall(Depot(shop.worker().client), shop.soon(), CommitStats(), to_row=reclaims)
+    return visit.run(product_ids, lanes)
 
 
 def reclaim_units(shop, *rows, seconds=20.0):
@@ -736,7 +736,7 @@ def test_an_owner_whose_lease_has_expired_gets_no_fence(shop):
     shop.lend("p", {1: 20})
     assert shop.product().locked_by == owner
     depot, rows = Depot(shop.worker().client), [shop.product()]
-    reclaimed = reclaim(depot, rows, shop.soon(), CommitStats(), Reclaim(owner))
+    reclaimed = reclaim(depot, rows, shop.soon(), CommitStats(), owner)
     assert (reclaimed.lent, shop.stock("p")) == ({}, 100)
     assert shop.product().lock_version != shop.product().version
     assert reclaimed.rows["p"].lock_version != reclaimed.rows["p"].version

@@ -38,52 +38,13 @@ _TOO_LOW = "product {0} is in lanes, but its row is {1.status.value} with {1.sto
 _LANES_TOGETHER = 90
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaim:
-    """How a row reclaims its units.
-
-    Attributes:
-        owner: The owner of the caller's lease on the products. The lease is kept, and its fence renewed.
-        change: Makes the actions that the caller writes in the same transaction, so that no lane can be filled in between.
-            One of them replaces the given update of the row.
-    """
-
-    owner: str = ""
-    change: Callable[[Update[Product]], Sequence[Action]] | None = None
-
-
-def recall(
-    depot: Depot,
-    product_ids: Iterable[str],
-    deadline: Deadline,
-    stats: CommitStats,
-    lanes: Collection[int],
-    to_row: Reclaim | None = None,
-) -> Known:
-    """Move the units of products from lanes to the depot, or on to their rows.
-
-    Skips products that are gone, throttled, or under another owner's live lease.
-
-    Args:
-        depot: The depot, whose lease the caller holds and keeps.
-        product_ids: The products.
-        lanes: Lanes that the caller expects to hold them. Their pages are read together with the rows.
-        to_row: How the rows reclaim the units; None to leave them at the depot.
-
-    Raises:
-        CorruptItemError: A page or a row breaks its table's contract. Everything that does not depend on it was done.
-        ThrottledError: Every attempt failed because of concurrent writers or throttling.
-        StoreError: DynamoDB failed. Some of the units may have been moved.
-    """
-    return _Recall(depot, deadline, stats, to_row).run(list(product_ids), lanes)
-
-
 def reclaim(
     depot: Depot,
     products: Iterable[Product],
     deadline: Deadline,
     stats: CommitStats,
-    to_row: Reclaim = Reclaim(),
+    owner: str = "",
+    change: Callable[[Update[Product]], Sequence[Action]] | None = None,
 ) -> Known:
     """Move all units of products to their rows.
 
@@ -92,7 +53,8 @@ def reclaim(
     Args:
         depot: The depot, which this visits.
         products: The products as read by the caller.
-        to_row: How the rows reclaim the units.
+        owner: See `Recall`.
+        change: See `Recall`.
 
     Raises:
         CorruptItemError: A page or a row breaks its table's contract. Everything that does not depend on it was done.
@@ -103,7 +65,7 @@ def reclaim(
     wanted = [product for product in products if product.lent_to]
     while wanted:
         depot.acquire(deadline, stats)
-        visit = _Recall(depot, deadline, stats, to_row, ends_visit=True)
+        visit = Recall(depot, deadline, stats, True, owner, change, ends_visit=True)
         try:
             recalled = visit.run([row.product_id for row in wanted], _lanes_of(wanted))
         finally:
@@ -119,14 +81,19 @@ def reclaim(
 
 
 @dataclass(slots=True)
-class _Recall:
-    """One recall: the known rows and pages, and its attempts.
+class Recall:
+    """One recall: moves the units of products from lanes to the depot, or on to their rows.
+
+    Skips products that are gone, throttled, or under another owner's live lease.
 
     Attributes:
         depot: The depot, whose lease this process has.
         deadline: When to give up.
         stats: The cost.
-        to_row: How the rows reclaim the units; None to leave them at the depot.
+        to_row: Whether the rows reclaim the units from the depot.
+        owner: The owner of the caller's lease on the products. The lease is kept, and its fence renewed.
+        change: Makes the actions that the caller writes in the transaction that reclaims a product's units, so that no lane
+            can be filled in between. One of them replaces the given update of the row.
         ends_visit: Whether the last transaction releases the depot's lease.
         known: The known rows and pages.
         problems: Why products were left out of the last attempt.
@@ -137,19 +104,27 @@ class _Recall:
     depot: Depot
     deadline: Deadline
     stats: CommitStats
-    to_row: Reclaim | None
+    to_row: bool = False
+    owner: str = ""
+    change: Callable[[Update[Product]], Sequence[Action]] | None = None
     ends_visit: bool = False
     known: Known = field(default_factory=Known)
     problems: list[CorruptItemError] = field(default_factory=list)
     busy: set[int] = field(default_factory=set)
     throttled: set[str] = field(default_factory=set)
 
-    @property
-    def _owner(self) -> str:
-        return self.to_row.owner if self.to_row is not None else ""
+    def run(self, product_ids: Collection[str], lanes: Iterable[int]) -> Known:
+        """Recall products in a limited number of attempts.
 
-    def run(self, product_ids: Sequence[str], lanes: Iterable[int]) -> Known:
-        """Recall products in a limited number of attempts. Reads pages of the given lanes together with the rows."""
+        Args:
+            product_ids: The products.
+            lanes: Lanes that the caller expects to hold them. Their pages are read together with the rows.
+
+        Raises:
+            CorruptItemError: A page or a row breaks its table's contract. Everything that does not depend on it was done.
+            ThrottledError: Every attempt failed because of concurrent writers or throttling.
+            StoreError: DynamoDB failed. Some of the units may have been moved.
+        """
         self.stats.note("Recalls", 1)
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
         for attempt in range(_ATTEMPTS):
@@ -168,7 +143,7 @@ class _Recall:
 
     def _plan(self, rows: Sequence[Product], avoid: Collection[int]) -> list[Transaction]:
         """The transactions that recall products from all lanes except those to avoid. Notes the problems of other products."""
-        allocation = Allocation(self.known.rows, self.known.pages.values(), self._owner)
+        allocation = Allocation(self.known.rows, self.known.pages.values(), self.owner)
         found = {row.product_id: self._problem(row, allocation) for row in rows}
         self.problems = [problem for problem in found.values() if problem is not None]
         sound = [row for row in rows if found[row.product_id] is None]
@@ -177,11 +152,11 @@ class _Recall:
     def is_free(self, row: Product) -> bool:
         """Whether no other owner has a lease on a product."""
         now = self.depot.client.clock.now().timestamp()
-        return row.lease_left(now) <= 0 or row.is_fenced_by(self._owner)
+        return row.lease_left(now) <= 0 or row.is_fenced_by(self.owner)
 
     def _rows_to_recall(self) -> list[Product]:
         """The rows of products that lanes may hold and that may be written."""
-        stays = frozenset() if self.to_row is not None else frozenset({DEPOT})
+        stays = frozenset() if self.to_row else frozenset({DEPOT})
         return [
             row
             for row in self.known.rows.values()
@@ -230,7 +205,7 @@ class _Recall:
         for product_id, lanes in _pieces(allocation, rows, avoid):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
-            is_reclaimed = self.to_row is not None and set() < row.lent_to <= {DEPOT, *lanes}
+            is_reclaimed = self.to_row and set() < row.lent_to <= {DEPOT, *lanes}
             if not mine and not is_reclaimed:
                 continue
             if not is_reclaimed and not row.may_be_lent:
@@ -278,10 +253,10 @@ class _Recall:
     def _actions(self, transaction: Transaction) -> list[Action]:
         """The actions of a transaction, with the caller's actions for the rows that reclaim their units."""
         actions = transaction_actions(transaction, self.depot.client.clock.now())
-        if self.to_row is None or self.to_row.change is None:
+        if self.change is None:
             return actions
         reclaimed = [update for update in transaction.updates if not update.after.lent_to]
-        own = [action for update in reclaimed for action in self.to_row.change(update)]
+        own = [action for update in reclaimed for action in self.change(update)]
         replaced = {update.after.product_id for update in reclaimed}
         return [action for action in actions if action.subject not in replaced] + own
 

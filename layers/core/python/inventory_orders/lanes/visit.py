@@ -38,7 +38,7 @@ from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import VISIT_SECONDS, Depot
 from inventory_orders.lanes.lane import OwnLane
-from inventory_orders.lanes.recall import Reclaim, recall
+from inventory_orders.lanes.recall import Recall
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
@@ -397,9 +397,9 @@ class Visit:
         deadline, stats = self._batch.deadline, self._batch.stats
         try:
             if broken:
-                recall(self._depot, broken, deadline, stats, lanes, Reclaim())
+                Recall(self._depot, deadline, stats, to_row=True).run(broken, lanes)
             if others := [*(product_ids - broken), *together]:
-                recall(self._depot, others, deadline, stats, lanes)
+                Recall(self._depot, deadline, stats).run(others, lanes)
         except CorruptItemError as error:
             return error
         return None

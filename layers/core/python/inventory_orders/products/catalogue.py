@@ -52,7 +52,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes.depot import Depot
-from inventory_orders.lanes.recall import Reclaim, reclaim
+from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.cancellations import (
     Meaning,
@@ -261,8 +261,7 @@ class ProductCatalogue:
             sent.append((update.after, written))
             return actions
 
-        reclaimed = Reclaim(change=write)
-        done = reclaim(Depot(self.client), [product], deadline, self.stats, reclaimed)
+        done = reclaim(Depot(self.client), [product], deadline, self.stats, change=write)
         left = done.rows.get(product.product_id)
         return next((update for after, update in sent if after is left), None)
 

@@ -54,7 +54,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes.depot import Depot
-from inventory_orders.lanes.recall import Reclaim, reclaim
+from inventory_orders.lanes.recall import reclaim
 from inventory_orders.store.cancellations import (
     TransactionCancelledError,
 )
@@ -160,7 +160,7 @@ class Lease:
     def _reclaim(self, deadline: Deadline) -> None:
         """Reclaim the units in lanes, as the owner of the lease."""
         recalled = reclaim(
-            Depot(self.client), [self.product], deadline, self.stats, Reclaim(owner=self.owner)
+            Depot(self.client), [self.product], deadline, self.stats, owner=self.owner
         )
         product = recalled.rows.get(self.product_id)
         if product is None or not product.is_fenced_by(self.owner) or product.lent_to:
