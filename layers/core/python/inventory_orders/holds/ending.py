@@ -43,15 +43,15 @@ DueHold = tuple[ListPosition, float]
 """A hold, and the Unix time in seconds when its message is to be delivered."""
 
 _Page = tuple[list[ListPosition], ListPosition | None]
-"""Some of the holds of a shard, and where to continue; None at its end."""
+"""Some holds of a shard, and the position after which to continue; None at the end of the shard."""
 
 SentHolds = BoundedDict[ListPosition, float]
-"""The Unix time in seconds until which a hold is not sent again."""
+"""For each hold, the Unix time in seconds until which it is not sent again."""
 
 
 @dataclass(slots=True)
 class EndingHolds(SweepReport):
-    """The holds that end soon, or have ended.
+    """Sends the holds that end soon or have ended.
 
     Attributes:
         client: The client for the tables.

@@ -1,1 +1,1 @@
-"""Stock set aside in lanes: supply, recall, and the return of idle units."""
+"""Stock that is set aside in lanes: how it is sold, recalled, and returned when it is idle."""

@@ -1,4 +1,4 @@
-"""Estimates of demand from the batches of this process, which decide how many units to move, never what is sold."""
+"""Estimates demand from this process's orders, which decides how many units move to lanes, never which orders are placed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from inventory_orders.clock import Clock
 # How much more each order weighs than the previous one: 2,000 orders later, an order weighs 1/e.
 _GROWTH = math.exp(1 / 2_000)
 
-# A lane is filled for this number of orders, which are 20 full batches.
+# A lane is filled with units for this number of orders: 20 full batches.
 _LANE_ORDERS = 2_000
 
-# The depot takes units for this number of orders for each lane in use, which are 20 fillings.
+# The depot takes units for this number of orders for each lane in use: enough to fill each lane 20 times.
 _DEPOT_ORDERS = 40_000
 
 # Seconds after which a product that no batch wanted is no longer lent.
@@ -32,7 +32,7 @@ class _ProductDemand:
         units: Weighted sum of the units of all orders.
         use: Units that the last order took.
         last: When a batch last wanted it, on the clock's monotonic scale.
-        before: The time before that.
+        before: When an earlier batch last wanted it.
     """
 
     units: float = 0.0
@@ -45,7 +45,7 @@ _UNKNOWN = _ProductDemand()
 
 
 class Demand:
-    """The demand for each product.
+    """The estimated demand for each product.
 
     Args:
         clock: Source of time.
@@ -58,7 +58,7 @@ class Demand:
         self._orders = 0.0
 
     def observe_orders(self, orders: Iterable[Mapping[str, int]]) -> None:
-        """Learn from a batch: the units of each product in each order."""
+        """Learn from the orders of a batch, each given as units by product id."""
         now, products = self._clock.monotonic(), self._products
         for order in orders:
             self._weight *= _GROWTH
@@ -78,7 +78,7 @@ class Demand:
             self._products = {product_id: products[product_id] for product_id in latest}
 
     def observe_others(self, product_ids: Iterable[str]) -> None:
-        """Note products that other processes sell, as if this one had seen each once."""
+        """Note products that other processes sell, as if a batch of this process had just wanted them."""
         now = self._clock.monotonic()
         for product_id in product_ids:
             if product_id not in self._products:
@@ -90,7 +90,7 @@ class Demand:
         return (p for p, wanted in self._products.items() if wanted.before >= since)
 
     def is_idle(self, product_id: str) -> bool:
-        """Whether no recent batch had the product."""
+        """Whether no recent batch wanted the product."""
         return self._of(product_id).last <= self._clock.monotonic() - _REMEMBERED
 
     def last_quantity(self, product_id: str) -> int:
@@ -98,7 +98,7 @@ class Demand:
         return self._of(product_id).use
 
     def lane_target(self, product_id: str, for_each_lane: float = 0.0) -> float:
-        """Units that a lane holds when stock is plentiful: its mean demand, and a margin for its variance.
+        """Units that a lane should have when stock is plentiful: its mean demand, and a margin for the variance.
 
         Args:
             for_each_lane: Units at the depot for each lane in use. They indicate the demand for products that only other
@@ -111,7 +111,7 @@ class Demand:
         return mean + 3 * math.sqrt(mean * wanted.use) + 3 * wanted.use
 
     def depot_target(self, product_id: str, lanes: int) -> float:
-        """Units that the depot holds for `lanes` lanes in use when stock is plentiful."""
+        """Units that the depot should have for a number of lanes in use when stock is plentiful."""
         wanted = self._of(product_id)
         return _DEPOT_ORDERS * lanes * wanted.units / self._orders if self._orders else 0.0
 

@@ -21,27 +21,27 @@ from inventory_orders.store.lane_leases import lease_lane, release_lane
 VISIT_SECONDS = 2.0
 """How long the depot's lease lasts if its owner dies: ten times the duration of a long visit."""
 
-# How long a row with nothing left to lend is not read again.
+# Seconds after which a row that had no units left to lend is read again.
 _DRAINED_SECONDS = 10.0
 
-# Time until the next check of a visit, as a fraction of its duration so far. The longer it lasts, the more likely its owner
-# is dead.
+# Time until a process looks again whether another one's visit has ended, as a fraction of its duration so far. The longer a
+# visit lasts, the more likely the visitor is dead.
 _DOUBT = 0.1
 
 # Average wait in seconds that is assumed at the first conflict: about one commit of a concurrent writer.
 _FIRST_WAIT = 0.02
 
-# How long the last observed wait at the depot is valid.
+# Seconds after the last observation for which the average wait at the depot is valid.
 _LINE_SECONDS = 5.0
 
-# Requests per visit, by all waiting processes together. Between two visits the depot is idle until one of them asks.
+# Requests for the lease per visit, from all waiting processes together. Between two visits the depot is idle until one asks.
 _REQUESTS = 10.0
 
-# Age cap, in mean waits. It keeps messages that were delayed for another reason from starving the others.
+# Maximum age that counts, in average waits. Otherwise, messages that were delayed for another reason would starve others.
 _AGE_CAP = 4.0
 
-# The minimum average wait in seconds, and the weights of new observations above and below the average: a line grows
-# immediately and shrinks slowly.
+# The minimum average wait in seconds, and the weights of new observations above and below the average: the
+# average rises quickly and falls slowly.
 _MIN_WAIT = 0.005
 _WEIGHT_ABOVE = 0.2
 _WEIGHT_BELOW = 0.1
@@ -51,7 +51,7 @@ _MEAN_AGE = 2 / math.pi
 
 
 class DepotLine:
-    """The line at the depot: estimates the wait, and decides when to ask again.
+    """The processes that wait for the depot: estimates how long they wait, and decides when this one asks for the lease again.
 
     With equal chances at each release, a few processes would always wait several times the average. Here the rate at
     which a process asks grows with the time that it has waited, so that waits follow the Rayleigh distribution: the slowest
@@ -70,7 +70,7 @@ class DepotLine:
         self._wait = 0.0
 
     def observe(self, wait: float) -> None:
-        """Note that a process, perhaps this one, got the depot after `wait` seconds in line."""
+        """Note that a process, perhaps this one, has waited `wait` seconds for the depot."""
         average = self.average_wait or _FIRST_WAIT
         weight = _WEIGHT_ABOVE if wait > average else _WEIGHT_BELOW
         self._wait, self._seen_at = average + weight * (wait - average), self._clock.monotonic()
@@ -120,17 +120,17 @@ class Depot:
         self._drained_until: BoundedDict[str, float] = BoundedDict()
 
     def acquire(self, deadline: Deadline, stats: CommitStats, age: float = 0.0) -> LaneLease:
-        """Wait in line, and take the lease.
+        """Wait for the lease of the depot, and take it.
 
         Args:
-            age: Seconds for which the changes have already waited. The longer, the more often this process asks.
+            age: Seconds for which the changes have already waited. The longer, the more often this process asks for the lease.
 
         Raises:
             ThrottledError: No time was left to wait.
         """
         clock, owner = self.client.clock, f"visit-{uuid.uuid4().hex}"
         began, failures = clock.monotonic(), 0
-        # If a dead visitor's lease ended by a wall clock, an error of that clock would prolong it.
+        # The end of a dead visitor's lease is measured here, because a wrong wall clock could prolong it.
         first_seen, dead_owner = dict[LaneLease, float](), ""
         delay = self.line.next_delay(age)
         while self.client.pause(delay, deadline):
@@ -173,9 +173,9 @@ class Depot:
                 )
 
     def observe_drained(self, product_id: str) -> None:
-        """Note a row that has nothing left to lend. For a while it is not read again."""
+        """Note that a row has no units left to lend, so that it is not read again for a while."""
         self._drained_until[product_id] = self.client.clock.monotonic() + _DRAINED_SECONDS
 
     def is_drained(self, product_id: str) -> bool:
-        """Whether a row had nothing left to lend a moment ago."""
+        """Whether a row recently had no units left to lend."""
         return self.client.clock.monotonic() < self._drained_until.get(product_id, 0.0)

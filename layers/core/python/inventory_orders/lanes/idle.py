@@ -1,7 +1,7 @@
 """Returns idle units: from lanes without a live lease to the depot, and from idle depot pages to the rows.
 
-The lease of the depot and the versions of both sides guard each move. So this may die at any point, run twice
-concurrently, or meet an owner that wakes up.
+The lease of the depot and the versions of both sides guard each move. So a run may stop at any
+point, overlap with another run, or meet a lane's owner that continues after a pause.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from inventory_orders.store.lane_leases import read_lane_leases
 from inventory_orders.store.writes import transaction_actions
 
 IDLE_SECONDS = 120.0
-"""Seconds without a write of a depot page after which the rows reclaim its units."""
+"""Rows reclaim the units of a depot page that has not been written for this number of seconds."""
 
-# The next sweep does the rest.
+# Few attempts, because the next sweep does the rest.
 _POLICY = RetryPolicy(max_attempts=8)
 
-# Rows that reclaim their units together: in one transaction, if few lanes may hold them.
+# Maximum number of rows that reclaim their units together. One transaction is enough if few lanes may hold these units.
 _ROWS = 90
 
 
 @dataclass(slots=True)
 class IdleReport(SweepReport):
-    """Report on the units that were moved.
+    """Report on the idle units that a run has moved.
 
     Attributes:
         lanes: The lanes that were emptied into the depot.
@@ -72,7 +72,7 @@ def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
 
 
 class _IdleReturn:
-    """One run.
+    """One run that returns idle units.
 
     Attributes:
         report: The moves so far.
@@ -109,7 +109,7 @@ class _IdleReturn:
     def _empty_lane(self, keys: Sequence[PageKey]) -> bool:
         """Move the units of a lane's pages to the depot, in one transaction.
 
-        Returns whether it was written: False if there was nothing to write, or because of a concurrent writer or throttling.
+        Returns whether the lane was emptied: False if there was nothing to move, or a concurrent writer or throttling interfered.
         """
         visit = self._depot.acquire(self._deadline, self._stats)
         try:
@@ -129,7 +129,7 @@ class _IdleReturn:
             self._depot.release(self._deadline, self._stats)
 
     def _returned(self, keys: Sequence[PageKey]) -> Allocation:
-        """The units of a lane's pages as they are once the depot has them. Unreadable pages are left alone."""
+        """An allocation in which the units of a lane's pages have moved to the depot. Unreadable pages are left alone."""
         shelves = {key: PageKey(DEPOT, key.number) for key in keys}
         pages = self._pages([*shelves, *shelves.values()])
         allocation = Allocation({}, pages.values())
@@ -156,7 +156,7 @@ class _IdleReturn:
     def _empty_page(self, page: Page) -> None:
         """Return the units of a depot page to the rows, until another visitor writes the page."""
         left, found = sorted({*page.entries, *page.emptied}), page
-        # Another visitor may have moved some of them since.
+        # Another visitor may have moved units of some products in the meantime.
         while left := [
             p for p in left if p in (found.entries if p in page.entries else found.emptied)
         ]:
@@ -181,7 +181,7 @@ class _IdleReturn:
             found = done.pages.get(page.key, found)
 
     def _known(self, page: Page, rows: ProductsById) -> list[Product]:
-        """The rows whose `lent_to` and generation agree with the page."""
+        """The rows whose `lent_to` and generation agree with the page. Reports units on the page that no row accounts for."""
         known = [
             row
             for product_id, row in rows.items()
@@ -192,7 +192,7 @@ class _IdleReturn:
             )
         ]
         unknown = rows.keys() - {row.product_id for row in known} - page.emptied
-        # The page may be older than the rows.
+        # The page may be older than the rows, so it is read again first.
         if unknown and _is_unwritten(page, self._pages([page.key]).get(page.key)):
             self.report.problems |= {
                 f"{page.key} holds {page.entries[p].units} of {p} unknown to its row": None

@@ -16,14 +16,14 @@ from inventory_orders.errors import (
 from inventory_orders.store.lane_leases import lease_lane, read_lane_leases
 
 LANE_SECONDS = 60.0
-"""How long a lane's lease lasts without use. After that, its units go where they are needed."""
+"""Seconds after which the lease of an unused lane ends. Then other processes can use its units."""
 
-# How long the number of lanes in use is cached, in seconds.
+# Seconds for which the number of lanes in use is cached.
 _LOOK_AROUND_SECONDS = 10.0
 
 
 class OwnLane:
-    """The lane of a warm process, as it knows it. Safety does not depend on this: each write is conditioned on what was read.
+    """This process's lane, as the process remembers it. The memory may be wrong: each write is conditioned on what was read.
 
     Args:
         limit: How many lanes there may be. With 0, this process only sells from rows.
@@ -129,7 +129,7 @@ class OwnLane:
             self._pages.update((page.key.number, page) for page in sound)
 
     def learn(self, transaction: Transaction, *, is_applied: bool) -> None:
-        """Keep the pages as a transaction left them. If it failed, another process wrote one, or the outcome is unknown."""
+        """Keep the pages as a transaction left them. Forget them if it failed, because their state is unknown."""
         if not is_applied and transaction.pages:
             self.forget()
         for update in transaction.pages if is_applied else ():

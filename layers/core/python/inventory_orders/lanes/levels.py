@@ -24,13 +24,13 @@ from inventory_orders.errors import (
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# How often rows and pages are read: the product's own row names others, and a row may name another lane each time.
+# Maximum number of snapshots. Each may show that another row or page has to be read together with the others.
 _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StockLevel:
-    """The units of a product at one time.
+    """How many units of a product there were at one time, and where.
 
     Attributes:
         product: Its row.
@@ -69,10 +69,10 @@ class StockLevel:
 def estimate_levels(
     client: RetryingClient, snapshot: Snapshot, deadline: Deadline, *, on_hand: bool = True
 ) -> dict[str, StockLevel]:
-    """Estimate stock levels from rows that were just read, and the pages that may hold or have lost units of them.
+    """Estimate stock levels from rows that were just read, their pages in lanes, and the outbound pages.
 
     Args:
-        snapshot: The rows. The pages are added to it, and products with an unreadable page to `unreadable`.
+        snapshot: The rows as read. Adds the pages, and the errors of products with an unreadable page.
         on_hand: Whether to read outbound pages. If not, only the available units are right.
 
     Returns:
@@ -110,7 +110,7 @@ def read_levels(
     """Read the stock levels of a product at each of its locations, as a snapshot.
 
     If other processes keep writing the rows, the answer is an estimate. The same holds if there are more rows and pages
-    than one transaction can read: 100 items of 4 MB.
+    than one transaction can read: 100 items, or 4 MB.
 
     Args:
         product_id: The product, or the key of a row.
@@ -123,14 +123,14 @@ def read_levels(
         CorruptItemError: A row or a page is unreadable.
     """
     keys: list[Key] = [product_id]
-    # The rest of the time is for the estimate.
+    # Time is left for an estimate.
     soon = Deadline.after(deadline.remaining() / 2, client.clock)
     for _ in range(_TRIES):
         together = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
         try:
             found = client.call(together, soon, stats)
         except (ThrottledError, RequestInvalidError):
-            # Invalid: there are too many of them, or they are too large.
+            # The request is invalid if there are too many items, or if they are too large.
             break
         _check_readable(found)
         rows = _rows_in(found)
@@ -189,8 +189,8 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
 def read_committed(
     client: RetryingClient, keys: Sequence[str], deadline: Deadline, stats: CommitStats
 ) -> dict[str, int]:
-    """Read the units of rows that open orders hold, for an answer. Unreadable rows are left out, because no command depends on it."""
-    # The rest of the time is for the command.
+    """Read how many units of rows open orders hold, for an answer. It is empty if a row cannot be read in time."""
+    # Time is left for the command.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(OutcomeError):
         levels = filter(None, [read_level(client, key, soon, stats) for key in keys])
@@ -205,7 +205,7 @@ def mark_shippable(
     deadline: Deadline,
     location_id: str | None = None,
 ) -> None:
-    """Mark each order to ship with whether all of its open units are on hand, and if not, what is missing.
+    """Mark whether all open units of each order are on hand, and if not, which are missing.
 
     Each order is judged separately: units that suffice for either of two orders count for both. An order with a product
     whose units cannot be read is not marked.

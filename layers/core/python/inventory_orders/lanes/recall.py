@@ -1,7 +1,7 @@
 """Recalls units from lanes to the depot, and reclaims them to their rows.
 
 A recall consists of a few transactions, each conditioned on the versions of everything that it writes: the rows, the
-depot's pages, and the pages of every lane that loses the product. If a lane sells during the recall, a transaction loses.
+depot's pages, and the pages of every lane that loses the product. If a lane sells during the recall, a transaction fails.
 Its cancellation returns the page, so the next attempt needs no read. Every second attempt leaves out such lanes, because
 their owners are active and come to the depot by themselves.
 """
@@ -51,7 +51,7 @@ def reclaim(
     Skips products without `lent_to`, and those under another owner's lease that lasts past the deadline.
 
     Args:
-        depot: The depot, which this visits.
+        depot: The depot, whose lease this takes and releases.
         products: The products as read by the caller.
         owner: See `Recall`.
         change: See `Recall`.
@@ -190,7 +190,7 @@ class Recall:
     # ------------------------------------------------------------------ reading
 
     def _read(self, keys: Iterable[str | PageKey]) -> None:
-        """Read items that are not known yet."""
+        """Read those of the items that are not known yet."""
         if wanted := self.known.unknown(keys):
             found = read_all(self.depot.client, wanted, self.deadline, self.stats)
             for key, item in (found.products | found.unreadable | found.pages).items():
@@ -229,7 +229,7 @@ class Recall:
         return is_over and bool(allocation.touched)
 
     def _release(self) -> LaneLease | None:
-        """The depot's lease, which the last transaction releases."""
+        """The depot's lease, if the last transaction has to release it."""
         return self.depot.lease if self.ends_visit else None
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
@@ -261,11 +261,11 @@ class Recall:
         return [action for action in actions if action.subject not in replaced] + own
 
     def _learn(self, cancelled: TransactionCancelledError) -> None:
-        """Keep the items that a lost transaction returned.
+        """Keep the items that a cancelled transaction returned.
 
         Raises:
-            ThrottledError: It returned nothing.
-            TransactionCancelledError: It was lost for a reason other than concurrent writers.
+            ThrottledError: It returned no items.
+            TransactionCancelledError: Access was denied, or the reason is unknown.
             CorruptItemError: The list of places in the row of the caller's product is corrupt.
         """
         reasons = cancelled.of(ActionKind.PRODUCT)

@@ -27,10 +27,10 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 
-# How long offers without a product are preferred after it was found short.
+# Seconds for which a product counts as short after it was found short. Offers without it are preferred.
 _SHORT_SECONDS = 10.0
 
-# If a batch lacks at most this number of products in its lane, they are sold from their rows.
+# If the lane is short of at most this number of products, they may be sold from their rows.
 _MOST_ROWS = 10
 
 
@@ -48,7 +48,7 @@ def engine_with_lanes(
         policy: How to wait between attempts.
         clock: Source of time.
         executor: Runs reads and transactions in parallel; None runs them one after the other.
-        lanes: How many lanes there are, of which the engine takes one. With 0 it takes none, and recalls units from others.
+        lanes: How many lanes there are, of which the engine takes one. With 0 it takes none, and only recalls units.
     """
     client = RetryingClient(store, policy, clock, executor)
     return Engine(client, LaneSource(client, lanes))
@@ -79,7 +79,7 @@ class LaneSource(Source):
         self._to_reclaim: set[str] = set()
 
     def begin(self, batch: Batch) -> None:
-        """Learn from the demand of a batch."""
+        """Note the demand of a batch, and which of its products were recently short."""
         self._to_reclaim = set()
         if self.lane.limit:
             now, ids = self._client.clock.monotonic(), batch.pending.product_ids
@@ -107,7 +107,7 @@ class LaneSource(Source):
         return Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim).prepare(commit)
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
-        """Whether the next visit reclaims missing units. Units that orders lack come back anyway, with the next recall."""
+        """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""
         new = set(missing) - self._to_reclaim
         if new <= self._need(batch).keys():
             return False
@@ -115,7 +115,7 @@ class LaneSource(Source):
         return True
 
     def learn(self, batch: Batch, attempt: Attempt) -> None:
-        """Keep the lane and rows as a transaction left them."""
+        """Keep the lane as a transaction left it, and measure loans and sales."""
         transaction, stats = attempt.transaction, batch.stats
         is_applied = attempt.error is None
         self.lane.learn(transaction, is_applied=is_applied)
@@ -135,13 +135,13 @@ class LaneSource(Source):
                 stats.note("OrdersFromLanes", is_own)
 
     def end_round(self, batch: Batch) -> None:
-        """End a visit to the depot, unless a transaction already has, and learn from the known rows."""
+        """Release the depot, unless a transaction already has, and note which products are short or sold out."""
         self.depot.release(batch.deadline, batch.stats)
         until = self._client.clock.monotonic() + _SHORT_SECONDS
         self._short_until.update(dict.fromkeys(batch.short - self._known_short, until))
         for product_id, row in batch.rows.items():
             if row is not None and row.spare_units > 0:
-                # Stock has come in since another batch found it short. From now on lanes may sell it.
+                # Stock has come in since an earlier batch found the product short, so lanes may sell it again.
                 self._short_until.pop(product_id, None)
                 batch.short -= {product_id} & self._known_short
                 self._known_short.discard(product_id)
@@ -152,7 +152,7 @@ class LaneSource(Source):
     # ------------------------------------------------------------------ rows
 
     def _without_a_visit(self, batch: Batch, need: Mapping[str, int]) -> Supply | None:
-        """The supply, if this process's lane has everything, or the rest is better sold from rows; else None."""
+        """The supply from this process's lane and from rows; None if a visit to the depot is better."""
         own = {product_id: self.lane.units(product_id) for product_id in need}
         lacks = {p: own[p] for p, units in need.items() if own[p] < units}
         if self._should_visit(lacks):
@@ -172,7 +172,7 @@ class LaneSource(Source):
 
     def _should_visit(self, lacks: Mapping[str, int]) -> bool:
         """Whether the depot is better than rows for products that this process's lane has too few units of."""
-        # Products that were sold out when their rows were last read are only sold from the rows.
+        # Only the row sells a product that was sold out when the row was last read.
         wanted = {p: own for p, own in lacks.items() if not self._sold_out.get(p)}
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
         if self.depot.line.is_empty and any(wanted.values()):

@@ -1,4 +1,4 @@
-"""A visit to the depot: fills the lane, lends units that run low from rows, and sells products too scarce for lanes."""
+"""A visit to the depot, in the steps of docs/lanes.md: lends units from rows, fills the lane, and sells scarce products."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from inventory_orders.store.rows import Key
 # If a batch wants at most this number of rows, they are read together with the pages.
 _ROWS_WITH_PAGES = 10
 
-# A product is lent to lanes while its stock is this multiple of the lanes' need.
+# The factor in `2 n` (docs/lanes.md): lanes get a product if the depot has this multiple of what they need.
 _SPARE = 2
 
 # Maximum number of loans in the transaction that fills the lane, and of rows that are read for it.
@@ -58,10 +58,10 @@ _RECALLED_TOGETHER = 60
 # Maximum number of loans in one transaction, which also writes the depot's page.
 _MAX_LOANS = 99
 
-# A product that the depot has no units of. Lanes that have some may keep them.
+# The entry of a product that the depot has no units of. With this reach, lanes may keep the units that they have.
 _NOTHING = PageEntry("", 0, reach=MAX_LANES)
 
-# Seconds in line after which the batch is returned.
+# Seconds of waiting for the depot after which the batch is returned.
 _PATIENCE = 20.0
 
 _MIXED = "the row and pages of product {} hold units of different generations; repair the items"
@@ -69,7 +69,7 @@ _MIXED = "the row and pages of product {} hold units of different generations; r
 
 @dataclass(frozen=True, slots=True)
 class LaneSupply(Supply):
-    """The supply of a batch from lanes, and from further rows that it read.
+    """A supply that sells some products from lanes, and the others from rows.
 
     Attributes:
         release: The depot's lease, if it is held and lasts long enough. The last transaction that needs the depot releases
@@ -145,11 +145,11 @@ class Visit:
         self._to_reclaim = frozenset(to_reclaim)
         self._in_use = 1
         self._allocation = Allocation({})
-        # Problems with depot pages, by page number. Products that belong there are skipped.
+        # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
 
     def prepare(self, commit: Commit) -> Supply | None:
-        """Wait in line, and move units until as many as possible of the needed ones can be sold.
+        """Wait for the depot, and move units so that as much of the need as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
@@ -176,14 +176,14 @@ class Visit:
         self._reclaim()
         sources = self._share_out()
         self._add_rows()
-        # Otherwise, if every visit took too long, no transaction would succeed, because each would release an expired lease.
+        # A transaction that releases an expired lease may fail, so one that is about to expire is released separately.
         is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
         return LaneSupply(self._allocation, sources, lease if is_live else None, is_awaited)
 
     # ------------------------------------------------------------------ reading
 
     def _read_and_lend(self, commit: Commit) -> bool:
-        """Read pages and rows, and lend. Returns whether the visit can continue: False if loans were lost or changes returned."""
+        """Read pages and rows, and lend. Returns whether the visit can continue: not if loans failed or changes were returned."""
         if not self._read_places():
             return False
         # A product may have been listed again between the reads of pages and rows.
@@ -196,7 +196,7 @@ class Visit:
         return self._lend(commit)
 
     def _read_places(self) -> bool:
-        """Read all pages, and the rows that may lend. Returns whether the visit can continue: False if changes were returned."""
+        """Read all pages, and the rows that may lend. Returns whether the visit can continue: not if changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         own = self._lane.keys
         found = self._read([*own, *shelves, *self._rows_with_pages()])
@@ -210,7 +210,7 @@ class Visit:
         return True
 
     def _sound(self, found: Snapshot) -> list[Page]:
-        """The pages. Unreadable ones count as empty, and products that belong there are not touched."""
+        """The pages. Unreadable ones are replaced with empty ones, and the products that belong there are not touched."""
         self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
         return [p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items()]
 
@@ -242,11 +242,11 @@ class Visit:
         return bool(new)
 
     def _rows_to_read(self) -> list[str]:
-        """The products whose rows may have units that the depot lacks, have to reclaim theirs, or may lend before a lane runs dry."""
+        """The products whose rows to read: the depot lacks units of them or runs low, or the row has to reclaim its units."""
         lacks = self._lacks()
         wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
         wanted += self._to_reclaim - self._batch.unreadable.keys()
-        # Products in lanes are lent again when they run low at the depot, before a lane gets a small share.
+        # Rows lend again when the depot runs low, before lanes get small shares.
         fast_sellers = self._demand.fast_sellers()
         low = (p for p in fast_sellers if p not in lacks and self._should_read(p, 0))
         return [*wanted, *islice(low, max(0, _LOANS_TOGETHER - len(wanted)))]
@@ -284,7 +284,7 @@ class Visit:
         return {p for p in missing if self._allocation.row(p).lent_to - {DEPOT}}
 
     def _indispensable(self) -> set[str]:
-        """The products without which a pending order has no offer that is not short."""
+        """The products that a pending order needs, because it has no other offer, or all of its offers are short."""
         short = self._batch.short
         return {
             product_id
@@ -321,13 +321,13 @@ class Visit:
         return product_id in self._batch.throttled or product_id in self._batch.unreadable
 
     def _low_level(self, product_id: str) -> float:
-        """Units below which the depot runs low."""
+        """The number of units below which a product runs low at the depot."""
         return _SPARE * self._in_use * self._demand.lane_target(product_id)
 
     # ------------------------------------------------------------------ lending
 
     def _lend(self, commit: Commit) -> bool:
-        """Lend from rows. Large numbers of loans are committed immediately; returns False if some were lost."""
+        """Lend from rows. If there are many loans, they are committed immediately; returns False if some of them failed."""
         lacks = self._lacks()
         loans = {
             product_id: loan
@@ -344,7 +344,7 @@ class Visit:
         return True
 
     def _to_lend(self, row: Product, lacks: int) -> tuple[int, int] | None:
-        """Units to lend from a row, and the last lane that may hold them: all spare units, or at most half of a large stock."""
+        """How many units a row lends, and the product's reach: all spare units, or at most half of a large stock."""
         product_id, demand = row.product_id, self._demand
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low_level(product_id)
@@ -390,9 +390,9 @@ class Visit:
         Returns the first problem, if some units could not be moved.
         """
         together = islice(self._scarce(product_ids), max(0, _RECALLED_TOGETHER - len(product_ids)))
-        # They are in the same lanes, because loans are made to all lanes together.
+        # The scarce products are in the same lanes, because a row lends to all lanes.
         lanes = frozenset[int]().union(*(self._allocation.row(p).lent_to for p in product_ids))
-        # Another program has broken the rules for lent products in these rows, so they reclaim their units immediately.
+        # Another program has broken the rules for these rows, which therefore reclaim their units immediately.
         broken = {p for p in product_ids if not self._allocation.row(p).may_be_lent}
         deadline, stats = self._batch.deadline, self._batch.stats
         try:
@@ -405,7 +405,7 @@ class Visit:
         return None
 
     def _scarce(self, product_ids: set[str]) -> Iterator[str]:
-        """Other products on the same pages whose units at the depot are below one order per lane."""
+        """Other products on the same pages of which the depot has less than one order for each lane."""
         for key in {PageKey.of(DEPOT, product_id) for product_id in product_ids}:
             for other, held in self._allocation.entries(key).items():
                 is_scarce = held.units < self._in_use * self._demand.last_quantity(other)
@@ -436,7 +436,7 @@ class Visit:
         return sources
 
     def _share_out_page(self, lane: int, key: PageKey) -> dict[str, int]:
-        """Fill one page of the lane. Returns the lane that sells each needed product."""
+        """Move the units of one page of the lane. Returns the lane that sells each needed product."""
         own = self._allocation.entries(key)
         shelf = self._allocation.entries(PageKey(DEPOT, key.number))
         mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
@@ -470,7 +470,7 @@ class Visit:
         return self._batch.known.unknown(p for p in self._batch.wanted if p not in self._need)
 
     def _add_rows(self) -> None:
-        """Add rows that the batch already knows, except those that this visit has read, which may have lent."""
+        """Add the rows that the batch knows, except those that this visit has read, because they may have lent units."""
         self._batch.read_unknown(self._passed_over())
         rows, others = self._batch.rows, (self._need, self._to_reclaim, self._allocation.rows)
         left = rows.keys() - set().union(*others)

@@ -1,7 +1,7 @@
 """Product changes by operators and catalogue systems, and atomic decrements, each with the pattern that makes it safe.
 
 Every write requires that the product exists and that no other owner's lease is live, and raises `_version`. So a writer
-that has read the product notices each write in between.
+that has read the product notices if another one has written it since.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
     *("on_hand", "locked_by", "lock_time", "lock_version", "lock_on_hand", "lent_to", "places"),
 )
-"""Attributes that an edit may not change."""
+"""Attributes that an update function must not change."""
 
 Edit = Callable[[Product], Product | None]
-"""A pure function from a product to its new state; None to delete it.
+"""A pure function that returns a product's new state, or None to delete the product.
 
 It must not change keys, version, times and locks, nor the stock, because every stock change is booked (`Adjustment`). The
 status results from the stock unless it is set to or from `DISCONTINUED`. Custom attributes go into `other`, with names
@@ -93,7 +93,7 @@ made of letters, digits and underscores.
 
 @dataclass
 class ProductCatalogue:
-    """Ways to change a product. If DynamoDB does not answer in time, they raise `StoreError`.
+    """Changes products. Each method raises `StoreError` if DynamoDB does not answer in time.
 
     Attributes:
         stats: The cost of all calls, for the metrics.
@@ -136,7 +136,7 @@ class ProductCatalogue:
             waits: Whether to wait until a lease is over.
 
         Raises:
-            ProductNotFoundError: It does not exist, or the generation is gone.
+            ProductNotFoundError: The product does not exist, or this generation was delisted.
             LeaseHeldError: A lease outlasts the deadline.
             ContentionError: Concurrent writers won until the attempts or the time ran out.
         """
@@ -170,7 +170,7 @@ class ProductCatalogue:
     def _repeat(
         self, attempt: Callable[[], Update[Product]], deadline: Deadline
     ) -> Update[Product]:
-        """Repeat an attempt while concurrent writers win, and note how often."""
+        """Repeat an attempt while concurrent writers win, and count the repetitions for the metrics."""
         earlier, is_given_up = len(self.stats.backoffs), False
         try:
             return self.client.call(attempt, deadline, self.stats, repeat_after=if_contended)
@@ -186,12 +186,12 @@ class ProductCatalogue:
     def _actions(
         self, stored: Product, whole: Product, wanted: Product | None
     ) -> tuple[Update[Product], list[Action]]:
-        """The update of a product's row, and the actions that write it.
+        """The update of a product's row, and the actions that write it: a change, or a deletion with a closing adjustment.
 
         Args:
             stored: The product as read.
-            whole: The same with the units that the row reclaims.
-            wanted: Its new state; None to delete it.
+            whole: The product as read, with the units that its row reclaims from lanes.
+            wanted: The product's new state; None to delete it.
         """
         moment = self.client.clock.now()
         if wanted is not None:
@@ -216,10 +216,10 @@ class ProductCatalogue:
     def _unlocked(
         self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
     ) -> Product:
-        """The product once no other owner's lease blocks it.
+        """Wait until no other owner has a lease on a product, and return the product as it is then.
 
         Raises:
-            ProductNotFoundError: That generation is gone.
+            ProductNotFoundError: That generation was delisted.
             LeaseHeldError: A lease outlasts the deadline, or is live and the caller does not wait.
         """
         while True:
@@ -243,11 +243,11 @@ class ProductCatalogue:
         """Change or delete a product in the transaction that reclaims its units.
 
         Returns:
-            The update; None if the units were reclaimed without it, or another owner has taken a longer lease.
+            The update; None if the units were reclaimed without the change, or another owner has taken a longer lease.
 
         Raises:
-            ProductNotFoundError: Another generation has replaced that one.
-            CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
+            ProductNotFoundError: The product was delisted and created again.
+            CorruptItemError: The row, or a page that holds units of the product, breaks its table's contract.
         """
         sent: list[tuple[Product, Update[Product]]] = []
 
@@ -266,13 +266,13 @@ class ProductCatalogue:
         return next((update for after, update in sent if after is left), None)
 
     def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
-        """Create if absent: the product, or a product at a location, and the adjustment that books its opening stock.
+        """Create if absent: create a product, or its stock at a location, and book the opening stock.
 
         Returns:
             Whether it was created, and the current product. If it already existed, nothing was changed.
 
         Raises:
-            ProductNotFoundError: It is for a location, and the product does not exist.
+            ProductNotFoundError: The new row is for a location, but the product does not exist.
             RejectedError: `TOO_MANY_PLACES`.
             CorruptItemError: The row breaks the table's contract, or DynamoDB does not accept the product's own row.
         """
@@ -295,14 +295,14 @@ class ProductCatalogue:
     ) -> tuple[bool, Product]:
         """Event-time guard: apply a catalogue event unless this one or a newer one was already applied.
 
-        One conditional update without a read: the condition compares times, so it needs no version, and events converge to the
-        newest one in whatever order they arrive. Repeating an event has no effect.
+        This is one conditional update without a read. Its condition compares times, so it needs no version, and the newest
+        event wins in whatever order events arrive. Repeating an event has no effect.
 
         Returns:
             Whether it was applied, and the current product. False means stale, which is not an error.
 
         Raises:
-            ProductNotFoundError: It does not exist, perhaps not yet.
+            ProductNotFoundError: The product does not exist, perhaps not yet.
             LeaseHeldError: A lease is live.
             RejectedError: `EVENT_ID_REUSED`: another event with this id and time was applied.
             CorruptItemError: The product breaks the table's contract.
@@ -330,9 +330,9 @@ class ProductCatalogue:
         least_age: timedelta,
         deadline: Deadline | None = None,
     ) -> Product:
-        """Multi-attribute condition: a new price, unless discontinued or changed too recently.
+        """Multi-attribute condition: set the price, unless the product is discontinued or its price changed too recently.
 
-        It counts as a catalogue event with the current time, so that an earlier event cannot undo it.
+        The new price counts as a catalogue event with the current time, so that an earlier event cannot undo it.
 
         Args:
             price: In minor units of the currency.
@@ -342,7 +342,7 @@ class ProductCatalogue:
         Raises:
             RejectedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (from a sender whose
                 clock is ahead of ours).
-            ProductNotFoundError: It does not exist.
+            ProductNotFoundError: The product does not exist.
             LeaseHeldError: A lease is live.
             CorruptItemError: The product breaks the table's contract.
         """
@@ -395,7 +395,7 @@ class ProductCatalogue:
     def list_again(
         self, product_id: str, deadline: Deadline, *, everywhere: bool = True
     ) -> Sequence[Update[Product]]:
-        """Accept orders again after `discontinue`. No effect on a product that is not discontinued.
+        """Accept orders again after `discontinue`. A product that is not discontinued stays unchanged.
 
         Args:
             everywhere: See `discontinue`.
@@ -416,7 +416,7 @@ class ProductCatalogue:
     def _update_places(
         self, product_id: str, change: Edit, deadline: Deadline, *, everywhere: bool
     ) -> Sequence[Update[Product]]:
-        """Update a row, and then those at the locations that it lists, except for ones that are delisted in between."""
+        """Update a product's row, and then its rows at other locations. Skips locations that have just been delisted."""
         updates = [self.update_with_retry(product_id, change, deadline)]
         for key in updates[0].after.place_keys if everywhere else ():
             with suppress(ProductNotFoundError):
@@ -460,7 +460,7 @@ class ProductCatalogue:
         return self.update_with_retry(product_id, changed, deadline)
 
     def delist(self, product_id: str, created_at: str, deadline: Deadline) -> bool:
-        """Conditional delete of one generation, with the closing adjustment of its stock.
+        """Conditional delete: delete one generation of a product, and book the removal of its stock.
 
         Args:
             created_at: The generation to delete.
@@ -485,7 +485,7 @@ def _delisted(product: Product) -> None:
     """Return None, the state of a deleted product.
 
     Raises:
-        RejectedError: `HAS_PLACES`: its own row is deleted last.
+        RejectedError: `HAS_PLACES`: the product is still listed at other locations.
     """
     if product.places:
         raise RejectedError(
@@ -495,12 +495,12 @@ def _delisted(product: Product) -> None:
 
 
 def check_room(key: str, cancelled: TransactionCancelledError) -> None:
-    """Check whether a transaction was cancelled because the product's own row cannot list another location.
+    """Raise an error if a transaction was cancelled because the product's own row cannot list another location.
 
     Raises:
-        ProductNotFoundError: It does not exist.
+        ProductNotFoundError: The product does not exist.
         RejectedError: `TOO_MANY_PLACES`.
-        CorruptItemError: DynamoDB does not accept its row.
+        CorruptItemError: DynamoDB does not accept the product's own row.
     """
     if Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES):
         (reason,) = cancelled.of(ActionKind.PLACES)
@@ -514,10 +514,10 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
 
 
 def _check_details(key: str, names: Iterable[str]) -> None:
-    """Check that a product's row at a location does not get details that all locations share.
+    """Raise an error if a row at a location would get a name or price, which all locations share.
 
     Raises:
-        InvalidMessageError: It has such a detail.
+        InvalidMessageError: There is such a detail.
     """
     for name in DETAILS:
         if location_of(key) and name in names:
@@ -526,7 +526,7 @@ def _check_details(key: str, names: Iterable[str]) -> None:
 
 
 def _check_no_newer_event(product: Product, at: str) -> None:
-    """Check that no catalogue event with a later time was applied, so that details may change."""
+    """Raise an error if a catalogue event with a later time was already applied."""
     if (product.details_event_time or "") > at:
         raise RejectedError(
             f"the newest details of {product.product_id} are from {product.details_event_time}, which is in the future; "
@@ -536,7 +536,7 @@ def _check_no_newer_event(product: Product, at: str) -> None:
 
 
 def product_to_create(new: NewProduct, at: str) -> Product:
-    """A new product, or one at a location, as its first write leaves it."""
+    """The first version of a product's row, at the default or another location."""
     _check_details(new.product_id, [name for name in DETAILS if getattr(new, name) is not None])
     return Product(
         new.product_id,
@@ -555,7 +555,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
 
 
 def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product, or one at a location, and book its opening stock."""
+    """The actions that create a product's row, at the default or another location, and book its opening stock."""
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -572,12 +572,12 @@ def create_actions(product: Product) -> list[Action]:
 
 
 def opening_key(product: Product) -> AdjustmentKey:
-    """Where the opening stock of a product's generation is booked."""
+    """The key of the adjustment that books the opening stock of a product's generation."""
     return AdjustmentKey(product.product_id, f"opening-{_generation(product.created_at)}")
 
 
 def _next(before: Product, wanted: Product) -> Product:
-    """The product to write."""
+    """The product as it will be written, with its next version and the status that results from its stock."""
     for name in _FIXED:
         if getattr(wanted, name) != getattr(before, name):
             raise ValueError(f"an update function must not change a product's {name}")
@@ -585,7 +585,7 @@ def _next(before: Product, wanted: Product) -> Product:
 
 
 def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Product:
-    """The product as it came back with a lost write."""
+    """The product as stored, which DynamoDB returned when it cancelled a write."""
     error.check_places()
     (reason,) = error.of(ActionKind.PRODUCT)
     if reason.meaning is Meaning.INVALID:
@@ -594,7 +594,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
             "CORRUPT_PRODUCT",
         )
     if reason.meaning is not Meaning.CONDITION_FAILED:
-        # It was already repeated as often as makes sense.
+        # The client has already repeated the write as often as makes sense.
         met = ", ".join(sorted({each.code for each in error.reasons} - {"None"}))
         raise ThrottledError(
             "CONTENTION",
@@ -604,7 +604,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
 
 
 def _generation(created_at: str) -> str:
-    """A time as part of an id, which must not contain `+`."""
+    """Shorten a creation time for use in an id, which must not contain `+`."""
     return created_at.removesuffix("+00:00")
 
 
@@ -631,16 +631,16 @@ class AtomicDecrement:
         """Take units away, exactly once.
 
         Returns:
-            The report. An outcome `APPLIED` without a change was reached without the engine.
+            The report. If its outcome is `APPLIED` and has no change, the engine was not needed.
         """
         stats = CommitStats()
         client = self._engine.client
-        # The engine meets the same error and classifies it.
+        # After any error, the engine tries as well, and classifies the error.
         try:
             product = self._seen.get(change.product_id) or self._remember(
                 read_product(client, change.product_id, deadline, stats)
             )
-            # It has no version condition, so too little stock is not a conflict.
+            # The write has no version condition, so too little stock is not a conflict.
             client.write(_decrement_actions(change, product, client.clock.now()), deadline, stats)
             stats.retries.append(len(stats.backoffs))
             return CommitReport((ChangeOutcome(Outcome.APPLIED),), stats, None)
@@ -654,7 +654,7 @@ class AtomicDecrement:
         return report
 
     def _remember(self, product: Product) -> Product:
-        """Keep what the next decrement is conditioned on. Other attributes are dropped, because they may be large."""
+        """Keep a product for the condition of the next decrement, without its custom attributes, which may be large."""
         self._seen[product.product_id] = replace(product, other={})
         return product
 

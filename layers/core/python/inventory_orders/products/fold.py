@@ -1,7 +1,7 @@
 """Folds outbound pages: subtracts the units that have left from the units on hand in their products' rows.
 
-One transaction writes a page, conditioned on its version, and the rows of some of its products, with relative updates
-conditioned on their generation, so nothing is read first. The page's version fences concurrent sweeps and late requests.
+One transaction writes a page and the rows of some of its products. The page's version fences concurrent sweeps and late
+requests. The updates of rows are relative and conditioned on the generation, so the rows are not read.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from inventory_orders.store.cancellations import (
 )
 from inventory_orders.store.writes import ActionKind, fold_action, page_action
 
-# Rows in one transaction besides the page. The fewer there are, the fewer are lost to an order that writes one of them.
+# Maximum number of rows in one transaction. The fewer there are, the fewer have to wait if an order writes one of them first.
 _ROWS = 98
 
-# How often a page may be lost to hand-overs before it is left to the next sweep.
+# How often hand-overs may write a page first before its fold is left to the next sweep.
 _ATTEMPTS = 8
 
-# Reasons that mean a concurrent writer of a page or row, or short capacity.
+# Cancellation reasons that mean a concurrent writer or short capacity.
 _AROUND = frozenset({Meaning.RIVAL, Meaning.THROTTLED})
 
 
 @dataclass(slots=True)
 class Fold(SweepReport):
-    """One run over all pages.
+    """One fold of all outbound pages.
 
     Attributes:
         client: The client for the tables.
@@ -58,7 +58,7 @@ class Fold(SweepReport):
     stats: CommitStats = field(default_factory=CommitStats)
 
     def run(self) -> Fold:
-        """Fold pages, fullest first, until the deadline. Entries blocked by leases or concurrent writers are left silently."""
+        """Fold the fullest pages first, until the deadline. Leased and contended products stay on their pages."""
         with self.noting_errors():
             found = read_all(self.client, OUTBOUND_KEYS, self.deadline, self.stats).outbound
             self.problems |= {
@@ -75,12 +75,12 @@ class _PageFold:
     """The fold of one page.
 
     Attributes:
-        fold: The run.
+        fold: The fold of all pages.
         page: The page as stored.
         gone: Deleted generations, whose entries are dropped.
-        left: Generations that stay on the page this time.
+        left: Generations whose entries stay on the page until the next sweep.
         losses: How often another process wrote the page first.
-        most: Rows in one transaction.
+        most: Maximum number of rows in one transaction.
     """
 
     fold: Fold
@@ -91,7 +91,7 @@ class _PageFold:
     most: int = _ROWS
 
     def run(self) -> None:
-        """Fold until only entries that have to stay are left."""
+        """Fold the page until it only has entries that must stay."""
         fold = self.fold
         while self.losses < _ATTEMPTS:
             rows, gone = self._rows(), self.page.units.keys() & self.gone
@@ -103,7 +103,7 @@ class _PageFold:
             try:
                 fold.client.write(actions, fold.deadline, fold.stats, plans_around=_AROUND)
             except RequestInvalidError:
-                # Other programs have filled rows, which together exceed the 4 MB of a transaction.
+                # Other programs have made rows so large that together they exceed the 4 MB of a transaction.
                 if len(rows) < 2:
                     raise
                 self.most = len(rows) // 2
@@ -120,10 +120,10 @@ class _PageFold:
         return dict(list(standing.items())[: self.most])
 
     def _learn(self, cancelled: TransactionCancelledError, rows: Mapping[str, Generation]) -> None:
-        """Learn from the items that a lost transaction returned.
+        """Learn from the items that a cancelled transaction returned.
 
         Raises:
-            TransactionCancelledError: It was lost for a reason other than concurrent writes.
+            TransactionCancelledError: Access was denied, or the reason is unknown.
         """
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
@@ -149,7 +149,7 @@ class _PageFold:
         self.fold.client.pause(self.fold.client.policy.backoff(self.losses), self.fold.deadline)
 
     def _learn_row(self, lot: Generation, reason: CancellationReason) -> None:
-        """Drop an entry whose generation is gone. Leave one whose row is leased, or cannot be written now."""
+        """Drop an entry if its generation was delisted. Leave it if the row is leased or cannot be written now."""
         found = reason.found
         is_other = isinstance(found, Product) and found.created_at != lot.created_at
         if reason.meaning is Meaning.CONDITION_FAILED and (found is None or is_other):

@@ -11,8 +11,8 @@ version, however late it arrives, and cannot lock a product after its count has 
 A refusal is final: the lease is ended before its owner learns that it is over. A commit that is still in flight then finds
 another version.
 
-Once the lease is taken, the row reclaims the product's units from lanes, and notes the units on hand. The count is compared
-with them: all units in place at that time, including those of open orders. Hand-overs do not wait for a count. Parcels that
+Once the lease is taken, the row reclaims the product's units from lanes, and the units on hand are stored in the lock. The
+count is compared with them, so it includes the units of open orders. Hand-overs do not wait for a count. Parcels that
 leave during the count still count as in place.
 
 Sources: Gray and Cheriton, "Leases", SOSP 1989; Kleppmann, "How to do distributed locking", 2016, on fencing.
@@ -72,7 +72,7 @@ from inventory_orders.store.writes import (
 
 _COUNT = "COUNT"
 
-# How often `commit` tries to read the units that have left before it skips them: hand-overs may keep every page busy.
+# How often `commit` tries to read how many units have left. Constant hand-overs can prevent this read.
 _TRIES = 8
 
 
@@ -108,20 +108,20 @@ class Lease:
     ) -> Lease:
         """Lock a product if there is no lease or the last one has expired.
 
-        If lanes may hold some of it, the row reclaims all of those units first.
+        If lanes may hold units of it, the row reclaims them before this returns.
 
         Args:
             seconds: How long, at most 900.
-            deadline: When the invocation has to end, and by default the lease, so that it is not frozen with it.
+            deadline: When the invocation has to end. By default, the lease ends by then as well.
             holder: Name of the owner, for people. A unique suffix is added.
             outlive_deadline: Whether the lease may last longer, because a caller outside this invocation will hold it.
 
         Raises:
             LeaseHeldError: Another owner has a lease.
-            LeaseLostError: It expired before the row had reclaimed everything.
+            LeaseLostError: The lease expired before the row had reclaimed all units.
             ContentionError: Concurrent writers won every attempt.
-            ProductNotFoundError: It does not exist.
-            CorruptItemError: It, or a page that holds some of it, breaks its table's contract.
+            ProductNotFoundError: The product does not exist.
+            CorruptItemError: The row, or a page that holds units of the product, breaks its table's contract.
         """
         owner = f"{holder}-{uuid.uuid4().hex}"
         seconds = _limited(seconds, deadline, outlive_deadline=outlive_deadline)
@@ -135,7 +135,7 @@ class Lease:
 
         def attempt() -> None:
             _, lease.product = update_product(client, product_id, lock, deadline, stats)
-            # This is also ours if the response to an earlier attempt was lost.
+            # The lock is also ours if the response to an earlier attempt was lost.
             if lease.product.locked_by != owner:
                 left = lease.product.lease_left(client.clock.now().timestamp())
                 if left > 0:
@@ -151,7 +151,7 @@ class Lease:
                 lease._reclaim(in_time)
             lease._keep(0.0, in_time, "acquire it again", lease._on_hand(in_time))
         except InventoryOrdersError:
-            # If it cannot be released, it expires by itself.
+            # If the lease cannot be released, it expires by itself.
             with suppress(InventoryOrdersError):
                 lease.release(Deadline.after(3.0, client.clock))
             raise
@@ -179,7 +179,7 @@ class Lease:
     def resume(cls, client: RetryingClient, token: Mapping[str, Any], deadline: Deadline) -> Lease:
         """Resume a lease that was acquired in another invocation.
 
-        The next write finds out whether the lease is still valid and the product still exists.
+        The next write shows whether the lease is still valid and the product still exists.
 
         Args:
             token: The lease as its owner knows it, from `token`.
@@ -217,7 +217,7 @@ class Lease:
 
     @property
     def product_id(self) -> str:
-        """The product's id."""
+        """The key of the product's row."""
         return self.product.product_id
 
     @property
@@ -230,7 +230,7 @@ class Lease:
         return float(self.expires_at - unix(self.client.clock.now()))
 
     def renew(self, seconds: float, deadline: Deadline, *, outlive_deadline: bool = False) -> None:
-        """Let the lease last for `seconds` from now, unless it already lasts longer. Safe to repeat.
+        """Extend the lease until `seconds` from now, unless it already lasts longer. Safe to repeat.
 
         Args:
             seconds: How long, at most 900.
@@ -253,7 +253,7 @@ class Lease:
     def _keep(
         self, seconds: float, deadline: Deadline, advice: str, on_hand: int | None = None
     ) -> None:
-        """Write the lease again, with a later end or the units on hand. If it is over, raise an error with this advice."""
+        """Extend the lease, or store the units on hand in it. If the lease is over, raise an error that gives this advice."""
 
         def attempt() -> Write:
             moment = self.client.clock.now()
@@ -295,7 +295,7 @@ class Lease:
         before, moment = self.product, self.client.clock.now()
         after = self._after(counted)
         if before.lock_on_hand is not None:
-            # The count is right without it.
+            # The count is correct without this number.
             with suppress(OutcomeError):
                 self.handed_over = before.lock_on_hand - self._on_hand(deadline, _TRIES)
         count = AdjustmentRecord(
@@ -327,10 +327,10 @@ class Lease:
         return count
 
     def _after(self, counted: int) -> Product:
-        """The product with the units that were counted.
+        """The product with its stock corrected by the count.
 
         Raises:
-            RejectedError: `BELOW_FLOOR`: open orders hold more.
+            RejectedError: `BELOW_FLOOR`: open orders hold more units than were counted.
         """
         before = self.product
         delta = counted - (before.lock_on_hand or 0)
@@ -355,7 +355,7 @@ class Lease:
         lost: OutcomeError = self._lost(
             "the count was not booked; acquire it again, and count again"
         )
-        # An earlier attempt may still be in flight, and would find our lock in the row.
+        # An earlier attempt may still be in flight. It must not find our lock in the row.
         try:
             self.release(deadline)
         except ProductNotFoundError as gone:
@@ -365,14 +365,14 @@ class Lease:
         raise lost
 
     def _find(self, count: AdjustmentRecord, deadline: Deadline) -> AdjustmentRecord | None:
-        """Find the count as booked by an earlier attempt.
+        """Find the adjustment that an earlier attempt to commit this count has booked.
 
         Raises:
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment.
             CorruptItemError: The record with that id is unreadable.
         """
         client, key = self.client, count.key
-        # Read without the product, it could be missed while a transaction is partly visible: see `Batch.reject_unwritten`.
+        # Without the product in the same read, a transaction could be partly visible: see `Batch.reject_unwritten`.
         found = client.call(lambda: client.store.read_together([key.product_id, key]), deadline)
         stored = found.records.get(key)
         if isinstance(stored, CorruptItemError):
@@ -393,10 +393,10 @@ class Lease:
         )
 
     def release(self, deadline: Deadline) -> bool:
-        """End the lease without a change. Safe to repeat. Other requests in flight for it are refused when they arrive.
+        """End the lease without changing the stock. Safe to repeat. DynamoDB refuses its other requests that arrive later.
 
         Returns:
-            Whether this ended it; False if it was already over, perhaps through its commit or an attempt without a response.
+            Whether this call ended it; False if it was already over, perhaps because an earlier response was lost.
 
         Raises:
             ProductNotFoundError: The product is gone.
@@ -421,7 +421,7 @@ def _seconds_after(moment: datetime, seconds: float) -> Decimal:
 
 
 def _limited(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> float:
-    """How long a lease may last."""
+    """Limit the length of a lease to the time that the invocation has left, unless it may outlive the invocation."""
     left = math.inf if outlive_deadline else deadline.remaining()
     if left <= 0:
         raise ThrottledError("OUT_OF_TIME", "no time was left for a lease")
