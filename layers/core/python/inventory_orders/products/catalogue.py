@@ -216,7 +216,7 @@ class ProductCatalogue:
     def _unlocked(
         self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
     ) -> Product:
-        """Wait until no other owner has a lease on a product, and return the product as it is then.
+        """Wait until no other owner has a lease on a product, and return the latest state of the product.
 
         Raises:
             ProductNotFoundError: That generation was delisted.
