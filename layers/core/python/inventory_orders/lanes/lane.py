@@ -103,7 +103,7 @@ class OwnLane:
 
     @property
     def keys(self) -> list[PageKey]:
-        """The pages of this lane."""
+        """The keys of this lane's pages."""
         lane = self.number
         return [] if lane is None else [PageKey(lane, number) for number in range(PAGES)]
 

@@ -142,7 +142,7 @@ class Recall:
         return self.known
 
     def _plan(self, rows: Sequence[Product], avoid: Collection[int]) -> list[Transaction]:
-        """The transactions that recall products from all lanes except those to avoid. Notes the problems of other products."""
+        """The transactions that recall products from all lanes except those to avoid. Notes why others cannot be recalled."""
         allocation = Allocation(self.known.rows, self.known.pages.values(), self.owner)
         found = {row.product_id: self._problem(row, allocation) for row in rows}
         self.problems = [problem for problem in found.values() if problem is not None]
@@ -273,7 +273,7 @@ class Recall:
         self.throttled |= throttled
         if cancelled.may_be_repeated and not throttled:
             raise ThrottledError(
-                "CONTENTION", "concurrent writers or throttling in every attempt"
+                "CONTENTION", "every attempt met concurrent writers or throttling"
             ) from cancelled
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled

@@ -229,7 +229,7 @@ class Visit:
         return needed if len(needed) <= _ROWS_WITH_PAGES else []
 
     def _give_up_corrupt(self) -> bool:
-        """Give up on the changes of products that belong on an unreadable page. Returns whether there are new ones."""
+        """Give up on the changes of products that belong on an unreadable page. Returns whether there were any."""
         new = {
             p: self._corrupt[PageKey.of(DEPOT, p).number]
             for p in (*self._need, *self._to_reclaim)
@@ -242,7 +242,7 @@ class Visit:
         return bool(new)
 
     def _rows_to_read(self) -> list[str]:
-        """The products whose rows to read: the depot lacks units of them or runs low, or the row has to reclaim its units."""
+        """The products whose rows have to be read: the depot has too few units of them, or their rows have to reclaim units."""
         lacks = self._lacks()
         wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
         wanted += self._to_reclaim - self._batch.unreadable.keys()

@@ -393,7 +393,7 @@ class Lease:
         )
 
     def release(self, deadline: Deadline) -> bool:
-        """End the lease without changing the stock. Safe to repeat. DynamoDB refuses its other requests that arrive later.
+        """End the lease without changing the stock. Safe to repeat. DynamoDB then refuses late requests for this lease.
 
         Returns:
             Whether this call ended it; False if it was already over, perhaps because an earlier response was lost.
