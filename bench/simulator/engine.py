@@ -471,7 +471,7 @@ class Simulation:
         pages: dict[PageKey, dict[str, PageEntry]] = {}
         for product_id, units in self._workload.stock.items():
             row = self._store.tables["Products"].items[product_id,]
-            each = min(int(demand.lane_target(product_id)), (units - 1) // lanes)
+            each = min(int(demand.lane_level(product_id)), (units - 1) // lanes)
             left = units - lanes * each
             depot = left // 2
             shelf = pages.setdefault(PageKey.of(DEPOT, product_id), {})

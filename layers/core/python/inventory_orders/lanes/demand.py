@@ -97,7 +97,7 @@ class Demand:
         """Units in the last order of a product."""
         return self._of(product_id).use
 
-    def lane_target(self, product_id: str, for_each_lane: float = 0.0) -> float:
+    def lane_level(self, product_id: str, for_each_lane: float = 0.0) -> float:
         """Units that a lane should have when stock is plentiful: its mean demand, and a margin for the variance.
 
         Args:
@@ -110,7 +110,7 @@ class Demand:
         mean = _LANE_ORDERS * wanted.units / self._orders
         return mean + 3 * math.sqrt(mean * wanted.use) + 3 * wanted.use
 
-    def depot_target(self, product_id: str, lanes: int) -> float:
+    def depot_level(self, product_id: str, lanes: int) -> float:
         """Units that the depot should have for a number of lanes in use when stock is plentiful."""
         wanted = self._of(product_id)
         return _DEPOT_ORDERS * lanes * wanted.units / self._orders if self._orders else 0.0

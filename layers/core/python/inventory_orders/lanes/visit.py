@@ -149,7 +149,7 @@ class Visit:
         self._corrupt: dict[int, CorruptItemError] = {}
 
     def prepare(self, commit: Commit) -> Supply | None:
-        """Wait for the depot, and move units so that as much of the need as possible can be sold.
+        """Wait, read, lend, recall and share out, so that as much of the need as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
@@ -322,7 +322,7 @@ class Visit:
 
     def _low_level(self, product_id: str) -> float:
         """The number of units below which a product runs low at the depot."""
-        return _SPARE * self._in_use * self._demand.lane_target(product_id)
+        return _SPARE * self._in_use * self._demand.lane_level(product_id)
 
     # ------------------------------------------------------------------ lending
 
@@ -356,7 +356,7 @@ class Visit:
             self._depot.observe_drained(product_id)
             units = surplus
         else:
-            most = max(demand.depot_target(product_id, self._in_use), low)
+            most = max(demand.depot_level(product_id, self._in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
         if units <= 0 or units + stored < lacks:
             return None
@@ -462,7 +462,7 @@ class Visit:
         share = (have + there.units) / (_SPARE * self._in_use)
         if there.reach < lane or share < max(use, need):
             return have if need <= have <= 2 * use + need else 0
-        level = demand.lane_target(product_id, there.units / self._in_use)
+        level = demand.lane_level(product_id, there.units / self._in_use)
         return max(need, have, math.floor(min(level, share)))
 
     def _passed_over(self) -> list[str]:
