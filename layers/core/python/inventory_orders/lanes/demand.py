@@ -1,4 +1,4 @@
-"""Estimates demand from this process's orders, which decides how many units move to lanes, never which orders are placed."""
+"""Estimates the demand, which decides how many units move to lanes, but never which orders are placed."""
 
 from __future__ import annotations
 
