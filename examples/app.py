@@ -1,4 +1,4 @@
-"""A CDK app with two services in one stack: one for tea, with holds and two warehouses, and a cheaper one for tickets."""
+"""A CDK app with two services in one stack: one for tea, with holds and two warehouses, and a cheaper one for seats."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
@@ -10,7 +10,8 @@ from inventory_orders_cdk import InventoryOrders
 app = cdk.App()
 stack = cdk.Stack(app, "Shop")
 tea = InventoryOrders(stack, "Tea", name="tea", hold_seconds=900, locations=["berlin", "lyon"])
-InventoryOrders(stack, "Tickets", name="tickets", monitoring="basic", api=False)
+tea.add_outputs(prefix="Tea")
+InventoryOrders(stack, "Seats", name="seats", monitoring="basic", api=False).add_outputs("Seats")
 runtime, code = lambda_.Runtime.PYTHON_3_14, lambda_.Code.from_asset("checkout")
 checkout = lambda_.Function(stack, "Checkout", runtime=runtime, handler="index.handler", code=code)
 checkout.add_environment("ORDER_QUEUE_URL", tea.queues["OrderQueue"].queue_url)

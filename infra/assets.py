@@ -25,11 +25,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from aws_cdk import Stage
-from constructs import Construct
+from typing import TYPE_CHECKING
 
 import inventory_orders
+
+if TYPE_CHECKING:
+    from constructs import Construct
 
 _HERE = Path(__file__).resolve().parent
 ROOT = _HERE.parent
@@ -69,6 +70,8 @@ class Asset:
 def build_folder(scope: Construct) -> Path:
     """Choose the folder in which assets are built: an installed package uses the app's output folder, a checkout its own."""
     if _DATA.is_dir():
+        from aws_cdk import Stage  # noqa: PLC0415 - slow to import, and the wheel is built without it
+
         return Path(Stage.of(scope).asset_outdir) / "inventory-orders"  # type: ignore[union-attr]
     return OF_THE_CHECKOUT
 

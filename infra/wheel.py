@@ -1,7 +1,7 @@
-"""A build hook for Hatchling that adds to the wheel what another CDK app needs to deploy the service.
+"""A build hook for Hatchling that adds to the wheel what another CDK app needs to deploy and operate the service.
 
-These are the construct, the functions, the layer, and the layer's dependencies, in the pinned versions that are installed
-in the environment that builds the wheel. So a deployment does not need pip, and the dependencies do not clash with the
+These are the construct, the functions, the layer, operators' commands, and the layer's dependencies, in the pinned versions
+that are installed in the environment that builds the wheel. So a deployment does not need pip, and the dependencies do not clash with the
 packages of the app.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _PACKAGE = "inventory_orders_cdk"
+_OPERATIONS = "inventory_orders_operations"
 # The dependencies are the same for every runtime.
 _RUNTIME = "python3.14"
 
@@ -25,8 +26,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Tell Hatchling which files to add to the wheel, and under which paths."""
         if version == "editable":
             return
-        # The command needs the checkout.
-        self.metadata.core.scripts.clear()
+        # Without the commands that need a checkout.
+        self.metadata.core.scripts["inventory-orders"] = f"{_OPERATIONS}.commands.main:main"
         root = Path(self.root)
         sys.path[:0] = [str(root), str(root / "layers" / "core" / "python")]
         from infra import assets  # noqa: PLC0415 - found only now
@@ -36,6 +37,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             **{str(p): f"{_PACKAGE}/{p.name}" for p in infra if p.name != Path(__file__).name},
             **_below(root / "functions", f"{_PACKAGE}/data/functions"),
             **_below(root / "layers" / "core" / "python" / "inventory_orders", "inventory_orders"),
+            **_below(root / "operations", _OPERATIONS),
             **{
                 str(file): f"{_PACKAGE}/data/vendored/{place}"
                 for place, file in assets.dependencies(_RUNTIME).items()

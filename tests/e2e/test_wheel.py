@@ -1,8 +1,9 @@
 """The wheel works in another CDK app without the checkout, and the app of examples/ runs on the embedded AWS."""
 
-import ast
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import distribution
@@ -10,43 +11,81 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
+from typer.main import get_command
 
 from infra.settings import SCHEMA, Arguments, Settings, _setting
 from inventory_orders.version import VERSION
 from local import ROOT, stack
+from local.commands import main
 
 EXAMPLE = ROOT / "examples" / "app.py"
-# Runs a program with the installed packages and the wheel, but without the checkout.
-RUN = """
-import runpy, sys
-wheel, site, root, program = sys.argv[1:]
-sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
-sys.path[:] = [wheel, *(p for p in sys.path if not p.startswith(root) or p == site)]
-sys.argv[:] = [program]
-runpy.run_path(program, run_name="__main__")
-"""
+UV = Path(sys.executable).with_name("uv")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Build the wheel and unpack it."""
+    """Build the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (file,) = folder.glob("*.whl")
     assert file.name == f"inventory_orders-{VERSION}-py3-none-any.whl"
-    with ZipFile(file) as archive:
-        archive.extractall(folder / "content")
-    return folder / "content"
+    return file
 
 
 @pytest.fixture(scope="module")
-def assembly(wheel, tmp_path_factory):
+def environment(wheel, tmp_path_factory):
+    """Install the wheel into a new environment, next to links to the packages that it requires. `make wheel` downloads them."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    link(wheel, site)
+    install = [UV, "pip", "install", "--quiet", "--offline", "--no-index", "--python", folder]
+    subprocess.run([*install, wheel], check=True)
+    return folder
+
+
+def link(wheel, site):
+    """Link the packages that the wheel requires from this environment, and the ones that these require."""
+    with ZipFile(wheel) as archive:
+        metadata = archive.read(f"inventory_orders-{VERSION}.dist-info/METADATA").decode()
+    left, linked = re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE), set()
+    while left:
+        required = Requirement(left.pop())
+        if required.name in linked or (required.marker and not required.marker.evaluate()):
+            continue
+        linked.add(required.name)
+        found = distribution(required.name)
+        left += found.requires or ()
+        for name in {file.parts[0] for file in found.files} - {"..", "__pycache__"}:
+            if name.endswith(".dist-info"):
+                # uv ignores links to metadata.
+                shutil.copytree(found.locate_file(name), site / name, dirs_exist_ok=True)
+            elif not (site / name).exists():
+                (site / name).symlink_to(found.locate_file(name))
+
+
+@pytest.fixture(scope="module")
+def command(environment, tmp_path_factory):
+    """Return a function that runs the command of the wheel in an empty folder."""
+    folder = tmp_path_factory.mktemp("folder")
+
+    def run(*arguments):
+        program = environment / "bin" / "inventory-orders"
+        return subprocess.run(
+            [program, *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def assembly(environment, tmp_path_factory):
     """Synthesise the example with the wheel."""
     out = tmp_path_factory.mktemp("out")
-    site = Path(str(distribution("aws-cdk-lib").locate_file("")))
     done = subprocess.run(
-        [sys.executable, "-I", "-c", RUN, wheel, site, ROOT, EXAMPLE],
+        [environment / "bin" / "python", EXAMPLE],
         cwd=EXAMPLE.parent,
         env=os.environ | {"CDK_OUTDIR": str(out), "CDK_VALIDATION": "false"},
         capture_output=True,
@@ -77,28 +116,41 @@ def shop(assembly, embedded_aws):
 
 
 def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
-    assert {path.name for path in wheel.iterdir()} == {
-        *("inventory_orders", "inventory_orders_cdk"),
+    with ZipFile(wheel) as archive:
+        files = {tuple(name.split("/")) for name in archive.namelist()}
+    assert {file[0] for file in files} == {
+        *("inventory_orders", "inventory_orders_cdk", "inventory_orders_operations"),
         f"inventory_orders-{VERSION}.dist-info",
     }
-    metadata = {path.name for path in wheel.glob("*.dist-info/*")}
-    assert "entry_points.txt" not in metadata, "the command needs the checkout"
     functions = {path.name for path in (ROOT / "functions").iterdir() if path.is_dir()}
-    data = wheel / "inventory_orders_cdk" / "data"
-    assert {path.name for path in (data / "functions").iterdir()} == functions - {"__pycache__"}
-    assert (data / "vendored" / "aws_lambda_powertools" / "__init__.py").is_file()
+    data = ("inventory_orders_cdk", "data")
+    found = {file[3] for file in files if file[:3] == (*data, "functions")}
+    assert found == functions - {"__pycache__"}
+    assert (*data, "vendored", "aws_lambda_powertools", "__init__.py") in files
+
+
+def test_the_command_has_operators_commands_and_none_that_needs_a_checkout(command):
+    assert command("--version").stdout == f"inventory-orders {VERSION}\n"
+    offered = set(re.findall(r"^│ ([a-z]+)", command("--help").stdout, re.MULTILINE))
+    commands = get_command(main.app).commands
+    here = {
+        name for name, each in commands.items() if each.callback.__module__.startswith("local.")
+    }
+    assert offered == commands.keys() - here
+    assert {"audit", "export", "lanes", "load", "redrive", "verify"} <= offered
+    assert {"demo", "deploy", "desk", "invoke", "up"} <= here
 
 
 def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(assembly):
     template = json.loads((assembly / "Shop.template.json").read_text())["Resources"]
-    statements = ast.parse(EXAMPLE.read_text()).body
-    assert statements[-1].end_lineno - statements[0].end_lineno <= 20
+    _, *lines = filter(None, EXAMPLE.read_text().splitlines())
+    assert len(lines) <= 20
     buses = {
         each["Properties"]["Name"]
         for each in template.values()
         if each["Type"] == "AWS::Events::EventBus"
     }
-    assert buses == {"InventoryOrders-tea", "InventoryOrders-tickets"}
+    assert buses == {"InventoryOrders-tea", "InventoryOrders-seats"}
     kinds = [each["Type"] for each in template.values()]
     assert kinds.count("AWS::CloudWatch::Dashboard") == kinds.count("AWS::ApiGatewayV2::Api") == 1
     assert kinds.count("AWS::DynamoDB::GlobalTable") == 8
@@ -124,6 +176,16 @@ def test_a_function_of_the_app_sends_an_order_and_its_queue_receives_the_event(s
     assert event["detail-type"] == "OrderPlaced"
     assert event["detail"]["data"]["orderId"] == "o-1"
     assert event["detail"]["data"]["items"][0]["locationId"] == "lyon"
+
+
+def test_the_command_audits_each_service_of_the_stack(shop, aws, command):
+    books = [command("audit", "--stack", "Shop", "--prefix", each) for each in ("Tea", "Seats")]
+    assert [each.returncode for each in books] == [0, 0], books
+    place = "AWS: account 000000000000, us-east-1, stack Shop, outputs"
+    assert [each.stdout.splitlines()[0] for each in books] == [
+        f"{place} Tea...",
+        f"{place} Seats...",
+    ]
 
 
 def test_the_construct_takes_every_setting_as_an_argument():
