@@ -148,8 +148,20 @@ browser: setup
 		{ apt-get update && { $(INSTALL) chromium-headless-shell || $(INSTALL) chromium; }; } \
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
-wheel: setup ## build the package for CDK apps of other teams, into .local/dist
+wheel: setup ## build the package for CDK apps of other teams, into .local/dist; CHECK=1 also tries it in an empty environment
 	@$(VENV)/bin/python -m hatchling build -t wheel -d .local/dist 2>/dev/null
+	@$(if $(CHECK),$(CHECK_WHEEL))
+
+# With downloads from PyPI, as in the environment of an app. The test of the wheel links the installed packages instead.
+ELSEWHERE := .local/wheel
+define CHECK_WHEEL
+rm -rf $(ELSEWHERE) && $(VENV)/bin/python -m venv $(ELSEWHERE)
+@$(call INSTALL_PACKAGES,$(ELSEWHERE)/bin/python -m pip install --disable-pip-version-check \
+	"$$(ls -t .local/dist/*.whl | head -1)")
+@$(ELSEWHERE)/bin/inventory-orders --version
+@cd examples && PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CDK_OUTDIR=../$(ELSEWHERE)/out ../$(ELSEWHERE)/bin/python app.py
+@ls $(ELSEWHERE)/out/*.template.json
+endef
 
 docs: setup ## write the generated documents: docs/generated, the tables of costs.md, and the AsyncAPI document of the events
 	@$(VENV)/bin/python -m docs_generator

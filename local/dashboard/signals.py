@@ -10,6 +10,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.invocation.telemetry import NAMESPACE
+from inventory_orders.naming import stack_name
 from local.dashboard.metrics import Window
 from local.dashboard.service import Service, alarm_on, short_name
 from operations.aws import Aws
@@ -31,7 +32,7 @@ class CloudWatch:
 
     def alarms(self) -> Document:
         """Return the alarms that are on, each as in `alarm_on`, and how many there are."""
-        prefix = f"{self._stack().stack_name}-"
+        prefix = f"{stack_name(self._stack().name)}-"
         answer = self._ask("describe_alarms", AlarmNamePrefix=prefix, MaxRecords=_MOST_ALARMS)
         alarms = answer.get("MetricAlarms", ())
         on = [

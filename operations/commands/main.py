@@ -70,7 +70,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Tools for the inventory & order service: on an AWS account, or on the embedded AWS."""
+    """Operate the inventory & order service. A checkout has more commands: to deploy it, or run it on this machine."""
 
 
 def main(run: Callable[[], object] = app) -> None:

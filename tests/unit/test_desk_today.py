@@ -182,7 +182,7 @@ def cloudwatch(monkeypatch):
     fake.outputs = {"DashboardName": "d"}
     aws = SimpleNamespace(
         outputs=fake.outputs,
-        stack_name="InventoryOrders-shop",
+        name="shop",
         service_name="inventory-orders-shop",
         session=SimpleNamespace(client=lambda name: {"cloudwatch": fake}[name]),
     )
