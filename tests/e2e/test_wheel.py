@@ -18,6 +18,7 @@ from infra.settings import SCHEMA, Arguments, Settings, _setting
 from inventory_orders.version import VERSION
 from local import ROOT, stack
 from local.commands import main
+from operations.verify.deployed import Deployed
 
 EXAMPLE = ROOT / "examples" / "app.py"
 UV = Path(sys.executable).with_name("uv")
@@ -154,6 +155,11 @@ def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(asse
     kinds = [each["Type"] for each in template.values()]
     assert kinds.count("AWS::CloudWatch::Dashboard") == kinds.count("AWS::ApiGatewayV2::Api") == 1
     assert kinds.count("AWS::DynamoDB::GlobalTable") == 8
+    deployed = Deployed({}, template, {name: name for name in template})
+    for service in ("Tea", "Seats"):
+        (orders,) = (name for name in template if name.startswith(f"{service}TablesOrders"))
+        own = {name for name in template if name.startswith(service)}
+        assert deployed._service_with(orders).resources.keys() == own
     (rule,) = (each for each in template.values() if each["Type"] == "AWS::Events::Rule")
     assert rule["Properties"]["EventPattern"]["detail-type"] == ["OrderPlaced"]
 
