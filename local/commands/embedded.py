@@ -1,4 +1,4 @@
-"""The embedded AWS of this checkout, for operators' commands and those of this machine."""
+"""The embedded AWS of this checkout, for operators' commands and for the commands for this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operations.errors import UserError
 
 
 class ThisCheckout:
-    """This checkout with its embedded AWS: `operations.commands.target.Checkout`."""
+    """This checkout, as `operations.commands.target.Checkout` describes it."""
 
     stack_name = stack.STACK_NAME
     folder = STATE
@@ -35,7 +35,10 @@ class ThisCheckout:
 
 
 def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
-    """Start and deploy the embedded AWS unless it is up to date, and list the sample products. `fill` lists them in any case."""
+    """Start and deploy the embedded AWS unless it is up to date, and list the sample products.
+
+    With `fill`, the products are listed even if it is up to date.
+    """
     began = time.monotonic()
     steps = 0
     with console.status("Looking for the embedded AWS") as spinner:

@@ -1,4 +1,4 @@
-"""What all commands share: their output."""
+"""The output of all commands, and the options and errors that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stack a command works on: options for a stack on an account, or the embedded AWS of a checkout."""
+"""The stack that a command works on: the options that choose one on an account, or the embedded AWS of a checkout."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..errors import UserError
 from .common import screen
 
 PANEL = "Operators"
-"""Where `--help` lists the commands that act on a stack."""
+"""The heading in `--help` of commands that act on a stack."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A stack on the AWS of the environment.
+    """A stack on an AWS account, or on another AWS that the environment points at.
 
     Attributes:
         stack_name: Its name in CloudFormation.
@@ -49,7 +49,7 @@ class Checkout(Protocol):
 
     Attributes:
         stack_name: Name of the stack on the embedded AWS.
-        folder: For files that commands write.
+        folder: Folder for files that commands write.
     """
 
     stack_name: str
@@ -59,19 +59,19 @@ class Checkout(Protocol):
         """Point this process at the embedded AWS, and return its endpoint.
 
         Raises:
-            UserError: It is not running.
+            UserError: The embedded AWS is not running.
         """
 
     def start(self, console: Console) -> str:
-        """Do the same, but first start and deploy it unless it is up to date."""
+        """Start and deploy the embedded AWS unless it is up to date, then do the same as `find`."""
 
 
 checkout: Checkout | None = None
-"""Set by the command of a checkout; None if only the package is installed."""
+"""The checkout, if its own command is running; None if only the package is installed."""
 
 
 def needed_checkout() -> Checkout:
-    """Find the checkout, for a command without an option that names a stack.
+    """Return the checkout, which a command needs if no option names a stack.
 
     Raises:
         UserError: Only the package is installed.
@@ -85,12 +85,12 @@ def needed_checkout() -> Checkout:
 
 
 def folder() -> Path:
-    """Choose the folder for files that commands write: the checkout's own, or `.local` in the current folder."""
+    """Return the folder for files that commands write: the checkout's own, or `.local` in the current folder."""
     return Path(".local") if checkout is None else checkout.folder
 
 
 def checked_stage(stage: str | None) -> str | None:
-    """Check the name of a stage."""
+    """Check the name of a stage, and return it."""
     if stage is not None and not STAGE.fullmatch(stage):
         raise typer.BadParameter("a stage is 1 to 20 lowercase letters, digits or hyphens")
     return stage
@@ -126,7 +126,10 @@ _OPTIONS = {
 
 
 def on_stack(app: typer.Typer, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a command on a stack. Options take the place of its argument `account`: None is the embedded AWS.
+    """Add a command that works on a stack.
+
+    Instead of its argument `account`, users get options that name a stack. Without these options, the command
+    gets None as its `account`, for the embedded AWS.
 
     Args:
         app: The group of the command.
@@ -173,7 +176,7 @@ def say_which(aws: Aws, embedded: str, console: Console) -> None:
 def aws_of(account: Target | None, console: Console = screen) -> Aws:
     """Find the stack on the AWS of the environment, or by default the one on the embedded AWS.
 
-    Prints which of them it found to `console`.
+    Prints to `console` which of them it found.
     """
     if account is not None:
         endpoint, aws = "", account.find()

@@ -45,8 +45,8 @@ class Deployed:
     def of(cls, cloudformation: Any, dynamodb: Any, name: str, orders: str = "") -> Deployed:
         """Read a stack through clients of CloudFormation and DynamoDB.
 
-        With the name of a service's table of orders, only the resources of this service count: the stack of an app has
-        others, and may have several services.
+        Given the name of a service's Orders table, it leaves out all other resources: the stack of an app may have several
+        services.
 
         Raises:
             UserError: A resource of the stack is being created, or its creation failed.

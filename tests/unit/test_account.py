@@ -551,7 +551,7 @@ def test_the_tables_of_a_stack_are_in_the_region_of_its_account(monkeypatch):
 
 @pytest.fixture
 def two_services():
-    """Reads the outputs of a stack with two services."""
+    """Return a function that reads the outputs of one of two services in a stack."""
     cloudformation = boto3.client("cloudformation", region_name="eu-west-1")
     outputs = ("TeaOrdersTableName", "TeaEventBusName", "TicketsOrdersTableName", "Url")
     described = {

@@ -87,7 +87,7 @@ def from_rows(batch, shelf, *more, **options):
 
 
 def transactions_of(planned):
-    """All transactions of a plan, in an order in which they may run."""
+    """Return all transactions of a plan, in a sequence in which they may run."""
     return [transaction for chain in planned.chains for wave in chain for transaction in wave]
 
 

@@ -106,7 +106,7 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied_and_a_status_sta
 
 
 def test_a_row_whose_lanes_have_sold_all_units_no_longer_names_lanes(shop):
-    """The API could not sell the last units, which stay reserved while lanes may hold more."""
+    """If the row still named lanes, the API could not sell its last units, which would stay reserved."""
     list_and_lend(shop, 90, {1: 20}, "a")
     shop.sell_from(1, "a", 20)
     shop.sell_from(DEPOT, "a", 70)
