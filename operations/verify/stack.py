@@ -240,7 +240,7 @@ def _protection(
 ) -> Iterator[str]:
     replica = properties["Replicas"][0]
     key = replica.get("SSESpecification", {}).get("KMSMasterKeyId")
-    # If DynamoDB owns the key, its description has no encryption.
+    # If DynamoDB owns the key, the table's description does not mention encryption.
     wanted = {"Status": "ENABLED", "SSEType": "KMS", "KMSMasterKeyArn": key} if key else {}
     described = actual.get("SSEDescription", {})
     if not key and described.get("Status", "DISABLED") != "DISABLED":
