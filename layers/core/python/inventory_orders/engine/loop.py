@@ -327,17 +327,13 @@ class Engine:
         attempts = self._send(batch, planned.chains)
         batch.give_up_undecidable(planned.waiting)
         if lost := [attempt.transaction for attempt in attempts if attempt.is_lost]:
-            return self._after_loss(batch, lost)
+            # Hand-overs are retried immediately: another page is free, or the cancellation returned this one.
+            if not all(one.outbound for one in lost) or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
+                return _Progress.LOST
+            batch.outbound_losses += 1
+            return _Progress.ADVANCED
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)
         return _Progress.ADVANCED if has_decisions or has_other_offers else _Progress.BLOCKED
-
-    def _after_loss(self, batch: Batch, lost: Sequence[Transaction]) -> _Progress:
-        """Decide how to go on after lost transactions. Hand-overs are retried immediately, on another page or the returned one."""
-        is_of_pages = all(transaction.outbound for transaction in lost)
-        if not is_of_pages or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
-            return _Progress.LOST
-        batch.outbound_losses += 1
-        return _Progress.ADVANCED
 
     def _move(self, batch: Batch, moves: Sequence[Chain]) -> bool:
         """Commit the moves of a source. Returns whether all of them are durable."""
