@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the service needs of a clock."""
+    """A clock, with the operations that the service needs."""
 
     def now(self) -> datetime:
         """The current time, timezone-aware, in UTC."""

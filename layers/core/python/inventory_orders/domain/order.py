@@ -63,7 +63,7 @@ class Order(Change):
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
-        """The rows of all lines at each location. A line that names a location is taken from there in every offer."""
+        """For each location, the rows of all lines there. If a line names a location, every offer takes it from that one."""
         locations = self.default_locations if self.locations is None else self.locations
         offers = (
             tuple(stock_key(p, self.asked_locations.get(p, location)) for p in self.quantities)

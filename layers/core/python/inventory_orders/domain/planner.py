@@ -308,7 +308,7 @@ class _Choice:
         return None
 
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
-        """Yield the offers of a change. If it may be split, another one takes each line from the first offer that has the line."""
+        """Yield the offers of a change. A change that may be split has one more, with the first suitable row for each line."""
         yield from change.offers
         if change.splits:
             lines = zip(*change.offers, strict=True)

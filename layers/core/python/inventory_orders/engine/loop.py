@@ -79,7 +79,7 @@ _NO_ROOM = "no outbound page can take more units: all are full until the next sw
 
 
 class _Progress(Enum):
-    """How far a round got."""
+    """What a round has achieved."""
 
     ADVANCED = auto()
     """No transaction lost to a concurrent writer, and there were decisions to send or there are other offers to try."""
