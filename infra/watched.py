@@ -224,7 +224,7 @@ ALARMS = (
         Metric("LoansLost", "Average", minutes=5),
         When(_MAX_LOANS_LOST, periods=3),
         "In more than 25 % of the loans from products' rows, a concurrent writer was faster, so batches wait for the depot more "
-        "than once. First: find the other program that writes these rows, and let it send to the queues instead, which batch.",
+        "than once. First: find the other program that writes these rows, and let it send messages to the queues instead.",
     ),
     Alarm(
         "CorruptPage",
@@ -321,10 +321,13 @@ ALARMS = (
         )
         for index, what in (
             ("byUser", "whether one user sends a great many orders. If not"),
-            ("byExpiry", "how many holds start or end per second: 32 keys share them. If few"),
+            (
+                "byExpiry",
+                "how many holds start or end per second, because they share 32 keys. If it is only a few",
+            ),
             (
                 "byToFulfil",
-                "how many orders are confirmed or fulfilled per second: 16 keys share them. If few",
+                "how many orders are confirmed or fulfilled per second, because they share 16 keys. If it is only a few",
             ),
         )
     ),
