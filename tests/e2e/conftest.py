@@ -12,7 +12,7 @@ from operations import queues
 from operations.aws import Aws
 from tests.support.stack import cli, wait_until_settled
 
-ORDERS, HOLD_SECONDS = 500, 3
+ORDERS, HOLD_SECONDS = 300, 3
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tests.support.parallel import in_threads
 # The minimum: audits continue until units have been reclaimed from lanes.
 AUDITS, MOST_AUDITS = 3, 60
 # Seconds between the changes of one thread: reading a larger table takes longer and shows nothing more.
-PAUSE = 0.05
+PAUSE = 0.15
 STOLEN = {"audit-sold": "stockCount", "audit-idle": "stockCount", "audit-out": "onHand"}
 # Nothing else writes this page during the test.
 DEPOT_PAGE = PageKey.of(DEPOT, "audit-idle")

@@ -4,8 +4,6 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-import pytest
-
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
@@ -80,23 +78,20 @@ def test_10_workers_sell_out_three_locations_before_they_reject_an_order(shop):
     assert_books_balance(shop, "three")
 
 
-@pytest.mark.parametrize("batch", [1, 10])
-def test_20_workers_without_lanes_take_the_last_100_with_one_write_per_batch(shop, batch):
+def test_20_workers_without_lanes_take_the_last_100_with_one_write_per_batch(shop):
     """The decrements take units from the product's row. Its version counts every write; a rejection writes nothing."""
-    name = f"taken-by-{batch}"
+    name = "taken"
     shop.create(name, 100)
 
     def take(worker):
-        engine, found = shop.new_engine(), Counter()
-        for first in range(0, 10, batch):
-            keys = (f"{name}-{worker}-{n}" for n in range(first, first + batch))
-            report = engine.apply([Adjustment(name, key, -1, "DAMAGE") for key in keys], soon())
-            found.update(outcome.kind for outcome in report.outcomes)
-        return found
+        keys = (f"{name}-{worker}-{n}" for n in range(10))
+        changes = [Adjustment(name, key, -1, "DAMAGE") for key in keys]
+        report = shop.new_engine().apply(changes, soon())
+        return Counter(outcome.kind for outcome in report.outcomes)
 
     assert sum(in_threads(take, 20), Counter()) == {Outcome.APPLIED: 100, Outcome.REJECTED: 100}
     product = shop.product(name)
-    assert (product.stock_count, product.version) == (0, 1 + 100 // batch)
+    assert (product.stock_count, product.version) == (0, 1 + 100 // 10)
     assert_books_balance(shop, name)
 
 

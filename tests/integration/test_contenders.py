@@ -29,7 +29,6 @@ def engine(embedded_aws):
 def test_every_contender_answers_every_order_once(engine, name):
     for workload in (
         workloads.hot_product(40, 1),
-        workloads.zipf(20, 1),
         workloads.sell_out(40, 1),
     ):
         cell = engine.run(name, workload, 2, 1)
