@@ -27,7 +27,9 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
 def test_without_metrics_a_handler_emits_none_not_even_those_with_a_reason(monkeypatch, capsys):
     """The setting `monitoring: basic` sets Powertools' variable."""
     unknown = rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, "p"))
-    report = CommitReport((unknown,), CommitStats([True], retries=[1], exhausted=[False]), None)
+    report = CommitReport(
+        (unknown,), CommitStats([True] * 150, retries=[1], exhausted=[False]), None
+    )
 
     def emitted():
         process = new_telemetry()

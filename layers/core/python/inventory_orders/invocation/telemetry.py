@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+from aws_lambda_powertools.metrics.functions import is_metrics_disabled
 
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
@@ -39,6 +40,8 @@ CORRUPT_PAGE = "CORRUPT_PAGE"
 
 logger = Logger(version=VERSION)
 metrics = Metrics(namespace=NAMESPACE)
+# Powertools keeps disabled metrics, and prints them after all once one of them has a hundred values.
+_ENABLED = not is_metrics_disabled()
 # An invocation may have nothing to count, such as one that only replays a command.
 warnings.filterwarnings("ignore", "No application metrics to publish")
 
@@ -266,12 +269,12 @@ _IDS = {
 
 
 def add(name: str, *values: float) -> None:
-    """Add values to a metric.
+    """Add values to a metric, if this stage has metrics.
 
     Args:
         name: The name of the metric, one of `METRICS`.
         values: The values in the metric's unit. A boolean counts as 0 or 1.
     """
     for value in values:
-        if value or name not in _SELDOM:
+        if _ENABLED and (value or name not in _SELDOM):
             metrics.add_metric(name, METRICS[name], +value)
