@@ -52,7 +52,7 @@ from operations.words import counted
 ORDERS = 2000
 HOT_PRODUCT = sample_orders.own_id(sample_orders.HOT_PRODUCT)
 _QUIET_SECONDS = 90
-# Units that the count of a product does not find, and units that move from one location to another.
+# The units that a count finds missing, and the units that are transferred between locations.
 _MISSING, _TRANSFERRED = 2, 40
 _TRIES = 5
 _LOG_GROUP = "PlaceOrdersLogGroupName"
@@ -63,7 +63,7 @@ class Workload:
     """The messages of the demonstration.
 
     Attributes:
-        products: The opening stock, each product at each of its locations.
+        products: The opening stock of each product at each of its locations.
         unpaid: Orders that are placed first, and stay unpaid until their hold ends.
         standard: Messages for the standard queue, in sequence, including duplicates and invalid ones.
         fifo: Messages for the FIFO queue.
@@ -96,7 +96,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class ShelfCount:
-    """A count of a product after the orders.
+    """A stock count of one product, after all orders.
 
     Attributes:
         key: The key of the row: the product and location counted.
@@ -219,7 +219,7 @@ class DemoResult:
 
     @property
     def placed_from(self) -> Counter[tuple[str, ...]]:
-        """Count the sent orders by the locations that they were placed from: several if the order was split."""
+        """Count the sent orders by the locations that supplied them. A split order has several."""
         return Counter(
             tuple(sorted({line.location_id for line in read_order(row).lines}))
             for row in self.sent
@@ -319,7 +319,7 @@ class DemoResult:
 def tea_shop_day(run: str, count: int) -> Workload:
     """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % invalid in various ways.
 
-    Apart from ids it is always the same.
+    Apart from its ids, the workload is always the same.
     """
     chance = random.Random("a tea shop's day")
     plain = sample_orders.of_own_products(sample_orders.orders(run, count, chance))
@@ -327,7 +327,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
     bad = sample_orders.invalid_orders(run, max(1, count // 100), good)
     again = chance.sample(good, count // 10)
     hot = [message for message in good if message.group == HOT_PRODUCT]
-    # Half of the hot orders use the FIFO queue, so that the rest meets contention on the standard queue.
+    # Half of the hot orders use the FIFO queue. The other half meets contention on the standard queue.
     fifo = hot[::2]
     through_fifo = {message.order_id for message in fifo}
     standard = [message for message in good if message.order_id not in through_fifo]
@@ -349,7 +349,7 @@ def day_of_file(run: str, path: Path) -> Workload:
     """Make a workload from a file's orders, with so little stock that some products sell out.
 
     Raises:
-        UserError: The file holds no valid order.
+        UserError: The file has no valid orders.
     """
     real = sample_orders.is_real(path)
     found = sample_orders.orders_of(path, run, sample_orders.REAL_ORDERS_SENT if real else None)
@@ -357,7 +357,7 @@ def day_of_file(run: str, path: Path) -> Workload:
     wanted = sample_orders.demand(messages)
     products = sample_orders.stock_for(wanted)
     if not products:
-        raise UserError(f"{path} holds no valid orders, but the demonstration needs at least one")
+        raise UserError(f"{path} has no valid orders, but the demonstration needs at least one")
     title = (
         f"{len(messages):,} real orders of a wholesaler, with invented quantities and customers"
         if real
@@ -392,7 +392,7 @@ def run_demo(aws: Aws, emulator: Emulator, console: Console, orders: Path | None
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let one demonstration of a checkout run at a time, because handlers log figures per batch, not per sender."""
+    """Let only one demonstration run at a time, because handlers log figures per batch, not per sender."""
     with (STATE / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -471,10 +471,10 @@ def _live_on(
         bar = progress.add_task("Events  ", total=shop.awaited, note="")
         while len(shop.heard) < shop.awaited:
             emulator.check()
-            # Not longer, because the shop answers received events only after listening.
+            # This is short, because the shop answers events only when it has stopped listening.
             queues.send(aws, queues.COMMANDS, shop.hear(listen(0.1)))
             progress.update(bar, completed=len(shop.heard), total=shop.awaited)
-            # Totals, because a message that keeps being delivered without success does not count as progress.
+            # Compare totals, because a message that is delivered again and again is not progress.
             commands = queues.depth(aws, queues.COMMANDS).total
             holds = queues.depth(aws, queues.EXPIRIES).total
             if patience.is_over((len(shop.heard), shop.repeated, commands, holds)):
@@ -507,7 +507,7 @@ def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transfe
         "to": sample_orders.STORE,
         "quantity": _TRANSFERRED,
     }
-    # Orders for the product may be faster in every attempt of an invocation.
+    # Orders for the product may win every attempt of an invocation.
     for _ in range(_TRIES):
         answer = aws.invoke("AdjustStock", command)
         if answer["result"] != "RETRY_LATER":
@@ -524,7 +524,7 @@ def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCoun
         UserError: The count was refused.
     """
     own = {product.product_id for product in products}
-    # With fewer units available, orders would hold units that the count does not find, and it would be refused.
+    # With fewer units, open orders would hold units that the count does not find, and the count would be refused.
     countable = [
         level
         for level in list_stock(aws)[0]
@@ -547,7 +547,7 @@ def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCoun
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
     """Select the metrics since a time (Unix milliseconds).
 
-    The embedded AWS may write the last lines of an invocation later, among the lines of the next run.
+    The embedded AWS may log the last lines of an earlier run late, among the lines of this run.
     """
     return [sample for sample in found if sample.timestamp >= since]
 
@@ -634,8 +634,8 @@ def _check_applied(outcome: ChangeOutcome, failure: str) -> None:
     if outcome.kind is not Outcome.APPLIED:
         words = outcome.detail if outcome.rejection is None else outcome.rejection.words
         raise UserError(
-            f"{failure}: {words or outcome.cause}. Start it again; if it fails again, `make down` resets to an "
-            "empty shop"
+            f"{failure}: {words or outcome.cause}. Start the demo again. If it fails again, `make down` "
+            "deletes all data"
         )
 
 
@@ -682,7 +682,7 @@ class Patience:
         """
         if self.is_over(value):
             raise UserError(
-                f"{counted(waiting, 'message')} waiting for {_QUIET_SECONDS} s. {_where_to_look()}"
+                f"{counted(waiting, 'message')} still waiting after {_QUIET_SECONDS} s without progress. {_where_to_look()}"
             )
 
 

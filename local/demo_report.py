@@ -19,7 +19,7 @@ from operations.emf import Sample
 from operations.words import counted, location_name
 
 _COLUMNS = 32
-# With fewer messages, a timeline says nothing.
+# With fewer messages, a timeline is not worth showing.
 _FEWEST = 100
 _SHOWN_PRODUCTS = 8
 _NAME, _NUMBER = len("dead letters"), len("10,000/s")
@@ -70,7 +70,7 @@ def _show_rows(rows: Iterable[_Cells], console: Console) -> None:
 
 
 def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
-    """List the outcomes of the messages: the further rows add up to the messages in the first row."""
+    """List the outcomes of the messages. All rows after the first add up to the first row."""
     lost = summary["ordersLost"]
     return [
         (
@@ -95,7 +95,7 @@ def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
 
 
 def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cells]:
-    """List the locations that orders were placed from: the numbers add up to the placed orders."""
+    """List the locations that supplied the orders. The numbers add up to the placed orders."""
     yield (
         "Locations",
         f"{len(result.workload.locations):,}",
@@ -122,7 +122,7 @@ def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cell
 
 
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:
-    """List the events that the shop received: the words of the first row add up to its number."""
+    """List the events that the shop received. The kinds of events in the first row add up to its number."""
     by_type: Mapping[str, int] = summary["eventsByType"]
     counts = {words: by_type[kind] for kind, words in _EVENTS.items() if kind in by_type}
     missing, unpaid = summary["eventsMissing"], summary["ordersNeverPaid"]
@@ -166,7 +166,7 @@ def _goods(result: DemoResult) -> Iterator[_Cells]:
 
 
 def _work(summary: Mapping[str, Any], seconds: float) -> list[_Cells]:
-    """List the work: the parts of the attempts add up."""
+    """List the attempts to write, by outcome, and the requests to DynamoDB."""
     parts = {
         f"wrote orders ({summary['transactionsPer100Orders']:.0f} per 100 orders)": "transactions",
         "moved stock between products and lanes": "laneTransactions",
@@ -329,7 +329,7 @@ def _say(text: str, console: Console) -> None:
 
 
 def _finding(account: Account) -> str:
-    """Describe what is wrong with an account."""
+    """Describe why an account does not balance."""
     if not account.settled:
         return "changed during every read"
     units = [f"has {words}" for words in account.unexplained_in_words]

@@ -1,4 +1,4 @@
-"""The embedded AWS: one ministack process on a free loopback port, with its own Python environment."""
+"""The embedded AWS: one process of ministack on a free loopback port, with its own Python environment."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from local.process import LOGS, Server, free_port, run_logged, start_server, tai
 from operations.errors import UserError
 
 _FOLDER = STATE / "emulator"
-# Shared by all embedded AWS of this checkout.
+# All embedded AWS of this checkout share this folder.
 VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
-# Its data, written when it stops. The URLs of its queues contain its port, so the next start needs the same port.
+# The embedded AWS writes its data here when it stops. Queue URLs contain its port, so the next start needs the same one.
 _DATA = _FOLDER / "data"
 _KEPT = _FOLDER / "kept.json"
 _REQUIREMENTS = ROOT / "local" / "emulator-requirements.txt"
 _LOG = LOGS / "emulator.log"
-# Long enough for a busy machine. If the process ends or refuses a connection, the command stops waiting immediately.
+# This is long enough for a busy machine. If the process ends or refuses a connection, the command stops waiting.
 _START_SECONDS = 120
 # Another program may take the free port first, and only one of two emulators that start together gets port 443.
 _ATTEMPTS = 3
@@ -48,7 +48,7 @@ class Emulator(Server):
     """A running embedded AWS.
 
     Attributes:
-        enforces_iam: Whether functions may do only what their roles allow, as on AWS. It then uses TLS with its own
+        enforces_iam: Whether functions may do only what their roles allow, as on AWS. If so, the embedded AWS uses TLS with its own
             certificate (`local.endpoint.CERTIFICATE`).
     """
 
@@ -60,10 +60,10 @@ class Emulator(Server):
         return f"https://localhost:{self.port}" if self.enforces_iam else super().endpoint
 
     def check(self) -> None:
-        """Check that it is still running.
+        """Check that the embedded AWS is still running.
 
         Raises:
-            UserError: It has stopped; the message ends with the last lines of its log.
+            UserError: The embedded AWS has stopped. The message ends with the last lines of its log.
         """
         if not self.is_alive():
             raise UserError(f"the embedded AWS has stopped; its last lines:\n\n{tail(_LOG)}")
@@ -78,7 +78,7 @@ def running() -> Emulator | None:
 
 
 def is_lost() -> bool:
-    """Whether this process used an embedded AWS that is no longer running."""
+    """Whether the embedded AWS that this process used is no longer running."""
     return bool(in_use) and getattr(running(), "endpoint", None) not in in_use
 
 
@@ -89,7 +89,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         enforce_iam: Let functions do only what their roles allow, as on AWS. It then keeps no data.
 
     Raises:
-        UserError: It does not start, or the kept data is damaged or needs a port that is in use.
+        UserError: The embedded AWS does not start, or its kept data is damaged or needs a port that is in use.
     """
     install()
     _clean()
@@ -103,7 +103,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         "TMPDIR": str(_TEMPORARY),
     }
     if enforce_iam:
-        # If permitted, it also listens on port 443 of loopback.
+        # If allowed, the emulator also listens on port 443 of loopback.
         environment |= {"AUTH": "true", "USE_SSL": "1"}
     else:
         environment |= {
@@ -125,7 +125,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
         emulator.stop(0)
         _clean()
         raise _unusable(refused[1])
-    # Files of an earlier stop do not have this process's data, and it may be killed before it writes its own.
+    # Delete the files of an earlier stop: they would be out of date if this process is killed before it writes its own.
     _KEPT.unlink(missing_ok=True)
     for path in _DATA.glob("*.json"):
         path.unlink()
@@ -135,7 +135,7 @@ def start(*, enforce_iam: bool = False) -> Emulator:
 def _try_to_start(
     port: int, environment: Mapping[str, str], *, enforce_iam: bool
 ) -> Emulator | None:
-    """Start it on this port. Returns None if it ends, or is not ready in time."""
+    """Start the emulator on this port. Return None if the process ends, or is not ready in time."""
     process = start_server(
         [str(VENV / "bin" / "python"), "-m", "ministack"],
         _FOLDER,
@@ -147,7 +147,7 @@ def _try_to_start(
     give_up_at = time.monotonic() + _START_SECONDS
     while not _is_ready(emulator, seconds=2):
         if process.poll() is not None or time.monotonic() > give_up_at:
-            # Killed immediately, because it must not overwrite the kept data.
+            # Kill it immediately, because it must not overwrite the kept data.
             emulator.stop(0)
             return None
         time.sleep(0.05)
@@ -162,7 +162,7 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
         report: Called with the name of each step.
 
     Raises:
-        UserError: It failed to write all data to keep. All data is deleted.
+        UserError: The embedded AWS could not write all of the data to keep. All data is deleted.
     """
     emulator = Emulator.read(_STATE_FILE)
     was_running = emulator is not None and emulator.is_alive()
@@ -171,9 +171,9 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
         if keep:
             missing = _stop_and_keep(emulator, report)
         else:
-            # Killed immediately, because it would wait for its clients to close their connections.
+            # Kill it immediately, because otherwise it waits for its clients to close their connections.
             emulator.stop(0)
-    # Each worker leaves its function's code there: thousands of files.
+    # Each worker leaves the code of its function there, which has thousands of files.
     report("Removing its temporary files")
     _clean()
     if missing or not keep:
@@ -186,7 +186,7 @@ def stop(*, keep: bool = False, report: Callable[[str], None] = lambda _: None) 
 
 
 def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[str]:
-    """Let it write its data, and stop it. Returns descriptions of missing parts."""
+    """Stop the embedded AWS after it has written its data. Return a description of each missing part."""
     # Running functions would change the data while it is counted and written.
     emulator.freeze_children()
     try:
@@ -216,7 +216,7 @@ def _stop_and_keep(emulator: Emulator, report: Callable[[str], None]) -> list[st
 
 
 def _held(emulator: Emulator) -> dict[str, int]:
-    """Count its items by table, and its messages in all queues."""
+    """Count the items in each table, and the messages in all queues."""
 
     def ask(target: str, **parameters: Any) -> Any:
         headers = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.0"}
@@ -242,7 +242,7 @@ def _held(emulator: Emulator) -> dict[str, int]:
 
 
 def _written() -> dict[str, int]:
-    """Count the items and messages in its files, like `_held`."""
+    """Count the items and messages in the written files, as `_held` does in the running process."""
 
     def entries(service: str, part: str) -> dict[str, Any]:
         path = _DATA / f"{service}.json"
@@ -252,7 +252,7 @@ def _written() -> dict[str, int]:
         return found
 
     written = {
-        # A key consists of account, region and name. Items are grouped by partition key, and then by sort key.
+        # A table's key has account, region and name. Its items are grouped by partition key, and then by sort key.
         _items_of(ast.literal_eval(key.split("\0")[2])): sum(map(len, table["items"].values()))
         for key, table in entries("dynamodb", "tables").items()
     }
@@ -268,7 +268,7 @@ def _items_of(table: str) -> str:
 
 
 def _forget_stream_positions() -> None:
-    """Let functions read streams from the start, because it keeps the functions' positions, but not the streams."""
+    """Let functions read the streams from the start, because the kept data has their positions, but not the streams."""
     path = _DATA / "lambda.json"
     if path.is_file():
         state = json.loads(path.read_text("utf-8"))
@@ -277,7 +277,7 @@ def _forget_stream_positions() -> None:
 
 
 def _files() -> dict[str, int]:
-    """The size of each file that it has written, in bytes."""
+    """Return the size in bytes of each file that the embedded AWS has written."""
     files = (path for path in _DATA.rglob("*") if path.is_file())
     return {str(path.relative_to(_DATA)): path.stat().st_size for path in files}
 
@@ -295,7 +295,7 @@ def forget() -> None:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Let only one command of a checkout start, deploy or stop at a time, while others wait."""
+    """Let only one command of a checkout start, deploy or stop the embedded AWS at a time. Others wait."""
     STATE.mkdir(parents=True, exist_ok=True)
     with locked(STATE / "lock"):
         yield
@@ -303,7 +303,7 @@ def exclusive() -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let only one process at a time hold the lock of this file, while others wait."""
+    """Let only one process at a time hold the lock of this file. Others wait."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -347,7 +347,7 @@ def _install() -> None:
 
 def _clean() -> None:
     _STATE_FILE.unlink(missing_ok=True)
-    # In parallel, because each file takes the disk a while, and it can handle several at once.
+    # Do this in parallel, because the disk is slow with one file, but can handle several at once.
     with ThreadPoolExecutor(8) as pool:
         for path in _TEMPORARY.glob("*"):
             pool.submit(shutil.rmtree, path, ignore_errors=True)
@@ -359,7 +359,7 @@ def _unusable(why: str) -> UserError:
 
 
 def _kept_port() -> int | None:
-    """The port that the kept data needs; None if nothing is kept.
+    """Return the port that the kept data needs, or None if no data is kept.
 
     Raises:
         UserError: Another program uses the port, or the kept data is damaged.

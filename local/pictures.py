@@ -30,11 +30,11 @@ PICTURES = {
     "drop": (f"#/drop/{DROP}", 760),
     "dashboard": ("dashboard", 640),
 }
-"""Where each picture is taken, and its height in pixels. The drop is taken while it sells."""
+"""The page that each picture shows, and its height in pixels. The picture of the drop is taken while units sell."""
 
 _WIDTH = 1280
 _DROP_UNITS, _ORDERS_A_SECOND, _DROP_SECONDS = 4000, 60, 30
-# Charts are drawn by what comes once a second.
+# Charts are drawn when data arrives, once a second.
 _SETTLE_MILLISECONDS = 2500
 
 
@@ -48,7 +48,7 @@ def take(aws: Aws, server: background.DeskServer, folder: Path) -> None:
         for name, (path, height) in PICTURES.items():
             selling = beside.submit(_sell, aws) if name == "drop" else None
             page.set_viewport_size({"width": _WIDTH, "height": height})
-            # The page before would be taken for one that cannot be loaded.
+            # Otherwise, the browser would report that the previous page cannot be loaded.
             page.goto("about:blank")
             page.goto(f"{server.endpoint}/{path}")
             page.locator("#view[aria-busy=false]").wait_for()
@@ -59,7 +59,7 @@ def take(aws: Aws, server: background.DeskServer, folder: Path) -> None:
 
 
 def _ship_a_part(aws: Aws) -> None:
-    """Bring an order as far as a picture can show: paid, and a part of it handed over."""
+    """Make an order that is worth a picture: pay for it, and hand over a part of it."""
     teas = ("tea-earl-grey", "tea-jasmine-pearls", "tea-gyokuro")
     lines = [{"productId": own_id(tea), "quantity": 2} for tea in teas]
     parcel = {"stepId": "parcel-1", "items": lines[:1], "reference": "1Z 999 AA1 0123 4567"}
@@ -74,20 +74,20 @@ def _ship_a_part(aws: Aws) -> None:
 
 
 def _sell(aws: Aws) -> None:
-    """Sell a hot product, for as long as its picture needs."""
+    """Sell a hot product until its picture has been taken."""
     run = f"drop-{uuid.uuid4().hex[:6]}"
     (product,) = (one for one in catalogue() if one.product_id == HOT_PRODUCT)
     stock_up(aws, [replace(product, product_id=DROP, opening_stock=_DROP_UNITS)], run)
     count = _ORDERS_A_SECOND * _DROP_SECONDS
     made = orders(run, 3 * count, random.Random(run))
     hot = of_own_products(message for message in made if message.group == HOT_PRODUCT)
-    # The page has to be open before the first of them.
+    # The page has to be open before the first order arrives.
     time.sleep(1)
     queues.send(aws, queues.STANDARD, hot[:count], rate=_ORDERS_A_SECOND)
 
 
 def main() -> int:
-    """Take the pictures of the embedded AWS that runs."""
+    """Take the pictures on the running embedded AWS."""
     running = emulator.running()
     if running is None:
         raise UserError("the embedded AWS is not running: `make screenshot` starts it")

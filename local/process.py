@@ -1,4 +1,4 @@
-"""Child processes, whose output goes to files, and to the screen only if they fail."""
+"""Runs child processes, and shows their output only if they fail."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Server:
 
     @classmethod
     def read(cls, note: Path) -> Self | None:
-        """Read the server's file. The server may have ended since."""
+        """Read the file that describes a server. The server may have ended since it was written."""
         try:
             return cls(**json.loads(note.read_text("utf-8")))
         except (FileNotFoundError, ValueError, TypeError):
@@ -64,7 +64,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def is_alive(self) -> bool:
-        """Whether the process is still running, and is the same one."""
+        """Whether the process is still running. Another process may have the same id by now."""
         try:
             process = psutil.Process(self.pid)
             return process.create_time() == self.started and not _has_ended(process)
@@ -99,7 +99,7 @@ class Server:
         except psutil.NoSuchProcess:
             return True
         if not seconds:
-            # So that it does not start a child that would outlive it.
+            # Suspend the process first, so that it does not start a child that would outlive it.
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
         children = _children_of(process, freeze=freeze)
@@ -116,9 +116,9 @@ class Server:
             for survivor in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     survivor.kill()
-            # Its ports are free once its last thread has ended.
+            # The ports of a process are free only when its last thread has ended.
             psutil.wait_procs([process], timeout=1)
-            # In a container, children may have no process that reaps them, and stay zombies.
+            # In a container, no process may reap the children, which then stay zombies.
             give_up_at = time.monotonic() + 1
             while not all(map(_has_ended, children)) and time.monotonic() < give_up_at:
                 time.sleep(0.01)
@@ -208,7 +208,7 @@ def run_logged(name: str, command: Sequence[str], environment: Mapping[str, str]
 
 
 def tail(path: Path, lines: int = 25) -> str:
-    """The last lines of a file."""
+    """Return the last lines of a file."""
     if not path.is_file():
         return "(no output)"
     return "\n".join(path.read_text("utf-8", "replace").splitlines()[-lines:])

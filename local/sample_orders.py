@@ -1,4 +1,4 @@
-"""Sample orders: the catalogue of a tea shop with orders, a wholesaler's real orders, and orders from a file."""
+"""Sample orders: invented orders of a tea shop with its catalogue, a wholesaler's real orders, and orders from a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from local import ROOT
 from operations.orders_file import OrderMessage, message_of, order_message, read_orders
 
 REAL_ORDERS = ROOT / "local" / "real_orders" / "baskets.csv.gz"
-"""A wholesaler's orders. Only the product codes are known: one order per line, separated by commas."""
+"""A wholesaler's orders. Each line has the product codes of one order, separated by commas. Nothing else is known."""
 
 HOT_PRODUCT = "tea-first-flush-drop"
 HOT_STOCK = 400
@@ -37,7 +37,7 @@ HOLD_SECONDS = 10
 _OWN = "demo-"
 _LONGEST_PRODUCT_ID, _LONGEST_ORDER_ID = 64, 128
 HELD_PRODUCT = NewProduct(f"{_OWN}never-paid", UNPAID, name="Ordered, but never paid (demo)")
-"""A product only for the unpaid orders, which would otherwise take the last units from other orders."""
+"""A product for unpaid orders only. Otherwise, they would take the last units from other orders."""
 
 # The maximum opening stock of a product.
 _MOST_UNITS = 1_000_000_000
@@ -90,7 +90,7 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
 
 
 def stocked() -> list[NewProduct]:
-    """Divide the stock of the hot product and a quarter of the rest between `LOCATIONS`. Products come before their places."""
+    """Divide the stock of the hot product and of a quarter of the others between `LOCATIONS`. Each product comes before its places."""
     products, places = list[NewProduct](), list[NewProduct]()
     for number, product in enumerate(catalogue()):
         elsewhere = {}
@@ -106,7 +106,7 @@ def stocked() -> list[NewProduct]:
     return products + places
 
 
-# Most customers are near the default location, some near the other warehouse, and a few collect their order in the store.
+# Most customers are near the default location, some are near the other warehouse, and a few collect their order at the store.
 _WISHES = {
     LOCATIONS: 7,
     (WAREHOUSE, DEFAULT_LOCATION, STORE): 2,
@@ -115,7 +115,7 @@ _WISHES = {
 
 
 def with_locations(messages: Iterable[OrderMessage], chance: random.Random) -> list[OrderMessage]:
-    """Let orders name `LOCATIONS` in order of preference. Every second order of several products may be split."""
+    """Let orders name `LOCATIONS` in order of preference. Every second order for several products may be split."""
     return [_with_locations(message, chance) for message in messages]
 
 
@@ -145,12 +145,12 @@ def never_paid(run: str) -> list[Order]:
 
 
 def own_id(product_id: str) -> str:
-    """The id of the demonstration's copy of a product, so that it does not change the user's own products."""
+    """Return the id of the demonstration's own copy of a product, so that it does not change the user's products."""
     return _prefixed(_OWN, product_id, _LONGEST_PRODUCT_ID)
 
 
 def own(product: NewProduct) -> NewProduct:
-    """The demonstration's copy of a product, whose name differs too: lists show both."""
+    """Make the demonstration's own copy of a product, with another name, because lists show both products."""
     name = product.name and f"{product.name} (demo)"
     return replace(product, product_id=own_id(product.product_id), name=name)
 
@@ -178,7 +178,7 @@ def _of_own_products(message: OrderMessage) -> OrderMessage:
 
 
 def invalid_orders(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
-    """Make invalid orders of every kind in turn. Some reuse the id of a valid order."""
+    """Make invalid orders of each kind in turn. Some of them reuse the id of a valid order."""
     many = ", ".join(_line(f"tea-{number}", "1") for number in range(100))
     kinds = [
         '{"orderId": "{id}", "userId": ',
@@ -276,7 +276,7 @@ def stock_for(wanted: Mapping[str, int]) -> list[NewProduct]:
     """Make a catalogue for the orders of a file, with enough stock of most products and too little of a few best sellers.
 
     Args:
-        wanted: Units by the key of a product's row. A product wanted only elsewhere has none at the default location.
+        wanted: Units by the key of a product's row. Products that are wanted only at other locations have no units at the default one.
     """
     best_sellers = sorted(wanted, key=lambda key: (-wanted[key], key))
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])

@@ -1,4 +1,4 @@
-"""The products of a stack on this machine: the demonstration's, and the samples of a fresh stack."""
+"""Creates products on the embedded AWS: those of the demonstration, and the sample products."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from operations.aws import Aws
 
 
 def create(aws: Aws, products: Sequence[NewProduct]) -> list[bool]:
-    """Create missing products and their places. Returns for each whether it is new."""
+    """Create missing products and their places. Return whether each of them is new."""
     shelf = ProductCatalogue(RetryingClient(Store(aws.dynamodb, aws.tables)))
-    # Creating a place also writes its product's row, so it comes later, and not together with another place.
+    # Creating a place also writes its product's row. So it must follow the product, and must not run together with another place.
     by_location: dict[str, list[NewProduct]] = {DEFAULT_LOCATION: []}
     for product in products:
         by_location.setdefault(location_of(product.product_id), []).append(product)

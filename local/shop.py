@@ -16,8 +16,8 @@ from inventory_orders.store.rows import Row, read_order
 from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
-# The shop pays every fourth order that holds stock, and ships every second of these. A quarter of the orders with several lines
-# leave in two parcels and lose a unit in between.
+# The shop pays every fourth order that holds stock, and ships every second paid order. A quarter of the shipped orders with
+# several lines leave in two parcels, and lose a unit in between.
 _PAID, _SHIPPED, _BROKEN = 4, 8, 32
 
 
@@ -31,7 +31,7 @@ class Shop:
         unpaid: Ids of the orders that stay unpaid.
 
     Attributes:
-        heard: The events in the sequence of arrival, by `eventId`, without duplicates.
+        heard: The events by `eventId`, in the sequence in which they arrived, without duplicates.
         repeated: How many events arrived again.
         awaited: How many events have to arrive: one for each order's outcome, each command and each expired hold.
     """
@@ -48,7 +48,7 @@ class Shop:
         self.awaited = self.orders + 2 * len(self.unpaid)
 
     def hear(self, news: Iterable[Heard]) -> list[OrderMessage]:
-        """Record events, and decide. Returns the commands to send."""
+        """Record events, and decide what to do about them. Return the commands to send."""
         commands = []
         for heard in news:
             data = _data(heard)
@@ -102,7 +102,7 @@ class Shop:
                 }
             case EventType.ORDER_PARTLY_FULFILLED | EventType.ORDER_PARTLY_CANCELLED:
                 return {"action": "fulfil", "orderId": order_id}
-            # And one customer sends several products back.
+            # One customer sends several products back.
             case EventType.ORDER_FULFILLED if len(order["items"]) > 1 and self._is_first(kind):
                 items = [
                     {"productId": item["productId"], "quantity": item["fulfilled"]}
@@ -125,11 +125,11 @@ class Shop:
 
     @property
     def delays(self) -> list[float]:
-        """Seconds from each occurrence until its event was in the queue, sorted."""
+        """Return for each event, sorted, how many seconds after its change it arrived in the queue."""
         return sorted(heard.delay for heard in self.heard.values() if heard.delay is not None)
 
     def differences(self, rows: Mapping[str, Row]) -> list[str]:
-        """Compare the events with the rows of its orders: each step once, in sequence. Returns descriptions of differences."""
+        """Check that each step of an order's row has exactly one event, in sequence. Return a description of each difference."""
         told: dict[str, list[Heard]] = {order_id: [] for order_id in rows}
         for heard in self.heard.values():
             told.setdefault(_data(heard)["orderId"], []).append(heard)
@@ -146,13 +146,13 @@ def _units_left(order: Mapping[str, Any]) -> int:
 
 
 def _open(item: Mapping[str, Any]) -> int:
-    """Units of a line that are neither shipped nor cancelled."""
+    """Return the units of a line that are neither shipped nor cancelled."""
     left: int = item["quantity"] - item.get("fulfilled", 0) - item.get("cancelled", 0)
     return left
 
 
 _Step = tuple[str, int, str]
-"""Type of an event, the version of the row and its status."""
+"""The type of an event, the version of the order's row, and the order's status."""
 
 
 def _step(heard: Heard) -> _Step:
@@ -161,7 +161,7 @@ def _step(heard: Heard) -> _Step:
 
 
 def _steps(row: Row) -> list[_Step]:
-    """The steps of an order according to its row. Each has a version."""
+    """Return the steps of an order according to its row. Each step has a version."""
     order = read_order(row)
     steps: list[tuple[EventType, str]] = []
     if order.reason is None:
@@ -209,5 +209,5 @@ def _data(heard: Heard) -> Mapping[str, Any]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Find the value that this share of the sorted values does not exceed; 0 without values."""
+    """Find the value that this share of the sorted values does not exceed. Without values, return 0."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0

@@ -21,11 +21,11 @@ from local.process import run_logged
 
 STACK_NAME = "InventoryOrders-dev"
 SETTINGS: dict[str, object] = {
-    # The default of a minute is long for someone trying the stack.
+    # The default of a minute is long for someone who is trying the stack.
     "holdGraceSeconds": 3,
     # For tokens of customers and operators from `inventory-orders tokens`.
     "jwt": tokens.SETTING,
-    # The demo and the dashboard show all metrics, which are free here.
+    # The demo and the dashboard show all metrics, which cost nothing here.
     "monitoring": "full",
     # The embedded AWS runs the functions in this version, and cannot read another version's bytecode.
     "runtime": f"python3.{min(sys.version_info.minor, 14)}",
@@ -42,7 +42,7 @@ _INPUTS = (
     "functions",
     "layers",
 )
-# Shared by all embedded AWS of this checkout, because the synthesis is the slowest part of a deployment.
+# All embedded AWS of this checkout share this folder, because synthesis is the slowest part of a deployment.
 _ASSEMBLIES = ROOT / ".local" / "assemblies"
 _CDK = [*CDK, "--no-color", "--ci"]
 
@@ -90,7 +90,7 @@ def down(*, keep: bool = False, report: Report = lambda _: None) -> bool:
 def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
     environment = cdk_environment(embedded_environment(target.endpoint))
     bootstrap = [*_CDK, "bootstrap", f"aws://{ACCOUNT}/{REGION}"]
-    # They are independent, so they run in parallel.
+    # These steps are independent, so they run in parallel.
     with ThreadPoolExecutor(2) as pool:
         report(
             "Synthesising the stack (cdk synth)"
@@ -98,7 +98,7 @@ def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
         )
         synthesis = pool.submit(_synthesise, environment)
         if first:
-            # An empty `--app`, because the CDK would otherwise synthesise the stack for this command too.
+            # `--app` is empty, because otherwise the CDK would synthesise the stack for this command, too.
             run_logged("cdk-bootstrap", [*bootstrap, "--app", ""], environment)
         assembly = synthesis.result()
     report("Deploying the stack (cdk deploy)")
@@ -115,7 +115,7 @@ def deploy(target: Emulator, assembly: Path) -> None:
 
 
 def _synthesise(environment: dict[str, str]) -> Path:
-    """Synthesise the stack, unless this was done before for the same inputs. Returns the folder of the assembly.
+    """Synthesise the stack, unless this was done before with the same inputs. Return the folder of the assembly.
 
     All embedded AWS instances of this checkout share it, so only one command creates it.
     """
@@ -123,13 +123,13 @@ def _synthesise(environment: dict[str, str]) -> Path:
     _ASSEMBLIES.parent.mkdir(parents=True, exist_ok=True)
     with locked(_ASSEMBLIES.with_suffix(".lock")):
         if not assembly.is_dir():
-            # Assemblies of earlier inputs are useless, and have 6 MB each.
+            # Delete the assemblies of earlier inputs, which take 6 MB each.
             shutil.rmtree(_ASSEMBLIES, ignore_errors=True)
             _ASSEMBLIES.mkdir()
             draft = _ASSEMBLIES / "draft"
             synth = [*_CDK, "synth", "--quiet", "--output", str(draft), "-c", "stage=dev"]
             synth += ["-c", f"overrides={json.dumps(SETTINGS)}"]
-            # The CDK's validation takes longer than the synthesis, and checks rules that the embedded AWS does not have.
+            # Skip the CDK's validation: it takes longer than the synthesis, and checks rules that do not matter to the embedded AWS.
             run_logged("cdk-synth", synth, {**environment, "CDK_VALIDATION": "false"})
             remove_metric_math(draft)
             draft.rename(assembly)
@@ -137,7 +137,7 @@ def _synthesise(environment: dict[str, str]) -> Path:
 
 
 def remove_metric_math(assembly: Path) -> None:
-    """Replace each alarm on filled gaps with a plain one, because the embedded AWS refuses templates with metric math."""
+    """Replace each alarm on a metric with filled gaps by a plain one, because the embedded AWS refuses metric math."""
     for file in assembly.glob("*.template.json"):
         template = json.loads(file.read_text("utf-8"))
         for resource in template["Resources"].values():
@@ -147,7 +147,7 @@ def remove_metric_math(assembly: Path) -> None:
 
 
 def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn an alarm on `FILL(metric, 0)` into one on the metric itself, where gaps do not breach either."""
+    """Turn an alarm on `FILL(metric, 0)` into an equivalent alarm on the metric itself, which ignores gaps."""
     plain = dict(properties)
     if "Metrics" in plain:
         formula, measured = sorted(plain.pop("Metrics"), key=lambda query: "MetricStat" in query)
@@ -159,7 +159,7 @@ def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Extend an environment for the CDK: our Node, a folder for its cache, and no telemetry."""
+    """Extend an environment for the CDK, with Node, a folder for its cache, and no telemetry."""
     return {
         name: value
         for name, value in with_node(environment).items()

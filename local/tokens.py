@@ -1,7 +1,7 @@
-"""Tokens for the customers' API of the embedded AWS, from an issuer that only it knows.
+"""Tokens for the customers' API of the embedded AWS, from an issuer that only the embedded AWS accepts.
 
-API Gateway asks the issuer for its public key. For a Cognito user pool, the embedded AWS asks itself, and if it has no
-such pool, it answers from the bucket of that name. So no server is needed, and no account accepts these tokens.
+API Gateway requests the public key from the issuer. If the issuer is a Cognito user pool, the embedded AWS requests it from
+itself. If it has no such pool, it reads the bucket of that name. So no server is needed, and no account accepts these tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTING = {
 """The setting `jwt` of the embedded AWS."""
 
 CUSTOMER = "u-7"
-"""The customer for whom tokens are made by default."""
+"""The customer whose token is made by default."""
 
 _VALID_SECONDS = 12 * 3600
 

@@ -70,8 +70,8 @@ def judge(
         samples: All samples.
         now: Unix seconds.
         unknown: Returns why a metric is not available here.
-        drawn: Converts a value of the metric to the value in a chart next to the reason.
-        unit: The chart's unit.
+        drawn: Converts a value of the metric to the unit in which a chart shows it.
+        unit: The name of that unit.
 
     Raises:
         DashboardError: This kind of alarm is not supported here.
@@ -101,7 +101,7 @@ def judge(
 
 
 def metric_of(definition: Mapping[str, Any]) -> Metric:
-    """The metric of an alarm."""
+    """Return the metric that an alarm watches."""
     return Metric(
         definition["Namespace"],
         definition["MetricName"],
@@ -110,13 +110,13 @@ def metric_of(definition: Mapping[str, Any]) -> Metric:
 
 
 def statistic_of(definition: Mapping[str, Any]) -> str:
-    """The statistic of an alarm."""
+    """Return the statistic that an alarm compares with its threshold."""
     name: str = definition.get("Statistic") or definition["ExtendedStatistic"]
     return name
 
 
 def side_of(definition: Mapping[str, Any], drawn: Drawn = float) -> str:
-    """The unhealthy side of the threshold in a chart: `above` or `below`."""
+    """Return whether a chart shows unhealthy values `above` or `below` the threshold."""
     is_above = definition["ComparisonOperator"].startswith("Greater")
     return "above" if is_above == ((drawn(1) or 0) > (drawn(0) or 0)) else "below"
 
@@ -134,9 +134,9 @@ def _check_supported(definition: Mapping[str, Any]) -> None:
 
 
 def _keeps_its_state(definition: Mapping[str, Any]) -> bool:
-    """Whether an alarm keeps its state without data.
+    """Whether an alarm keeps its state when there is no data.
 
-    For several periods, CloudWatch looks further back for data, by rules that no alarm here needs.
+    Only alarms that evaluate one period can do so here. With several periods, CloudWatch has further rules.
     """
     return definition.get("TreatMissingData") == "ignore" and definition["EvaluationPeriods"] == 1
 
@@ -144,7 +144,7 @@ def _keeps_its_state(definition: Mapping[str, Any]) -> bool:
 def _newest_points(
     definition: Mapping[str, Any], metric: Metric, samples: Samples, now: int
 ) -> Sequence[float | None]:
-    """Find the points of the evaluated periods. If the alarm keeps its state, that is the last one with data, if any."""
+    """Find the values that an alarm evaluates. An alarm that keeps its state evaluates only the newest period with data."""
     period, count = definition["Period"], definition["EvaluationPeriods"]
     keeps = _keeps_its_state(definition)
     looked_at = RETENTION_SECONDS // period if keeps else count
@@ -162,5 +162,5 @@ def _in_words(definition: Mapping[str, Any], newest: str) -> str:
 
 
 def _shown(value: float | None, unit: str) -> str:
-    # Four digits, without an exponent.
+    # Show four significant digits, and never an exponent.
     return "none" if value is None else f"{float(f'{value:.4g}'):,.12g} {unit}".rstrip()

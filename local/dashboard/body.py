@@ -1,4 +1,4 @@
-"""Evaluates widgets for the page, from a dashboard's body and samples.
+"""Computes what each widget of a dashboard shows, from the dashboard's body and samples.
 
 Pure: no I/O, no clock.
 
@@ -94,7 +94,7 @@ def _content(
 
 
 def _text(markdown: str) -> dict[str, Any]:
-    """Split a section's text into its title, a line about it, and the rest, which the page folds."""
+    """Split a section's text into its title, its first line, and the rest, which the page hides at first."""
     title, _, rest = markdown.partition("\n")
     text, _, advice = rest.partition("\n")
     parts = {"html": _markdown.renderInline(text), "advice": _markdown.renderInline(advice)}
@@ -147,7 +147,7 @@ def read_lines(properties: Mapping[str, Any]) -> list[Line]:
 
 
 def drawings_of(lines: Iterable[Line], metric: Metric, stat: str) -> Iterator[tuple[str, Drawn]]:
-    """Find the lines that show a metric, alone or through an expression: their labels, and their conversions of a value."""
+    """Find the lines that show a metric, directly or in an expression. Return their labels, and how they convert its values."""
     lines = [*lines]
     for line in lines:
         if line.source != (metric, stat):

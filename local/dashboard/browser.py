@@ -13,7 +13,7 @@ from playwright.sync_api import Error as PlaywrightError
 
 from operations.errors import UserError
 
-# The first one draws the same pages without the windows of a browser, with half the work.
+# The first one has no windows, and needs half the CPU time to draw the same pages.
 _NAMES = (
     *("chromium-headless-shell", "chromium", "chromium-browser"),
     *("google-chrome", "google-chrome-stable", "microsoft-edge"),
@@ -50,7 +50,7 @@ def launched() -> Iterator[Browser]:
         UserError: There is no browser, or it does not start.
     """
     path = find()
-    # Chromium's sandbox does not run as root, as in a container.
+    # Chromium's sandbox does not work for root, who is the usual user in a container.
     as_root = ("--no-sandbox",) if hasattr(os, "geteuid") and os.geteuid() == 0 else ()
     with sync_playwright() as playwright:
         try:

@@ -23,19 +23,19 @@ _FUNCTION = "FunctionName"
 _QUEUE_METRICS = {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"}
 _FUNCTION_METRICS = {"Invocations", "Errors", "Duration", "ConcurrentExecutions"}
 
-# Computing the age lists all messages. This limits its cost to a twentieth of the time.
+# To find the oldest message, the emulator lists all of them. This limits that to a twentieth of the time.
 _SHARE_OF_TIME = 20
 
 _REPORT = re.compile(r"REPORT RequestId: .*?\tDuration: ([\d.]+) ms")
 
 _HOLD_SECONDS = 10
 
-# Longer than the longest timeout of the stack's functions.
+# No function of the stack has a longer timeout.
 _LONGEST_MILLISECONDS = 60_000
 
 
 def unknown(metric: Metric) -> str | None:
-    """Say why a metric is not available on this machine; None if it is."""
+    """Return why a metric is not available on this machine, or None if it is available."""
     match metric.namespace:
         case telemetry.NAMESPACE:
             return None
@@ -59,8 +59,8 @@ class Invocation:
     Attributes:
         ended: Unix milliseconds.
         duration: Milliseconds.
-        failed: Whether it raised. On the embedded AWS a timeout or a failed import leaves no line in the log, so
-            it does not count.
+        failed: Whether it raised an exception. Timeouts and failed imports do not count, because the embedded AWS
+            does not log them.
     """
 
     ended: int
@@ -69,12 +69,12 @@ class Invocation:
 
     @property
     def began(self) -> float:
-        """Unix milliseconds."""
+        """When the invocation began, in Unix milliseconds."""
         return self.ended - self.duration
 
 
 class InvocationReader:
-    """Joins the log lines from START to REPORT of each stream into invocations."""
+    """Turns the log lines of each stream into invocations, which begin with START and end with REPORT."""
 
     def __init__(self) -> None:
         self._failed: set[str] = set()
@@ -92,7 +92,7 @@ class InvocationReader:
 
 
 class Collector:
-    """Collects the samples of a stack on the embedded AWS. Each call reads only new data."""
+    """Collects the samples of a stack on the embedded AWS. Each call of `collect` reads only new data."""
 
     def __init__(self, aws: Aws, endpoint: str, now: float) -> None:
         since = int((now - RETENTION_SECONDS) * 1000)
@@ -140,7 +140,7 @@ class Collector:
             self.samples.mark_traffic(second)
         first = int(min(invocation.began for invocation in found)) // 1000
         last = max(invocation.ended for invocation in found) // 1000
-        # An invocation that ends later may have overlapped with these.
+        # Keep these, because an invocation that ends later may have overlapped with them.
         recent = [
             i for i in self._recent[function] if i.ended >= last * 1000 - _LONGEST_MILLISECONDS
         ]
@@ -156,7 +156,7 @@ class Collector:
             self._add_queue(output, "ApproximateNumberOfMessagesVisible", held.waiting)
             self._collect_age(output, held.total)
         for output in (*dead_letters, UNDELIVERABLE_EVENTS):
-            # These have no consumer. Readers hide their messages for seconds, which CloudWatch's minutes do not show.
+            # These queues have no consumer. Include messages that a reader hides for a few seconds.
             held = depth(self._aws, output)
             self._add_queue(output, "ApproximateNumberOfMessagesVisible", held.total)
 
@@ -170,9 +170,9 @@ class Collector:
             self._no_age_before[output] = began + _SHARE_OF_TIME * took
 
     def _oldest(self, output: str) -> float:
-        """Read the age of the oldest message in seconds from the emulator's own listing.
+        """Return the age of a queue's oldest message in seconds.
 
-        Receiving the messages would count as a delivery.
+        It comes from the emulator's own list of messages, because receiving a message would count as a delivery.
         """
         query = urllib.parse.urlencode({"QueueUrl": self._aws.outputs[output]})
         address = f"{self._endpoint}/_ministack/sqs/messages?{query}"
@@ -204,7 +204,7 @@ def _of_function(function: str, name: str) -> Metric:
 
 
 def at_once(invocations: Iterable[Invocation], second: int) -> int:
-    """Compute the maximum number of concurrent invocations in a second."""
+    """Compute how many invocations ran at the same time, at most, during a second."""
     start, end = second * 1000, second * 1000 + 1000
     changes = sorted(
         change

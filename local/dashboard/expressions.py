@@ -22,7 +22,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 class Expression:
-    """An expression, parsed once and evaluated point by point.
+    """An expression of metric math, parsed once and evaluated for each period.
 
     Attributes:
         ids: The ids that it refers to.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 # The longest time range that the dashboard shows.
 RETENTION_SECONDS = 3 * 3600
 
-# A run is stray if another one has this many times its invocations.
+# The dashboard ignores a run of traffic if another one has this many times its invocations.
 _STRAY = 10
 
 
@@ -56,7 +56,7 @@ class Window:
 
     @property
     def end(self) -> int:
-        """Unix seconds, exclusive."""
+        """The end of the window in Unix seconds, exclusive."""
         return self.start + self.period * self.count
 
 
@@ -109,7 +109,7 @@ class Samples:
         self._series.setdefault(metric, _Series()).add(second, values)
 
     def replace(self, metric: Metric, second: int, values: Sequence[float]) -> None:
-        """Replace the samples of a second."""
+        """Replace a metric's samples of one second."""
         series = self._series.setdefault(metric, _Series())
         series.add(second, ())
         series.values[second] = list(values)
@@ -119,12 +119,12 @@ class Samples:
         self._traffic.add(second, [1])
 
     def forget_before(self, second: int) -> None:
-        """Drop samples before a second."""
+        """Drop all samples that are older than this second."""
         for series in (*self._series.values(), self._traffic):
             series.forget_before(second)
 
     def buckets(self, metric: Metric, window: Window) -> list[list[float]]:
-        """List the values of a metric for each period; empty for a period without samples."""
+        """List the values of a metric in each period of a window. The list of a period without samples is empty."""
         found: list[list[float]] = [[] for _ in range(window.count)]
         series = self._series.get(metric)
         if series is not None:

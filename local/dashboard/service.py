@@ -23,13 +23,13 @@ from local.dashboard.collector import Collector, unknown
 from local.dashboard.metrics import DashboardError, Metric, Traffic, Window
 from operations.aws import Aws
 
-# Seconds shown, and seconds per point. The last entry is the default range of CloudWatch.
+# For each range, the seconds shown and the seconds per point. The last entry is the default range of CloudWatch.
 RANGES = {"5m": (300, 1), "15m": (900, 5), "1h": (3600, 30), "3h": (10800, 60)}
 LATEST = "latest"
 
 # A pause of this length separates two runs of traffic.
 _QUIET_SECONDS = 60
-# A few orders do not hide a busier run that ended this much earlier: both still fit at 5 seconds a point.
+# If a busier run ended less than this many seconds before a few orders, both are shown, at 5 seconds per point.
 _RECENT_SECONDS = 1200
 _MARGIN_SECONDS = 2
 _MIN_SECONDS = 20
@@ -65,7 +65,7 @@ class Service:
                 with self._lock:
                     self._collector.collect()
             self._problem = ""
-        # Any error: the page has to show it and keep running.
+        # Catch every error, because the page has to show it and keep running.
         except Exception as error:
             self._problem = f"{type(error).__name__}: {error}"
         with self._polled:
@@ -138,7 +138,7 @@ class Service:
             }
 
     def snapshots(self, span: str) -> Generator[dict[str, Any], None, None]:
-        """Yield a snapshot after each poll, until the caller closes this."""
+        """Yield a snapshot after each poll, until the caller closes the generator."""
         while True:
             yield self.snapshot(span)
             with self._polled:
@@ -153,7 +153,7 @@ class Service:
         return {"on": shown, "count": len(judged)}
 
     def orders(self, metrics: Mapping[str, str], window: Window) -> dict[str, list[float]]:
-        """Sum up metrics of orders over each period, by names that the caller chooses."""
+        """Sum up metrics of orders over each period. The caller chooses a name for each sum."""
         service = frozenset({("service", self.aws.service_name)})
         with self._lock:
             if self._collector is None:
@@ -177,7 +177,7 @@ class Service:
     def _limits(
         self, limit: float, lines: Sequence[Line], content: dict[str, Any], now: int
     ) -> Iterator[dict[str, Any]]:
-        """Evaluate the alarms whose threshold a graph draws, in the graph's unit.
+        """Evaluate the alarms whose threshold a graph shows, in the graph's unit.
 
         `isBeyond` says whether the graph has values beyond the threshold. The alarm may still be off, because it evaluates other periods.
         """
@@ -222,14 +222,14 @@ def _runbook() -> list[str]:
 
 
 def alarm_on(name: str, description: str) -> dict[str, str]:
-    """Show an alarm that is on: its name as in `short_name`, the first step, and its heading in the runbook."""
+    """Describe an alarm that is on, by its short name, the first step, and its heading in the runbook."""
     title = name.replace(" ", "")
     heading = next((each for each in _runbook() if title.endswith(each)), "")
     return {"name": name, "step": first_step(description), "runbook": heading}
 
 
 def first_step(description: str) -> str:
-    """Find the first step in the description of an alarm, between the meaning and a link."""
+    """Find the first step in the description of an alarm, where it follows the alarm's meaning."""
     step = description.rpartition("First: ")[2].partition(" More: ")[0]
     return step[:1].upper() + step[1:]
 

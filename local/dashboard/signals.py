@@ -18,12 +18,12 @@ from operations.aws import Aws
 Document = dict[str, Any]
 
 _MINUTE = 60
-# The most that DescribeAlarms returns at once.
+# DescribeAlarms returns at most this many alarms at once.
 _MOST_ALARMS = 100
 
 
 class CloudWatch:
-    """Alarms and metrics of a stack on an account. A `problem` says why there are none."""
+    """Alarms and metrics of a stack on an account. If they cannot be read, `problem` says why."""
 
     def __init__(self, stack: Callable[[], Aws]) -> None:
         self._stack = stack
@@ -31,7 +31,7 @@ class CloudWatch:
         self._orders: Document = {}
 
     def alarms(self) -> Document:
-        """Return the alarms that are on, each as in `alarm_on`, and how many there are."""
+        """Return the alarms that are on, and the number of all alarms."""
         prefix = f"{stack_name(self._stack().name)}-"
         answer = self._ask("describe_alarms", AlarmNamePrefix=prefix, MaxRecords=_MOST_ALARMS)
         alarms = answer.get("MetricAlarms", ())
@@ -43,7 +43,7 @@ class CloudWatch:
         return answer if "problem" in answer else {"on": on, "count": len(alarms)}
 
     def orders(self, metrics: Mapping[str, str], window: Window) -> Document:
-        """Sum up metrics of orders per minute. There is a new value each minute, and each request costs money."""
+        """Sum up metrics of orders per minute. They are read once a minute, because each request costs money."""
         if self._minute != window.end:
             self._orders, self._minute = self._read_orders(metrics, window), window.end
         return self._orders
@@ -85,7 +85,7 @@ Signals = CloudWatch | Service
 
 
 def orders_of_last_hour(signals: Signals) -> Document:
-    """Return the orders `placed` and `rejected` in each minute; null if the stack does not measure them."""
+    """Return how many orders were `placed` and `rejected` in each minute, or null if the stack does not measure them."""
     now = int(time.time())
     window = Window.covering(now - 59 * _MINUTE, now, _MINUTE)
     orders = {"placed": "OrdersPlaced", "rejected": "OrdersRejected"}

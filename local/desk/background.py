@@ -1,4 +1,4 @@
-"""The desk's server process: one for each embedded AWS, and stopped with it."""
+"""Starts, finds and stops the desk's server process, of which each embedded AWS has one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operations.errors import UserError
 
 NOTE = STATE / "desk.json"
 _LOG = LOGS / "desk.log"
-# Long enough on a busy machine: if the process ends, nothing waits.
+# This is long enough on a busy machine. If the process ends, the command stops waiting immediately.
 _START_SECONDS = 120
 _STOP_SECONDS = 5
 
@@ -25,7 +25,7 @@ class DeskServer(Server):
     token: str = ""
 
     def address(self, part: str = "") -> str:
-        """The URL of a part. The token is in the fragment, which browsers never send to a server."""
+        """Return the URL of a page. Its token is in the fragment, which browsers never send to a server."""
         return f"{self.endpoint}/{part}#token={self.token}"
 
 

@@ -1,4 +1,4 @@
-"""One product while it sells: counts its orders by their events, and works out how fast it goes."""
+"""Watches one product while it sells: counts its orders from events, and measures how fast they arrive."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from operations.follow import Heard
 _RATE_SECONDS = 10
 _DRAWN_SECONDS = 300
 _DRAWN_AFTER_THE_LAST_ORDER = 20
-# Units that move while they are read may be missing, so they are read again after the last order.
+# A read may miss units that move between lanes, so reads go on until this many seconds after the last order.
 _UNSETTLED_SECONDS = 3.0
 _KINDS = {EventType.ORDER_PLACED: "placed", EventType.ORDER_REJECTED: "rejected"}
 
 
 class Drops:
-    """The products that pages have shown since the desk listens."""
+    """The products that pages have watched since the desk began to listen to events."""
 
     def __init__(self, desk: Desk, live: Live) -> None:
         self._desk = desk
@@ -37,7 +37,7 @@ class Drops:
             drop.count(heard)
 
     def watch(self, product_id: str) -> Generator[Mapping[str, Any], None, None]:
-        """Yield how a product sells, about once a second; or a `problem`, after which no more comes."""
+        """Yield how a product sells, about once a second. A `problem` is the last item."""
         try:
             with closing(self._live.news()) as news:
                 for each in news:
@@ -49,7 +49,7 @@ class Drops:
             yield {"problem": reason(error)}
 
     def _drop_of(self, product_id: str) -> _Drop:
-        """The counts of a product. They begin anew with the listening, because they would lack what happened before."""
+        """Return the counts of a product. They restart when the desk listens again, because it missed the events in between."""
         drop = self._drops.get(product_id)
         if drop is None or drop.since < self._live.since:
             drop = self._drops[product_id] = _Drop(product_id)
@@ -63,16 +63,16 @@ class _Order(NamedTuple):
 
 
 class _Drop:
-    """Counts the orders of one product, each in the second in which it was placed or rejected."""
+    """Counts how many orders for one product were placed and rejected in each second."""
 
     def __init__(self, product_id: str) -> None:
         self.since = self._changed_at = time.time()
         self._product_id = product_id
         self._lock = Lock()
-        # By the ids of their events, which may come twice, and out of order.
+        # The keys are event ids, because events may arrive twice and out of order.
         self._orders: dict[str, dict[str, _Order]] = {kind: {} for kind in _KINDS.values()}
         self._left: Mapping[str, int] = {}
-        # Between the clocks of AWS and of this machine, and how long the latest event took.
+        # The difference between the clocks of AWS and this machine, and the delay of the latest event.
         self._skew, self._late = float("inf"), 0.0
 
     def count(self, heard: Heard) -> None:
@@ -85,7 +85,7 @@ class _Drop:
         self._changed_at = now
         kind = _KINDS.get(heard.event["detail-type"])
         short = {each["productId"] for each in data.get("shortages", ())}
-        # A rejection because other products are short is not this one's.
+        # Ignore an order that was rejected because another product is short.
         if kind is None or (short and self._product_id not in short):
             return
         with self._lock:
@@ -95,7 +95,7 @@ class _Drop:
             self._skew = min(self._skew, now - at - (heard.delay or 0.0))
             self._late = max(0.0, now - at - self._skew)
             units = sum(line["quantity"] for line in mine)
-            # Where it may be served from, or was.
+            # The locations that the order names or, if it names none, the locations of its lines.
             places = data.get("locations") or [line.get("locationId", "") for line in mine]
             self._orders[kind][event_id] = _Order(at, units, tuple(places))
 
@@ -105,7 +105,7 @@ class _Drop:
             self._left = desk.left(self._product_id)
         with self._lock:
             orders = {kind: [*some.values()] for kind, some in self._orders.items()}
-            # As far as events have come in.
+            # Later seconds are incomplete, because their events are still on the way.
             end = int(now - self._skew - self._late) if any(orders.values()) else int(now)
         times = {kind: [min(some).at, max(some).at] for kind, some in orders.items() if some}
         a_second = {kind: Counter(int(one.at) for one in some) for kind, some in orders.items()}

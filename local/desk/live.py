@@ -1,4 +1,4 @@
-"""What happens in a stack, as it happens, for all pages at once: one queue on its bus while any page listens."""
+"""Tells all open pages what happens in a stack as it happens, with one queue that receives the events of the bus."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from operations.errors import UserError
 from operations.follow import Heard, listening
 
 News = dict[str, Any]
-"""An `event`; that something `changed` without an event; or a `problem`, which is the last news. Empty: a heartbeat."""
+"""An `event`, a note that something `changed` without an event, or a `problem`, which is the last item. A heartbeat is empty."""
 
 _BEAT_SECONDS = 1.0
-# What is counted survives a change of page.
+# Counts survive while the user moves from one page to another.
 _LINGER_SECONDS = 60.0
-# A page that is so far behind has gone away, or reads everything again anyway.
+# A page with more unread news has gone away, or will reload everything anyway.
 _MOST_WAITING = 10_000
 
-# A receiver waits for an answer of SQS for each ten events, so several share a busy beat. Each costs money while it waits.
+# A receiver gets at most ten events per request, so several work in parallel when many arrive. Each costs money while it waits.
 _RECEIVERS = 6
 _BUSY = 30
 
@@ -36,7 +36,7 @@ _Listen = Callable[[float], Iterator[Heard]]
 
 
 def reason(error: Exception) -> str:
-    """Say why something failed. An error of the desk itself is in the log, too."""
+    """Explain an error in words. If it is a bug of the desk, log it, too."""
     if isinstance(error, _EXPECTED):
         return str(error)
     traceback.print_exception(error)
@@ -44,14 +44,14 @@ def reason(error: Exception) -> str:
 
 
 class Live:
-    """Listens to a stack as long as any page does, and for a minute after the last one.
+    """Listens to the events of a stack while any page is open, and for a minute after the last one has closed.
 
     Args:
         stack: Finds the stack, which may be deployed again at any time.
-        look: Reads state that changes without events, every few `seconds`; the pages are told when its answer changes.
+        look: Reads state that changes without events. It is called every few `seconds`, and pages learn when its answer changes.
 
     Attributes:
-        heard: Called with each event, by several threads.
+        heard: A function that several threads call with each event.
         since: When it began to listen, in Unix seconds.
     """
 
@@ -71,7 +71,7 @@ class Live:
         self._closed = False
 
     def news(self) -> Generator[News, None, None]:
-        """Yield what happens until the caller closes this, or `close` is called; at least once a second something empty."""
+        """Yield what happens, and a heartbeat at least once a second, until the caller closes the generator or calls `close`."""
         page: Queue[News] = Queue(_MOST_WAITING)
         with self._lock:
             self._pages.add(page)
@@ -93,10 +93,10 @@ class Live:
                 self._left_at = time.monotonic()
 
     def close(self, seconds: float) -> None:
-        """Stop listening, and wait at most `seconds` until queue and rule are removed from AWS."""
+        """Stop listening. Wait at most `seconds` until the queue and the rule have been removed from AWS."""
         self._closed = True
         until = time.monotonic() + seconds
-        # One of a page that has just gone away may still be at it.
+        # The thread of a page that was closed before may still be removing its queue.
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
@@ -113,7 +113,7 @@ class Live:
                 self._is_listening = False
 
     def _pass_on(self, aws: Aws, listen: _Listen) -> None:
-        """Tell the pages what happens, until none does, or the stack has another bus."""
+        """Tell the pages what happens, until no page is open, or the stack was deployed with another bus."""
         seen, look_at, count = None, 0.0, 0
         running = set[Future[int]]()
         with ThreadPoolExecutor(_RECEIVERS) as pool:
@@ -133,7 +133,7 @@ class Live:
     def _what_is_seen(self) -> object:
         try:
             return self._look()
-        # A page that reads the same says so itself.
+        # A page that reads the same state shows the error itself.
         except _EXPECTED as error:
             return str(error)
 
@@ -147,7 +147,7 @@ class Live:
         return count
 
     def _goes_on(self) -> bool:
-        """Whether a page is listening, or was until a moment ago. When the thread has ended, the next page starts another."""
+        """Whether a page is open, or was until a minute ago. Once the thread has ended, the next page starts another one."""
         with self._lock:
             has_left = time.monotonic() - self._left_at
             if not self._closed and (self._pages or has_left < _LINGER_SECONDS):

@@ -1,4 +1,4 @@
-"""Runs the desk: for an account until it is interrupted, for the embedded AWS as a process that `background` starts."""
+"""Runs the desk: until it is interrupted for an account, or as a process that `background` starts for the embedded AWS."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from operations.aws import Aws
 from operations.errors import UserError
 
 POLL_SECONDS = 1.0
-# Each look is a request to each queue of dead letters.
+# Each time, the desk sends a request to every dead-letter queue.
 _LOOK_SECONDS_ON_AN_ACCOUNT = 30.0
-# Less than `background` waits for the end.
+# This is less than the time that `background` waits for the process to end.
 _CLOSE_SECONDS = 3.0
 _CLOSE_SECONDS_ON_AN_ACCOUNT = 10.0
 
 
 def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
-    """Serve the desk of a stack on an account, at the address that `on_ready` is called with.
+    """Serve the desk of a stack on an account, and call `on_ready` with its address.
 
-    It ends with Ctrl-C, a signal to end, or the end of its terminal.
+    The desk stops on Ctrl-C, on a signal to end, or when its terminal closes.
     """
-    # What listens to the bus must not be left behind there.
+    # Whatever ends the process, the queue and the rule that listen to the bus must be removed.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     desk = Desk(lambda: aws, is_embedded=False, signals=CloudWatch(lambda: aws))

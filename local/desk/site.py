@@ -1,7 +1,7 @@
-"""HTTP of the desk: the files of its pages, what they ask for, and who may ask.
+"""The desk's HTTP server: serves its pages, answers their requests, and refuses requests of other pages.
 
-A page of another origin must not be able to use it. So everything but the files needs the token, which is only in the
-address that the command hands to the browser; and host and origin must be this server's.
+Pages of other origins must not be able to use the desk. So every request except for a file needs the token, which is only
+in the address that the command opens in the browser. The request's host and origin must be those of this server.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from operations.errors import LostAnswerError, UserError
 
 _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 
-# Below it is the customers' API: first who calls, then the path there.
+# Requests below this path go to the customers' API. The next part of the path is the caller, and the rest is the path there.
 _AS = "/as/"
 _PASSED_ON = ("Content-Type", "If-None-Match", "Prefer")
 _PASSED_BACK = ("content-type", "etag", "location", "preference-applied", "retry-after")
-# More than the API takes, so that it says so itself.
+# The API accepts less, so it refuses bodies that are too large itself.
 _MAX_BODY_BYTES = 1 << 20
 
 _PAGE = Path(__file__).parent / "page"
@@ -74,7 +74,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Swagger UI's style holds its icons as images.
+# Swagger UI's style sheet contains its icons as images.
 _POLICIES = {"/contract": _POLICY.replace("img-src 'self'", "img-src 'self' data:")}
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -88,7 +88,7 @@ Query = Mapping[str, str]
 
 
 class Site:
-    """What the server shows to requests with the token. On an account there is neither a dashboard nor a trial."""
+    """The contents of the desk. On an account, it has neither a dashboard nor a page to try the service."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Site:
         def stock_of(query: Query) -> tuple[str, str]:
             return query["id"], query.get("location", "")
 
-        # A generator is an endless answer.
+        # If a function returns a generator, the answer is endless.
         self.reads: dict[str, Callable[[Query], object]] = {
             "/data/about": lambda _: desk.about(),
             "/data/today": lambda _: desk.today(),
@@ -146,7 +146,7 @@ class _RefusedError(UserError):
 
 
 def _status_of(error: Exception) -> HTTPStatus:
-    """The status of an error. After a 504, the page warns that a write may have succeeded."""
+    """Return the HTTP status for an error. After a 504, the page warns that a write may have succeeded."""
     match error:
         case _RefusedError():
             return error.status
@@ -176,8 +176,8 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer a request."""
-        # A refused request may leave its body behind, which must not be read as the next request.
+        """Answer a request of any method."""
+        # The body of a refused request may be unread, and must not be taken for the next request.
         self.close_connection |= self.command != "GET"
         try:
             answer = self._answer()
@@ -209,26 +209,26 @@ class Handler(BaseHTTPRequestHandler):
         elif self.command == "POST" and url.path in site.writes:
             found = site.writes[url.path](json.loads(body))
         else:
-            raise NotFoundError("there is nothing here")
+            raise NotFoundError("the desk has no such page")
         if isinstance(found, Generator):
             return found
         content = json.dumps(found, allow_nan=False, default=to_json).encode()
         return _Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, content)
 
     def _check_host(self) -> None:
-        """Refuse another host name that resolves to this machine (DNS rebinding): it must reach nothing."""
+        """Refuse requests to other host names that resolve to this machine (DNS rebinding)."""
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if host not in ("127.0.0.1", "localhost"):
-            raise _RefusedError("this server answers to 127.0.0.1 only")
+            raise _RefusedError("this server answers requests to 127.0.0.1 only")
 
     def _check_page(self) -> None:
-        """Refuse to read or do something but for a page of this server that has the token."""
+        """Refuse a request unless it comes from a page of this server and has the token."""
         origin = f"http://{self.headers['Host']}"
         if (
             self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
             or self.headers.get("Origin", origin) != origin
         ):
-            raise _RefusedError("this server does nothing for pages of other origins")
+            raise _RefusedError("this server refuses requests from pages of other origins")
         token = self.headers.get(_TOKEN, "")
         if not hmac.compare_digest(token.encode(), self.site.token.encode()):
             raise _RefusedError(
@@ -239,11 +239,11 @@ class Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
-            raise _RefusedError("that is too much", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise _RefusedError("the body of the request is larger than 1 MiB", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         return self.rfile.read(int(length))
 
     def _call_as(self, trial: Trial, body: bytes) -> _Answer:
-        """Pass on the answer of the customers' API, unchanged."""
+        """Send a request to the customers' API, and return its answer unchanged."""
         caller, _, path = self.path.removeprefix(_AS).partition("/")
         headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
         reply = trial.call(caller, self.command, f"/{path}", headers, body or None)
@@ -251,7 +251,7 @@ class Handler(BaseHTTPRequestHandler):
         return _Answer(HTTPStatus(reply.status), kept, reply.body)
 
     def _send_lines(self, documents: Generator[object, None, None]) -> None:
-        """Send a line of JSON for each document, until there is none or the page goes away."""
+        """Send a line of JSON for each document, until the documents end or the page is closed."""
         self.close_connection = True
         self._begin(HTTPStatus.OK, {"Content-Type": "application/x-ndjson"})
         with contextlib.suppress(ConnectionError), contextlib.closing(documents):
@@ -269,12 +269,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_arguments: Any) -> None:
-        """Log nothing: one line per second would hide the errors."""
+        """Do not log requests, because one line per second would hide the errors."""
 
 
 @contextlib.contextmanager
 def serving(site: Site) -> Iterator[int]:
-    """Serve until the context ends, on a free loopback port, which is yielded."""
+    """Serve the desk on a free loopback port until the context ends, and yield the port."""
     with ThreadingHTTPServer(
         ("127.0.0.1", 0), type("HandlerOfSite", (Handler,), {"site": site})
     ) as server:
@@ -283,5 +283,5 @@ def serving(site: Site) -> Iterator[int]:
         try:
             yield server.server_address[1]
         finally:
-            # Also after Ctrl-C: its thread would ask the closed socket again and again.
+            # Do this after Ctrl-C, too: otherwise, the server's thread would poll the closed socket in an endless loop.
             server.shutdown()

@@ -1,4 +1,4 @@
-"""What needs attention in a stack: its orders, holds, products and dead letters, counted in the lists of the desk."""
+"""Counts what needs attention in a stack: orders, holds, products and dead letters."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from operations.dead_letters import POLL_SECONDS, peek_dead_letters
 Document = dict[str, Any]
 
 _MOST_DEAD_LETTERS = 100
-"""Dead letters to read from each queue; there may be more."""
+"""The maximum number of dead letters to read from each queue."""
 
 
 def to_ship(listed: Document) -> Document:
-    """Count the orders to ship, and those that cannot ship, by the product that is missing."""
+    """Count the orders to ship. For orders that cannot ship, count which products are missing."""
     found = listed["orders"]
     blocked = [order for order in found if order.get("shippable") is False]
-    # An order that misses a product at two locations waits for it once.
+    # If an order lacks a product at two locations, count the product once.
     shorts = ({short["productId"] for short in order["missing"]} for order in blocked)
     missing = Counter(product_id for each in shorts for product_id in each)
     return {
@@ -34,14 +34,14 @@ def to_ship(listed: Document) -> Document:
 
 
 def held(listed: Document) -> Document:
-    """Count the orders under a hold, and say when the next hold ends."""
+    """Count the orders on hold, and find out when the next hold ends."""
     found = listed["orders"]
     next_end = found[0].get("expiresAt") if found else None
     return {"count": len(found), "isAll": listed["isAll"], "nextEnd": next_end}
 
 
 def products(listed: Document) -> Document:
-    """Count the products that are out of stock, low, or oversold at any location, as in the list."""
+    """Count the products that are out of stock, low on stock, or oversold at any location."""
     levels, promised = Counter[str](), 0
     for product in listed["products"]:
         places = product.get("places", [product])
@@ -58,7 +58,7 @@ def depths(aws: Aws) -> dict[str, int]:
 
 
 def dead_letters(aws: Aws) -> Document:
-    """Count dead letters by cause. No more are read than there are, because to find none takes a second."""
+    """Count dead letters by cause. Empty queues are not read, because that takes a second each."""
     counts, causes = depths(aws), Counter[str]()
     for name, count in counts.items():
         if count:

@@ -1,4 +1,4 @@
-"""What the page to try the service and that of the API need: requests with a token, and products to order."""
+"""Sends requests to the HTTP API and lists products, for the page to try the service and the page about the API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKENS = {"operator": tokens.operator_token, "customer": tokens.customer_token}
 
 
 class Trial:
-    """Tries the stack that `stack` finds, which may be deployed again at any time."""
+    """Calls the API of the stack that `stack` returns. The stack may be deployed again at any time."""
 
     def __init__(self, stack: Callable[[], Aws]) -> None:
         self._stack = stack
@@ -34,7 +34,7 @@ class Trial:
         return api.send(method, path, {**headers, **bearer}, body, signed=False)
 
     def shelf(self) -> list[str]:
-        """List ids of products, the samples first, as many as the API shows at once. Some samples may not be listed."""
+        """Return as many product ids as the API shows at once, the sample products first, even if some of them are not listed."""
         aws = self._stack()
         found = aws.dynamodb.scan(
             TableName=aws.tables[Table.PRODUCTS],

@@ -1,4 +1,4 @@
-"""An operator's work at the desk: reads products, orders, dead letters and lanes, and changes them by the stack's functions."""
+"""An operator's work at the desk: reads products, orders, dead letters and lanes, and invokes the functions that change them."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
 MOST_DEAD_LETTERS = 100
-"""Dead letters shown of each queue."""
+"""The desk shows at most this many dead letters of each queue."""
 
 MOST_HITS = 50
-"""Hits shown of each kind."""
+"""A search shows at most this many results of each kind."""
 
-# No id is that long, and DynamoDB refuses longer keys.
+# All ids are shorter, and DynamoDB refuses longer keys.
 _LONGEST_ID = 1024
 
 MOST_ORDERS_TO_SEARCH, SECONDS_TO_SEARCH_ORDERS = 20_000, 3.0
 SECONDS_TO_COUNT_ORDERS = 5.0
-"""How long a question may wait for them."""
+"""How long an answer may wait for the number of orders."""
 
 _FUNCTIONS = {
     **dict.fromkeys(("adjust", "transfer"), "AdjustStock"),
@@ -60,13 +60,14 @@ _HAVE_AN_ACTOR = {"adjust", "transfer", "commit", "confirm", "fulfil", "cancel",
 
 
 class NotFoundError(UserError):
-    """There is no such thing; the message names it."""
+    """The requested product, order or dead letter does not exist."""
 
 
 class Desk:
-    """Reads and changes the stack that `stack` finds, which may be deployed again at any time.
+    """Reads and changes the stack that `stack` returns. The stack may be deployed again at any time.
 
-    What names a thing that is not there raises `NotFoundError`, and a command without an answer `LostAnswerError`.
+    If a request names something that does not exist, it raises `NotFoundError`. If a command gets no answer, it raises
+    `LostAnswerError`.
     """
 
     def __init__(
@@ -75,21 +76,21 @@ class Desk:
         self._stack = stack
         self._is_embedded = is_embedded
         self._actor = f"desk:{psutil.Process().username()}"
-        # Messages that one request reads are hidden from another one.
+        # One request at a time reads dead letters, because SQS hides messages from other readers.
         self._dead_letters = Lock()
         self._signals = signals
 
     def about(self) -> Document:
-        """Tell which stack this is."""
+        """Return where the stack runs, and whether it is in production."""
         aws, here = self._stack(), self._is_embedded
         return {"place": aws.place, "embedded": here, "production": aws.is_production}
 
     def attention(self) -> object:
-        """Return the state that no event announces: the number of dead letters in each queue, and the active alarms."""
+        """Return state that changes without events: the number of dead letters in each queue, and the alarms that are on."""
         return today.depths(self._stack()), self._signals and self._signals.alarms().get("on")
 
     def today(self) -> Document:
-        """Show what needs attention."""
+        """Return the counts for the page Today."""
         aws, signals = self._stack(), self._signals
 
         def letters() -> Document:
@@ -109,9 +110,9 @@ class Desk:
             return dict(zip(reads, pool.map(lambda read: read(), reads.values()), strict=True))
 
     def products(self) -> Document:
-        """List all products with their levels, and what is wrong with those that cannot be read.
+        """List all products with their stock, and describe rows that cannot be read.
 
-        A product with stock at several locations comes once, with its total and its `places`.
+        A product with stock at several locations is listed once, with its total and its `places`.
         """
         levels, unreadable = stock.list_stock(self._stack())
         products = list(map(stock.shown_total, stock.by_product(levels).values()))
@@ -119,9 +120,9 @@ class Desk:
         return {"products": products, "unreadable": dict(unreadable)}
 
     def product(self, product_id: str, location_id: str) -> Document:
-        """Show a product's stock at a location, and how many orders `history` would read (on AWS up to six hours old).
+        """Return a product's stock at a location, and how many orders `history` would read. On AWS, that number may be six hours old.
 
-        If it has several locations, also its `total` stock, its stock at each of its `places`, and the units `onTheWay` between them.
+        If the product has several locations, also return its `total` stock and the units `onTheWay` between locations.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
@@ -132,9 +133,9 @@ class Desk:
         return shown
 
     def promised(self, product_id: str, location_id: str) -> Document:
-        """Say how many units of a product open orders wait for, and how many orders were found that do, in a few seconds.
+        """Count the units of a product that are promised to open orders and, for at most a few seconds, these orders.
 
-        At the default location these are the units at all of them: what ends there ends everywhere.
+        For the default location, this includes all others, because a product discontinued there is discontinued everywhere.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
@@ -152,15 +153,15 @@ class Desk:
         return stock.estimate_left(self._stack(), product_id)
 
     def waiting(self) -> int:
-        """Count the orders that wait in the queues."""
+        """Count the orders that are waiting in the queues."""
         aws = self._stack()
         names = [name for name in (queues.STANDARD, queues.FIFO) if name in aws.outputs]
         return sum(queues.depth(aws, name).total for name in names)
 
     def find(self, text: str) -> Document:
-        """Find what has this id; if nothing has, what has the text in its id or name, and orders with it as a reference.
+        """Find the orders, customers, products and locations with this id. If there are none, search ids, names and references.
 
-        Orders are read for that, unless there are too many (`areOrdersRead`).
+        Without such an id, all orders are read, unless there are too many of them (`areOrdersRead`).
         """
         aws = self._stack()
         products = self.products()["products"]
@@ -190,7 +191,7 @@ class Desk:
         return {**shown, "isAll": is_all, "areOrdersRead": are_read}
 
     def history(self, product_id: str, location_id: str) -> Document:
-        """List every change of a product's stock at a location, the oldest first. Reads all orders."""
+        """List every change of a product's stock at a location, the oldest first. This reads all orders."""
         key = stock_key(product_id, location_id)
         found = read_history(self._stack(), key)
         if found is None:
@@ -207,10 +208,10 @@ class Desk:
         *,
         are_held: bool = False,
     ) -> Document:
-        """List the first pages of a user's orders, the newest first; without a user those to ship, the oldest first.
+        """List the first pages of a customer's orders, the newest first.
 
-        Those to ship may be only those that wait for units at a location. Or instead, the orders that wait for payment
-        under a hold, the one whose hold ends first first.
+        Without a customer, list the orders to ship, the oldest first; with a location, only those that need units from it.
+        With `are_held`, list the orders that are on hold until they are paid, in the sequence in which the holds end.
         """
         aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
         if are_held:
@@ -227,12 +228,12 @@ class Desk:
         }
 
     def order(self, order_id: str) -> Document:
-        """Show an order."""
+        """Return an order with the names of its products."""
         aws = self._stack()
         found = orders.read_order(aws, order_id)
         if found is None:
             raise NotFoundError(f"there is no order {order_id}")
-        # As text: a browser rounds numbers of more than 53 bits.
+        # Numbers become text, because a browser rounds numbers of more than 53 bits.
         attributes = {
             name: value if isinstance(value, str) else json.dumps(value, default=to_json)
             for name, value in found.get("attributes", {}).items()
@@ -240,7 +241,7 @@ class Desk:
         return found | {"names": _names(aws, [found]), "attributes": attributes}
 
     def dead_letters(self) -> Document:
-        """List the dead letters of all queues, what their causes mean, and the queues with `more` than is listed, and why."""
+        """List the dead letters of all queues, explain their causes, and say which queues have `more` dead letters, and why."""
         aws = self._stack()
         with self._dead_letters:
             by_queue, more = read_dead_letters(aws, MOST_DEAD_LETTERS)
@@ -270,13 +271,13 @@ class Desk:
         return {"deadLetters": letters, "causes": causes, "more": listed}
 
     def lanes(self) -> Document:
-        """List the lanes with their workers and units, and what is wrong with pages that cannot be read."""
+        """List the lanes with their workers and units, and describe pages that cannot be read."""
         found, pages = read_lanes(self._stack())
         now = time.time()
         return {"lanes": [lane.shown(now) for lane in found], "unreadable": dict(pages.corrupt)}
 
     def carry_out(self, command: Mapping[str, Any]) -> Document:
-        """Carry out a command by the function that takes it. Returns its answer, and whether it is `done`."""
+        """Invoke the function that carries out a command. Return its answer, and whether the command is `done`."""
         action = command.get("action")
         if action not in _FUNCTIONS:
             raise UserError(f"the desk has no command {action!r}")
@@ -287,7 +288,8 @@ class Desk:
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
 
-        With a `body`, that is sent instead of the letter's own. Returns what `carry_out` does: the body may be refused.
+        If the request has a `body`, send that instead of the original. Return an answer like that of `carry_out`, because the
+        body may be refused.
         """
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
         sources = {letters: source for source, letters in queues.pairs(aws)}
@@ -307,13 +309,13 @@ class Desk:
             was_there = redrive.settle(aws.sqs, aws.outputs[queue], letter, source, body)
         if not was_there:
             raise NotFoundError(
-                "it is not in the dead-letter queue now: it was sent or deleted, or another reader has it for up to two minutes"
+                "the message is not in the dead-letter queue now: it was sent or deleted, or another reader has it for up to two minutes"
             )
         return {"done": True}
 
 
 def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, list[StockLevel]]:
-    """Read the stock of a product at a location, and at all of them."""
+    """Read the stock of a product at one location, and at all its locations."""
     levels, key = stock.read_everywhere(aws, product_id), stock_key(product_id, location_id)
     for level in levels:
         if level.product.product_id == key:
@@ -322,13 +324,13 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
 
 
 def _count_orders(aws: Aws) -> int:
-    """On AWS the answer is up to six hours old."""
+    """Return the number of orders. On AWS, it may be six hours old."""
     table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
     return int(table["ItemCount"])
 
 
 def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:
-    """The names of the products of orders, by id."""
+    """Read the names of all products in these orders, by product id."""
     return stock.product_names(
         aws, {item["productId"] for order in orders for item in order["items"]}
     )

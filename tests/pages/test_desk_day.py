@@ -78,7 +78,7 @@ def set_a_threshold(hands, _):
     find(hands, TEA, "Earl Grey")
     hands.write("Low at", "30")
     hands.send("Save limits")
-    said(hands, f"Change {TEA}: warns at 30 available")
+    said(hands, f"Change {TEA}: warns at 30 available units")
 
 
 def ship_three_at_once_with_a_pick_list(hands, _):

@@ -114,7 +114,7 @@ def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     assert page.get_by_text("Cannot tell").count() == 0
     desk.shop.edit(Table.PRODUCTS, TEA, onHand={"S": "many"})
     page.get_by_role("link", name="To ship").click()
-    row(page, "h-2").get_by_text("Cannot tell whether its products are in stock").wait_for()
+    row(page, "h-2").get_by_text("It is unknown whether its products are in stock").wait_for()
 
 
 def test_a_pick_list_names_what_is_still_to_ship(page, desk):
@@ -268,7 +268,7 @@ def test_one_order_from_payment_to_return(page, desk):
     page.evaluate("() => new Promise(requestAnimationFrame)")
     assert desk.shop.status("o-2") == "PENDING"
     page.get_by_role("button", name="Cancel the whole order").press("Enter")
-    page.get_by_text("The units go back into stock. It cannot be undone.").wait_for()
+    page.get_by_text("The units go back into stock. This cannot be undone.").wait_for()
     page.get_by_role("button", name="Yes, cancel").press("Enter")
     page.get_by_role("heading", name="cancelled", exact=True).wait_for()
     # The result appears where the form was.

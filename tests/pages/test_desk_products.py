@@ -174,7 +174,7 @@ def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     page.locator("[name=reason]").select_option("Loss")
     units.fill("2")
     page.keyboard.press("Enter")
-    said(page, "Units: loss takes units off the stock, so enter -2", "alert")
+    said(page, "Loss reduces the stock, so enter -2", "alert")
     page.get_by_role("link", name="o-1").click()
     page.get_by_role("heading", level=1, name="Order o-1").wait_for()
 
@@ -218,7 +218,11 @@ def test_a_refusal_marks_its_field_and_a_lost_answer_is_sent_again_under_the_sam
         lost = lose_an_answer(page)
         page.get_by_label("Units that came in").fill("5")
         page.get_by_role("button", name="Receive").click()
-        said(page, "the answer is lost. It may have been done: check before you repeat it", "alert")
+        said(
+            page,
+            "the answer is lost. The change may have been made: check before you repeat it",
+            "alert",
+        )
         page.get_by_role("button", name="Receive").click()
         said(page, "done before, nothing changed")
         assert json.loads(lost[0])["done"]
@@ -242,11 +246,11 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
 
     # Another desk changes the other limit and the name.
     page.get_by_role("button", name="Save limits").click()
-    said(page, "Change mug: nothing is different from before", "alert")
+    said(page, "Change mug: nothing has changed", "alert")
     change(desk, "mug", backorderLimit=100, name="Mug")
     card(page, "Limits").get_by_label("Low at").fill("9")
     page.get_by_role("button", name="Save limits").click()
-    said(page, "Change mug: warns at 9 available")
+    said(page, "Change mug: warns at 9 available units")
     page.locator(".level").get_by_text("low").wait_for()
     page.get_by_label("Price").fill("9.99")
     page.keyboard.press("Enter")
@@ -294,7 +298,7 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
         begin_to_count(page, desk)
         page.locator("[name=counted]:focus").wait_for()
         page.reload()
-        page.get_by_text("also those promised to open orders").wait_for()
+        page.get_by_text("including units promised to open orders").wait_for()
         assert numbers(page, 1) == [there, 6, there - 6]
         # A parcel leaves, and more units are promised than were counted.
         desk.command("ChangeOrders", action="fulfil", orderId="o-1")
@@ -306,7 +310,7 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
         lost = lose_an_answer(page)
         counted.fill(str(there + 5))
         page.keyboard.press("Enter")
-        said(page, "the answer is lost. It may have been done", "alert")
+        said(page, "the answer is lost. The change may have been made", "alert")
         assert json.loads(lost[0])["handedOverSince"] == 3
         counted.press("Enter")
         said(page, f"Book {there + 5} {TEA} as counted: corrected by +5")
@@ -325,7 +329,7 @@ def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, des
     desk.shop.clock.advance(601)
     place(desk, "o-1")
     page.get_by_role("button", name="Book the count").click()
-    said(page, "nothing was booked, because it took too long", "alert")
+    said(page, "nothing was booked, because the count took too long", "alert")
     page.get_by_role("button", name="Begin to count").wait_for()
     assert desk.shop.stock(TEA) == there - 3
 
@@ -355,7 +359,7 @@ def test_a_product_at_several_locations(page, desk):
     page.keyboard.press("Enter")
     said(page, f"Transfer 5 {TEA} from berlin to the default location: done")
     page.get_by_role("table").get_by_text("Transferred to the default location").wait_for()
-    transfer.locator("[name=to]").select_option("a location where they arrive later")
+    transfer.locator("[name=to]").select_option("another location, later")
     transfer.get_by_label("Units to transfer").fill("4")
     transfer.get_by_label("Reference").fill("van-7")
     page.keyboard.press("Enter")

@@ -76,7 +76,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     page.get_by_role("heading", name="6 things need your attention").wait_for()
     needs = page.locator(".summary li").all_inner_texts()
     assert needs[0] == "Alarms: Retries Exhausted, Sweep Errors.\nRead the code."
-    assert needs[1] == "Alarm: Stock Dead Letters.\nTheir dead letters say why."
+    assert needs[1] == "Alarm: Stock Dead Letters.\nThe dead letters say why."
     assert [need.split(".")[0] for need in needs[2:]] == [
         "1 dead letter",
         "1 paid order cannot ship",
@@ -94,7 +94,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
         ["Earl Grey", f"#/product/{TEA}"],
         ["out of stock", "#/products/OUT_OF_STOCK"],
         ["low on stock", "#/products/LOW_STOCK"],
-        ["more promised than on hand", "#/products/PROMISED"],
+        ["more units promised than on hand", "#/products/PROMISED"],
     ):
         assert link in links
     alarm = page.get_by_role("link", name="Alarms: Retries Exhausted")
@@ -104,7 +104,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     # A finished item keeps its place, and an unknown number is not shown as 0.
     signals.problem, signals.measured = {"problem": "AccessDenied"}, dict.fromkeys(signals.measured)
     desk.live.tell({"changed": True})
-    page.locator(".summary").get_by_text("Alarms are unknown.").wait_for()
+    page.locator(".summary").get_by_text("The state of the alarms is unknown.").wait_for()
     assert page.locator(".summary li").first.inner_text().endswith("No longer there.")
     expect(card(page, "Alarms")).to_contain_text("Unknown: AccessDenied")
     assert "its setting monitoring is basic" in card(page, "Orders in the last hour").inner_text()

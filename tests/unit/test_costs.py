@@ -217,7 +217,7 @@ def consumed(shop):
 
 def test_what_a_kept_order_costs():
     dollars, row, entry = re.search(
-        r"million orders cost \$(\S+) a month, .* (\d+) bytes in its row and (\d+) in the index `byUser`\.",
+        r"million orders costs \$(\S+) a month, .* (\d+) bytes in its row and (\d+) in the index `byUser`\.",
         re.sub(r"\n ?", "", PAGE),
     ).groups()
     assert (int(row), int(entry)) == costs.STORED_BYTES

@@ -553,7 +553,7 @@ def file_of(folder, *orders):
 def test_a_file_without_a_valid_order_is_refused(tmp_path):
     path = tmp_path / "orders.jsonl"
     path.write_text("{}\n")
-    with pytest.raises(UserError, match="holds no valid order"):
+    with pytest.raises(UserError, match="has no valid order"):
         demo.day_of_file("d1", path)
 
 
