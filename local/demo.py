@@ -184,13 +184,13 @@ class DemoResult:
 
     @property
     def accounts(self) -> list[Account]:
-        """The accounts of this workload's products only."""
+        """The audit's accounts of this workload's products only."""
         own = {product.product_id for product in self.workload.products}
         return [account for account in self.books.accounts if account.product_id in own]
 
     @property
     def balance(self) -> bool:
-        """Whether every row is readable, and the accounts of these products are settled and balance."""
+        """Whether every row is readable, and the accounts of these products are final and balance."""
         return not self.books.corrupt and all(account.balances for account in self.accounts)
 
     @property
@@ -465,7 +465,7 @@ def _live_on(
     shop: Shop,
     listen: Callable[[float], Iterable[Heard]],
 ) -> None:
-    """Receive the orders' events, pay, ship and take back, until all expected events have arrived or nothing changes any more."""
+    """Receive events, and pay, ship and take back orders, until all expected events have arrived or nothing changes any more."""
     patience = Patience()
     with progress_bar(console) as progress:
         bar = progress.add_task("Events  ", total=shop.awaited, note="")

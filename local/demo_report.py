@@ -122,7 +122,7 @@ def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cell
 
 
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:
-    """List the events that the shop received. The kinds of events in the first row add up to its number."""
+    """List the events that the shop received. The counts by type in the first row add up to its total."""
     by_type: Mapping[str, int] = summary["eventsByType"]
     counts = {words: by_type[kind] for kind, words in _EVENTS.items() if kind in by_type}
     missing, unpaid = summary["eventsMissing"], summary["ordersNeverPaid"]

@@ -83,10 +83,10 @@ def is_lost() -> bool:
 
 
 def start(*, enforce_iam: bool = False) -> Emulator:
-    """Start an embedded AWS: empty, or with the kept data.
+    """Start an embedded AWS, either empty or with the kept data.
 
     Args:
-        enforce_iam: Let functions do only what their roles allow, as on AWS. It then keeps no data.
+        enforce_iam: Let functions do only what their roles allow, as on AWS. In this case, it keeps no data.
 
     Raises:
         UserError: The embedded AWS does not start, or its kept data is damaged or needs a port that is in use.

@@ -81,7 +81,7 @@ class Sandbox:
         return product_id
 
     def key(self, product_id: str) -> dict[str, Any]:
-        """Table and key of a product, in the bare client's format."""
+        """Return the table and key of a product in the bare client's format."""
         return {"TableName": self.tables[Table.PRODUCTS], "Key": {"productId": {"S": product_id}}}
 
     def get(self, product_id: str) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def out_of_order_event(sandbox: Sandbox) -> ExampleResult:
 
 
 def expired_lease(sandbox: Sandbox) -> ExampleResult:
-    """The owner of a lock is paused past its expiry, and overwrites the work of the next owner."""
+    """The owner of a lock is paused until the lock has expired, and then overwrites the work of the next owner."""
     result = ExampleResult()
     naive = sandbox.create(10)
     _naive_lock(sandbox, naive, "owner-1", 0.05)
@@ -319,7 +319,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
 
 
 def lost_response(sandbox: Sandbox) -> ExampleResult:
-    """A decrement is applied, its response is lost, and the SDK repeats it: decremented twice."""
+    """A decrement is applied, its response is lost, and the SDK repeats the decrement, which takes effect twice."""
     result = ExampleResult()
     naive = sandbox.create(10)
     lose_responses(sandbox.raw)
@@ -364,7 +364,7 @@ def decrement_modes(sandbox: Sandbox) -> ExampleResult:
 
 
 def hot_product(sandbox: Sandbox) -> ExampleResult:
-    """The cost of 8 concurrent writers with batches of 20 orders for one product: only jittered retries, and lanes."""
+    """The cost of 8 concurrent writers with batches of 20 orders for one product, with jittered retries only and with lanes."""
     result = ExampleResult()
     rivals = pattern_costs.RIVALS
     naive = sandbox.create(rivals)

@@ -37,7 +37,7 @@ class Invocation:
         answer: The handler's return value.
         logs: The log lines, in the form that CloudWatch Logs stores.
         dead_letters: One line for each dead-lettered message, with the cause; empty on a stack.
-        failed: Whether the handler raised.
+        failed: Whether the handler raised an exception.
     """
 
     answer: Any

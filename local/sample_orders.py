@@ -115,7 +115,7 @@ _WISHES = {
 
 
 def with_locations(messages: Iterable[OrderMessage], chance: random.Random) -> list[OrderMessage]:
-    """Let orders name `LOCATIONS` in order of preference. Every second order for several products may be split."""
+    """Add `LOCATIONS` to orders, in order of preference. Every second order for several products may be split."""
     return [_with_locations(message, chance) for message in messages]
 
 
@@ -131,7 +131,7 @@ def _with_locations(message: OrderMessage, chance: random.Random) -> OrderMessag
 def never_paid(run: str) -> list[Order]:
     """Make orders for one unit each of `HELD_PRODUCT`. They stay unpaid, so their holds expire.
 
-    Their holds are shorter than the 60 s that a message may ask for, so that they expire during the demonstration.
+    Their holds are shorter than 60 s, the minimum in a message, so that they expire during the demonstration.
     """
     return [
         Order(

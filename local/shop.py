@@ -26,8 +26,8 @@ class Shop:
     """Receives events and answers them with commands.
 
     Args:
-        run: Prefix of the ids of its orders. It ignores events of other orders.
-        orders: How many orders it has sent.
+        run: Prefix of the ids of its orders. The shop ignores events of other orders.
+        orders: How many orders were sent.
         unpaid: Ids of the orders that stay unpaid.
 
     Attributes:

@@ -137,7 +137,7 @@ def _synthesise(environment: dict[str, str]) -> Path:
 
 
 def remove_metric_math(assembly: Path) -> None:
-    """Replace each alarm on a metric with filled gaps by a plain one, because the embedded AWS refuses metric math."""
+    """Replace alarms that use metric math with plain ones, because the embedded AWS refuses metric math."""
     for file in assembly.glob("*.template.json"):
         template = json.loads(file.read_text("utf-8"))
         for resource in template["Resources"].values():

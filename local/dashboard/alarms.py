@@ -46,8 +46,8 @@ class Judgement:
 
     Attributes:
         state: The alarm's state.
-        reason: Why it is in this state, for the user.
-        unknown: Why its metric is not available on this machine; None if it is.
+        reason: An explanation of this state for the user.
+        unknown: Why its metric is not available on this machine, or None if it is available.
     """
 
     state: State

@@ -39,7 +39,7 @@ class Line:
         id: Name for use in expressions; may be empty.
         label: Text of the legend.
         color: Color from the body; None lets the page choose.
-        visible: Whether it is drawn; otherwise only expressions use it.
+        visible: Whether the chart shows it. If not, only expressions use it.
         source: The metric with its statistic, or the expression.
     """
 

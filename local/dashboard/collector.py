@@ -1,4 +1,4 @@
-"""Collects samples from the embedded AWS: metrics and invocations from logs, depth and age from queues."""
+"""Collects samples from the embedded AWS: metrics and invocations from logs, lengths and ages from queues."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class InvocationReader:
         self._failed: set[str] = set()
 
     def read(self, event: Event) -> Invocation | None:
-        """Add a line. Returns the invocation if this line is its last one."""
+        """Add a log line. If it is the last line of an invocation, return the invocation."""
         if event.message.startswith("Traceback (most recent call last)"):
             self._failed.add(event.stream)
         report = _REPORT.match(event.message)

@@ -22,7 +22,7 @@ _STRAY = 10
 
 
 class DashboardError(Exception):
-    """A dashboard uses an unsupported feature; the message names it."""
+    """A dashboard uses an unsupported feature, which the message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Window:
 
     @classmethod
     def covering(cls, start: int, end: int, period: int) -> Window:
-        """Make the periods that cover the seconds from start to end, both inclusive."""
+        """Make the window whose periods cover the seconds from start to end, both inclusive."""
         first = start - start % period
         return cls(first, period, max(1, (end - first) // period + 1))
 

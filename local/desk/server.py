@@ -1,4 +1,4 @@
-"""Runs the desk: until it is interrupted for an account, or as a process that `background` starts for the embedded AWS."""
+"""Runs the desk: in the foreground for an account, or as a background process for the embedded AWS."""
 
 from __future__ import annotations
 

@@ -239,7 +239,9 @@ class Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
-            raise _RefusedError("the body of the request is larger than 1 MiB", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise _RefusedError(
+                "the body of the request is larger than 1 MiB", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            )
         return self.rfile.read(int(length))
 
     def _call_as(self, trial: Trial, body: bytes) -> _Answer:

@@ -133,7 +133,7 @@ class Desk:
         return shown
 
     def promised(self, product_id: str, location_id: str) -> Document:
-        """Count the units of a product that are promised to open orders and, for at most a few seconds, these orders.
+        """Count the units of a product that are promised to open orders. Also count these orders, for at most a few seconds.
 
         For the default location, this includes all others, because a product discontinued there is discontinued everywhere.
         """

@@ -80,7 +80,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     assert [need.split(".")[0] for need in needs[2:]] == [
         "1 dead letter",
         "1 paid order cannot ship",
-        "1 product with more units promised than on hand",
+        "1 product has more units promised than on hand",
         "1 product low on stock",
     ]
     links = page.locator("main a").evaluate_all(

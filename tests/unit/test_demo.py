@@ -393,7 +393,7 @@ def test_a_demo_starts_once_earlier_messages_are_settled(monkeypatch):
 
 def test_a_demo_gives_up_on_messages_that_do_not_move(monkeypatch):
     seconds = count(0, 10)
-    with pytest.raises(UserError, match="2 messages waiting for 90 s"):
+    with pytest.raises(UserError, match="2 messages still waiting after 90 s"):
         wait_for_earlier_messages(monkeypatch, repeat(Depth(1, 0)), seconds)
     assert next(seconds) < 200
 

@@ -93,7 +93,7 @@ export const T = {
     runbook: (headings) => `More in docs/runbook.md under ${headings}.`,
     deadLetters: (count) => `${counted(count, "dead letter")}.`,
     blocked: (count) => `${counted(count, "paid order")} cannot ship.`,
-    promised: (count) => `${counted(count, "product")} with more units promised than on hand.`,
+    promised: (count) => `${counted(count, "product")} ${noun(count, "has", "have")} more units promised than on hand.`,
     out: (count) => `${counted(count, "product")} out of stock.`,
     low: (count) => `${counted(count, "product")} low on stock.`,
     // What to do first.
@@ -125,15 +125,15 @@ export const T = {
     title: (text) => `Search: ${text}`,
     kinds: { orders: "Orders", customers: "Customers", products: "Products", locations: "Locations" },
     product: (productId, available) => `${productId}, ${available} available`,
-    location: "Orders to ship from there", none: "Nothing found",
-    notAll: "There may be more: type more of the id or name.", wholeIds: "There are too many orders to search: type the whole id of an order.",
+    location: "Orders to ship from this location", none: "Nothing found",
+    notAll: "There may be more results: type more of the id or name.", wholeIds: "There are too many orders to search: type the whole id of an order.",
     canBeFound: "Type the whole id of a customer, or part of an order's id or tracking number, a product's name or id, or a location.",
   },
 
   // ---------------------------------------------------------------- the drop
   drop: {
     title: (name) => `Drop: ${name}`,
-    toProduct: "Product page", starting: "Connecting … Only orders after that are counted.",
+    toProduct: "Product page", starting: "Connecting … Only orders from then on are counted.",
     soldOut: (at, length) => `Sold out at ${at} after ${length}`,
     rejecting: (at, length) => `Nothing sold since ${at}, after ${length}: orders were rejected`,
     soldOutIn: (length, at) => `Sold out in about ${length}, at ${at}`,
@@ -191,7 +191,7 @@ export const T = {
     takesOff: (reason, amount) => `${reason} reduces the stock, so enter ${amount}`,
     transfer: (amount, product, from, to) => `Transfer ${amount} ${product} from ${from}${to === undefined ? "" : ` to ${to}`}`,
     from: "From", to: "To", arriveLater: "another location, later", unitsToTransfer: "Units to transfer", onTheWay: "On the way",
-    lot: (units, reference, from, since) => `${units} under ${reference}, from ${from}, since ${since}`,
+    lot: (units, reference, from, since) => `${units} under ${reference}, sent from ${from}, since ${since}`,
     arrival: (amount, product, where) => `Arrival of ${amount} ${product} at ${where}`,
     arriveButton: "They arrived", arriveAt: "At",
     unitsArrived: (reference) => `Units of ${reference} that arrived`,
@@ -204,7 +204,7 @@ export const T = {
     },
     same: (words) => `${words}: nothing has changed`,
     backorderLimit: "Backorders: units to sell beyond the stock", saleTitle: "On sale?",
-    isOn: "Yes. Once discontinued, new orders for it are rejected; open orders can still be shipped. You can list it again.",
+    isOn: "Yes. If you discontinue it, new orders are rejected; open orders can still be shipped. You can list it again.",
     isOff: "No. Orders for it are rejected.", looking: "Looking for open orders …", nothingPromised: "No units are promised to open orders.",
     everywhere: (product) => `${product} at all locations`,
     promised: (units, isExact, orders, areAll) => `Units promised to open orders: ${isExact ? "" : "about "}${units}, in ${areAll ? "" : "at least "}${orders}.`,
@@ -221,7 +221,7 @@ export const T = {
 
   count: {
     title: "Count", beginButton: "Begin to count", bookButton: "Book the count", cancelButton: "Cancel the count", counted: "Units on the shelf",
-    about: (minutes) => `Orders for this product wait while you count, for ${counted(minutes, "minute")} at most.`,
+    about: (minutes) => `Orders for this product wait while you count, at most for ${counted(minutes, "minute")}.`,
     begin: (product) => `Count ${product}`,
     how: (start, end) =>
       `Count all units that were on the shelf at ${start}, including units promised to open orders and units that have left since. Orders wait until ${end}.`,
@@ -274,7 +274,7 @@ export const T = {
     shipsFrom: "Ships from",
     shown: (orders, isAll) => (isAll ? `${orders}.` : `The first ${orders}.`),
     more: "Show more",
-    unreadable: (orderId) => `Order ${orderId} breaks the table's contract: repair its row.`,
+    unreadable: (orderId) => `The row of order ${orderId} is invalid: repair it.`,
     order: "Order", status: "Status",
     select: (orderId) => `Select ${orderId}`,
     selectAll: (amount) => `Select all that can ship (${amount})`,
