@@ -33,7 +33,7 @@ from local.invoke import read_event
 from testing.simulated_aws.latency import CPU, INVOCATION_SECONDS, PUBLISHED, Latencies, TokenBucket
 
 RETRY_SECONDS = 1.0
-"""Statuses after which a client repeats the request, after the time in `Retry-After`."""
+"""Statuses for which a client repeats the request, after the time in `Retry-After`."""
 
 _TOO_MANY, _LATER = 429, 503
 

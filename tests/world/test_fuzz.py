@@ -904,7 +904,7 @@ NEIGHBOURS = {
     "o-1": ["#1#OrderPlaced", "#3#OrderFulfilled"],
     "tea": ["#1#ProductOutOfStock", "#3#ProductLowOnStock"],
 }
-"""By subject, how the ids of the events that these changes cause end."""
+"""The endings of the ids of the events that these changes cause, by subject."""
 
 
 @pytest.mark.parametrize("table", CHANGES)
