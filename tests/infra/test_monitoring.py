@@ -152,7 +152,7 @@ def place_orders_among_rivals(shop, call, monkeypatch):
 
 
 def sell_from_lanes(shop, call, monkeypatch):
-    """Sell from lanes, of which one has too few units, and one has a corrupt page."""
+    """Sell from lanes: one has too few units, and another one has a corrupt page."""
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     for number, quantity in enumerate((1, 1, 50)):
         lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})

@@ -104,7 +104,7 @@ def status_by_hand(aws, order_id, status):
 
 
 def test_an_unknown_status_is_parked_and_delays_no_other_event(aws, new_id):
-    """This also covers the sections UndeliverableEvents and IteratorAge of the runbook."""
+    """The test also covers the runbook's sections UndeliverableEvents and IteratorAge."""
     create(aws, new_id, 5)
     url = aws.outputs["UndeliverableEventsQueueUrl"]
     aws.sqs.purge_queue(QueueUrl=url)

@@ -18,7 +18,7 @@ def desk(page):
 
 
 def place(desk, order_id, *lines, is_paid=True, user="auth0:anna", **more):
-    """Place an order of pairs of a product and a quantity, or of a line."""
+    """Place an order, and by default confirm it. A line is a dict, or a product and a quantity."""
     items = [
         line if isinstance(line, dict) else {"productId": line[0], "quantity": line[1]}
         for line in lines or [(TEA, 3)]

@@ -102,7 +102,7 @@ def message(body: Any, group: str = "g") -> OrderMessage:
 
 @contextmanager
 def in_the_background(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a command like a shell's `&`, which ignores SIGINT, and kill it at the end if it is still running."""
+    """Start a command as a shell's `&` does, with SIGINT ignored, and kill it at the end if it is still running."""
     with subprocess.Popen(
         ["sh", "-c", """trap '' INT; exec "$0" "$@" """, *command],
         cwd=ROOT,

@@ -1633,7 +1633,7 @@ def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
 
 @pytest.fixture
 def located(api):
-    """Make a tea with 60 units at the default location, 5 at berlin and 300 at lyon, and a cup without locations."""
+    """Make a tea with 60 units at the default location, 5 at berlin and 300 at lyon, and a cup at the default one."""
     stock(api, berlin=5, lyon=300)
     assert api("POST", "/products", {"productId": "cup", "openingStock": 7}).status == 201
     return api

@@ -639,7 +639,7 @@ def test_a_product_that_does_not_fit_on_the_depots_page_is_sold_from_its_row(
 
 
 def test_units_without_demand_are_returned_to_the_depot(shop):
-    """Otherwise a lane would collect a few units of each product, and a large page makes each order more expensive."""
+    """A lane that kept a few units of each product would have a large page, which makes each order more expensive."""
     shop.list("p", 100)
     shop.list("q")
     worker = shop.owner()

@@ -323,7 +323,7 @@ def test_many_products_take_several_sweeps(watched, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_under_any_interference_the_newest_event_has_the_level(watched, seed):
-    """This covers sales, recreated products, crashes, refusals, lost responses, and overlapping sweeps."""
+    """The interference is sales, recreated products, crashes, refusals, lost responses, and overlapping sweeps."""
     chance, watches, depth = random.Random(seed), [watched.watch, watched.new_watch()], [0]
 
     def trouble():
