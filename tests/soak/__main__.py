@@ -272,7 +272,7 @@ def soak(
 
 
 def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
-    """Receive and delete all dead letters of a queue. Without deletion, at most ten of a FIFO group would be
+    """Receive and delete all dead letters of a queue. Unless they are deleted, at most ten of a FIFO group are
     visible."""
     url = aws.outputs[output]
     while found := aws.sqs.receive_message(

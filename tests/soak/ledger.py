@@ -164,8 +164,8 @@ def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> li
 
 
 def wrong_transfers(transfers: Iterable[StaffTransfer], adjustments: Iterable[Row]) -> list[str]:
-    """The transfers with only one side booked or a wrong number of units, booked although refused, or not booked
-    although applied."""
+    """The transfers that are booked on one side only, with a wrong number of units, or although they were refused, or
+    that are not booked although they were applied."""
     booked: dict[str, list[Row]] = {}
     for row in adjustments:
         if row["reason"] in ("TRANSFER_OUT", "TRANSFER_IN"):
