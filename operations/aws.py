@@ -121,7 +121,7 @@ class Aws:
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
                 f"the stack {stack_name} cannot be read: {without_full_stop(error)}. Deploy it first "
-                "(`make up` on this machine, `make deploy STAGE=...` on an account)"
+                "(in a checkout: `make up`, or `make deploy STAGE=...` on an account)"
             ) from error
 
     @property

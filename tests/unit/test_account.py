@@ -633,5 +633,5 @@ def test_an_error_of_aws_does_not_end_a_sentence_twice(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
-    with pytest.raises(UserError, match=r"You must specify a region\. Deploy it first \(`make up`"):
+    with pytest.raises(UserError, match=r"You must specify a region\. Deploy it first \(in a"):
         Aws.of_stack("Shop", boto3.Session())
