@@ -404,9 +404,9 @@ class StockEvents:
 
     @property
     def write_units(self) -> float:
-        """The write units of one change, if its part of the published stock has no other change in this sweep.
+        """The write units of one change of stock, if no other change shares its row of published stock in this sweep.
 
-        The part is written before and after the event is published.
+        The row is written before and after the event is published.
         """
         return 2 * math.ceil(self._part_bytes / 1024)
 
@@ -420,7 +420,7 @@ class StockEvents:
         return SWEEPS * self.read_units * prices.READ_UNIT
 
     def dollars(self, changes: int) -> float:
-        """Compute what a number of changes cost, if no two of them share a part of the published stock in the same sweep."""
+        """Compute what a number of changes cost, if no two of them share a row of published stock in the same sweep."""
         return changes * (self.write_units * prices.WRITE_UNIT + prices.EVENT)
 
 

@@ -1,4 +1,4 @@
-"""Writes the index of the sample events, which shows the answer to each of them if they are sent in its sequence."""
+"""Writes the index of the sample events, which also shows the service's answer to each of them."""
 
 from __future__ import annotations
 
