@@ -171,11 +171,13 @@ class Run:
         return self.level(product_id).available
 
     def order(self, name: str, lines: Mapping[str, int], **more: Any) -> dict[str, Any]:
-        """Make an order of this run. `more` has further fields."""
+        """Make an order of this run, for units at the default location. `more` has further fields."""
         order_id = f"{self.name}-{name}"
         self.order_ids.append(order_id)
         items = [{"productId": p, "quantity": quantity} for p, quantity in lines.items()]
-        return {"orderId": order_id, "userId": f"{self.name}-user", "items": items, **more}
+        # The setting `locations` may leave out the default location, where this run lists its products.
+        whose = {"orderId": order_id, "userId": f"{self.name}-user"}
+        return whose | {"items": items, "locations": [""], **more}
 
     def send(self, queue: str, *bodies: Mapping[str, Any] | str, group: str = "") -> list[str]:
         """Send messages to a queue, and return their ids.

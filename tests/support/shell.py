@@ -23,7 +23,7 @@ NOT_RUN = {
     r"make demo": "tests/e2e/test_deployed_stack.py runs it",
     r"make verify": "tests/e2e/test_verify.py runs it with fewer orders",
     r"make test": "it runs this test",
-    r"make wheel|pip install \S+\.whl": "tests/e2e/test_wheel.py builds it, and uses it without the checkout",
+    r"make wheel|pip install \S+\.whl|inventory-orders .*": "tests/e2e/test_wheel.py builds it, and uses it without the checkout",
     r"make (dashboard|desk)": "opens a browser; tests/pages/test_dashboard_page.py opens one",
     r"npx cdk .*|make (setup|bootstrap|synth|diff|deploy|verify|destroy)\b.*": "needs an account",
     r"\w+=\$\(aws iam create-policy .*": "for a role of an account; tests/infra/test_deployment_policy.py holds the policy",
