@@ -199,7 +199,7 @@ def _delete_unused(name: str, folder: Path) -> None:
 
 
 def _make_readable(folder: Path) -> None:
-    """Let every user read the files, whatever the umask. The CDK uploads file modes, and Lambda reads files as another user.
+    """Make the files readable for all users, whatever the umask. The CDK uploads modes, and Lambda reads files as another user.
 
     repost.aws/knowledge-center/lambda-deployment-package-errors: 644 for files, 755 for folders.
     """

@@ -248,7 +248,7 @@ class Functions(Construct):
             allow(function, arn, "lambda:GetEventSourceMapping")
 
     def _publish_stock(self, function: lambda_.Function, events: Events) -> None:
-        """Allow a function to read all products, and to publish events about changes of their stock."""
+        """Allow a function to read all products, and to publish events about changes to their stock."""
         function.add_environment("STOCK_EVENT_BUS_NAME", events.bus.event_bus_name)
         allow(function, events.bus.event_bus_arn, "events:PutEvents")
         allow(function, self._tables.products.table_arn, "dynamodb:Scan", "dynamodb:GetItem")

@@ -1,4 +1,4 @@
-"""Gives functions permissions on individual resources."""
+"""Grants functions permissions on individual resources."""
 
 from __future__ import annotations
 

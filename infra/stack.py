@@ -76,7 +76,7 @@ class InventoryOrders(Construct):
     Attributes:
         queues: The queues by name, such as `OrderQueue` and `OrderDeadLetterQueue`.
         tables: The tables by name, such as `Products`. Only the service may write to them.
-        bus: The event bus for events of orders and products. Subscribe to it with a rule.
+        bus: The event bus for events about orders and products. Subscribe to it with a rule.
         functions: The functions by name, such as `PlaceOrders`, each as its alias `live`.
 
     Raises:

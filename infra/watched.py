@@ -416,7 +416,7 @@ def _rate(expression: str, label: str, color: str, name: str) -> Formula:
 
 
 def _write_units(of: str, label: str, color: str) -> Formula:
-    """Draw the write units of a table or an index for each placed order.
+    """Draw the write units of a table or an index per placed order.
 
     CloudWatch counts an index separately from its table. Each gets a line of its own, because a sum would be missing whenever
     one of them is.

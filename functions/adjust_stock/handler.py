@@ -1,4 +1,4 @@
-"""Books changes of stock, from the stock queue, direct invocations and the HTTP API."""
+"""Applies stock changes from the stock queue, direct invocations and the HTTP API."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Apply adjustments, each exactly once.
 
     Returns:
-        For a batch of SQS messages, the partial batch response. For a command, an answer with `result` and the product's
-        new `stockCount`, `version` and `status`, or with what to do. An atomic decrement does not read the product, so its
-        answer leaves them out.
+        For a batch of SQS messages, the partial batch response. For a command, an answer with `result` and the product's new
+        `stockCount`, `version` and `status`; after a failure, it says what to do. An atomic decrement does not read the
+        product, so its answer leaves them out.
     """
     if not is_queue_event(event):
         return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
@@ -90,7 +90,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
 
 @lru_cache
 def _atomic_decrement(process: runtime.Process) -> AtomicDecrement:
-    """The object that decrements stock without a read, relying on what the process remembers of the products."""
+    """The object that decrements stock without a read, relying on what the process remembers about the products."""
     from inventory_orders.products.catalogue import AtomicDecrement  # noqa: PLC0415 - few calls need it
 
     return AtomicDecrement(process.engine)

@@ -70,8 +70,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out commands, each exactly once, and expire holds.
 
     Returns:
-        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result`, and with the
-        order's state or what to do.
+        For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
+        order's state; after a failure, it says what to do.
     """
     if not is_queue_event(event):
         return direct.answer(lambda: _command(event, context))
@@ -98,7 +98,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
-    """Estimate how many commands are waiting in the queue; infinite if SQS does not answer."""
+    """Estimate how many commands are waiting in the queue; infinity if SQS does not answer."""
     calls = SqsCalls(runtime.process().queue, runtime.end_of(context))
     waiting = calls.count_waiting(*hidden)
     log_queue_errors(calls.errors)

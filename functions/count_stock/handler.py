@@ -31,7 +31,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
     Returns:
         An answer with `result` and the `lease` for the next command. After a commit, it shows the count's adjustment instead;
-        after a failure, what to do.
+        after a failure, it says what to do.
     """
     return answer_command(event, context, "count_stock", _ROUTES, _command)
 

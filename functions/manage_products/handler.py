@@ -76,8 +76,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Carry out one command from a direct invocation or over HTTP, or apply a batch of catalogue events.
 
     Returns:
-        For a batch of SQS messages, the partial batch response. For a command, an answer with `result`, and with the product
-        or what to do.
+        For a batch of SQS messages, the partial batch response. For a command, an answer with `result` and the product; after
+        a failure, it says what to do.
     """
     products = ProductCatalogue(RetryingClient(runtime.process().store))
     if not is_queue_event(event):

@@ -32,7 +32,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
     Returns:
         For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
-        order's state, or with what to do.
+        order's state; after a failure, it says what to do.
     """
     if not is_queue_event(event):
         return direct.answer(lambda: _place(event, context))

@@ -42,7 +42,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     report = publisher.publish(news, runtime.deadline(context))
     emit_events(report, calls.errors)
     if report.left:
-        raise NotAllPublishedError(f"{report.left} of {len(news)} events are not published")
+        raise NotAllPublishedError(f"{report.left} of {len(news)} events have not been published")
     return {
         "result": "PUBLISHED",
         "published": len(report.published),

@@ -44,7 +44,7 @@ _ERRORS_SHOWN = 10
 
 @logger.inject_lambda_context
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send holds that are about to end to the expiry queue. Then fold outbound pages, and return idle units from lanes and the depot to rows.
+    """Send ending holds to the expiry queue. Then fold outbound pages, and return idle units from lanes and the depot to rows.
 
     The sweep also checks that Lambda reads the streams, because no metric shows that a mapping is disabled. With the setting
     `stockEvents`, it publishes changed stock levels.

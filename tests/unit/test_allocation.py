@@ -274,10 +274,10 @@ def test_nothing_is_sold_twice_from_a_page():
 def test_a_lane_that_may_not_hold_a_product_is_not_filled():
     allocation = lent()
     allocation.fill(2, "p", 1)
-    with pytest.raises(ValueError, match="lane 3 may not hold p"):
+    with pytest.raises(ValueError, match="lane 3 must not hold p"):
         allocation.fill(3, "p", 1)
     allocation.recall("p", [1, 2])
-    with pytest.raises(ValueError, match="lane 1 may not hold p"):
+    with pytest.raises(ValueError, match="lane 1 must not hold p"):
         allocation.fill(1, "p", 1)
 
 

@@ -149,7 +149,7 @@ def test_holds_are_sent_even_if_the_depth_of_the_queue_is_unknown(shop, capsys):
     hold(shop, "o-1", 30)
     shop.refuse("GetQueueAttributes", DENIED)
     assert sweep(shop)["holds"] == 1
-    (line,) = lines_of(capsys, "SQS did not carry out requests")
+    (line,) = lines_of(capsys, "requests to SQS failed")
     assert "not authorized" in line["errors"][0]
 
 
@@ -206,7 +206,7 @@ def test_holds_that_sqs_refuses_are_logged_and_sent_by_the_next_sweep(shop, caps
 
     shop.before = before
     assert sweep(shop)["holds"] == 27
-    (line,) = lines_of(capsys, "SQS did not carry out requests")
+    (line,) = lines_of(capsys, "requests to SQS failed")
     assert line["holds"] == 3
     assert "InternalError" in line["errors"][0]
     shop.calm()

@@ -1028,7 +1028,7 @@ def test_a_hold_does_not_expire_while_the_depth_of_the_queue_is_unknown(shop, ca
     assert shop.deliver("Expiry") == 1
     assert shop.status("o") == "PENDING"
     logs = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (line,) = (line for line in logs if line.get("message") == "SQS did not carry out requests")
+    (line,) = (line for line in logs if line.get("message") == "requests to SQS failed")
     assert "not authorized" in line["errors"][0]
 
 

@@ -529,7 +529,7 @@ def test_the_handler_publishes_a_batch_and_counts_it(shop, capsys):
 
 
 def test_the_handler_raises_if_time_runs_out_so_that_lambda_repeats_the_batch(shop):
-    with pytest.raises(Exception, match="3 of 3 events are not published"):
+    with pytest.raises(Exception, match="3 of 3 events have not been published"):
         shop.invoke("publish_events", {"Records": [*records_of("o-1")]}, seconds=-1.0)
     assert shop.bus.calls == []
 

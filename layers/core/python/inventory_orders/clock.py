@@ -18,7 +18,7 @@ class Clock(Protocol):
         """Seconds on a scale that never goes backwards. Only the difference between two values means something."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait for `seconds`."""
+        """Wait for this number of seconds."""
 
 
 class SystemClock:

@@ -166,7 +166,7 @@ class LeaseLostError(OutcomeError):
 
 
 class RejectedError(OutcomeError):
-    """Nothing was applied, because the rules of the business do not allow it. That is an answer, not a failure.
+    """Nothing was applied, because the business rules do not allow it. That is an answer, not a failure.
 
     Attributes:
         code: Stable name of the reason.

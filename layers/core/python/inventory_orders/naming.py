@@ -9,10 +9,10 @@ STAGE = re.compile("[a-z0-9-]{1,20}")
 
 
 def stack_name(stage: str) -> str:
-    """Name the stack of a stage. The physical names of a service begin with it, in every stack."""
+    """Return the name of a stage's stack. In every stack, the physical names of the service's resources begin with it."""
     return f"InventoryOrders-{stage}"
 
 
 def service_name(stage: str) -> str:
-    """Name the value of the metric dimension `service`."""
+    """Return the value of the metric dimension `service`."""
     return f"inventory-orders-{stage}"

@@ -202,8 +202,8 @@ def _unknown_order(order_id: str) -> RejectedError:
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     """List a user's orders, newest first. Operators can also list the orders to ship, oldest first.
 
-    Both lists come from an index, which is eventually consistent. Orders to ship are marked with whether the stock for them is
-    on hand. A location filters the page after it was read, so the page may be shorter than its limit.
+    Both lists come from an index, which is eventually consistent. Each order to ship shows whether its stock is on hand.
+    Orders are filtered by location after a page is read, so the page may be shorter than its limit.
 
     Raises:
         InventoryOrdersError: The query is invalid, or the orders cannot be read.
@@ -261,7 +261,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
-    """Count how many orders fit on a page before it has more than `_MOST_PRODUCTS` different products; at least one."""
+    """Count how many orders fit on a page with at most `_MOST_PRODUCTS` different products. The first one always fits."""
     products = ({line.key for line in order.lines} for order in orders)
     so_far = accumulate(products, or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))

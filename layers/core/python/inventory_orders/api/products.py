@@ -258,7 +258,7 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
 
 
 def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
-    """List the units that an order took from the row with a key, and the units that it returned there."""
+    """List the units that an order took from the row with this key, and the units that it returned there."""
     product_id = product_of(key)
     for line in order.lines:
         if line.key != key or line.product_created_at is None:

@@ -115,7 +115,7 @@ class Request:
         return strict_json(text)
 
     def check_parameters(self, known: Collection[str]) -> None:
-        """Check that the route knows every query parameter.
+        """Check that the route accepts every query parameter.
 
         Raises:
             InvalidMessageError: A parameter is unknown.
@@ -247,7 +247,7 @@ def problem_of(error: OutcomeError) -> ProblemError:
             detail = "the service cannot use its tables; an operator has to repair this"
             return ProblemError(500, "UNAVAILABLE", detail, more)
         case Outcome.APPLIED | Outcome.REPLAYED:
-            raise ValueError(f"{outcome.kind} is a success")
+            raise ValueError(f"{outcome.kind} is a success, not an error")
         case unknown:
             assert_never(unknown)
 
@@ -379,6 +379,6 @@ def filled_page(
 
 
 def reading() -> tuple[RetryingClient, Deadline]:
-    """The client for a read, and its deadline: after a few seconds, callers should rather try again."""
+    """The client for a read, and the deadline of the read, a few seconds from now: after that, callers had better try again."""
     client = runtime.process().engine.client
     return client, Deadline.after(_READ_SECONDS, client.clock)

@@ -26,7 +26,7 @@ class Adjustment(Change):
 
     Attributes:
         product_id: The product.
-        adjustment_id: Given by the sender: the idempotency key, within the product.
+        adjustment_id: The sender's idempotency key, unique within the product.
         delta: Units to add; negative to remove.
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
         notes: Who made it, and why. They are ignored when two adjustments are compared.
@@ -115,7 +115,7 @@ class Transfer(Change):
     Attributes:
         source: The product at the location that the units leave.
         target: The same product at the location that receives them.
-        transfer_id: Given by the sender: the idempotency key, at both locations.
+        transfer_id: The sender's idempotency key, which applies at both locations.
         units: How many units move, 1 or more.
         notes: Who made it, and why. They are ignored when two transfers are compared.
     """

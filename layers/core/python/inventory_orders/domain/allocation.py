@@ -110,7 +110,7 @@ class Allocation:
         Args:
             product_id: The product.
             units: How many; 0 only changes the reach.
-            reach: From now on, lanes 1 to `reach` may be filled with the product, and lanes that already may be filled with it.
+            reach: From now on, lanes 1 to `reach` may be filled with the product. A reach below the present one has no effect.
         """
         row = self.row(product_id)
         held = self.entry(DEPOT, product_id)
@@ -124,11 +124,11 @@ class Allocation:
         """Move units from the depot to a lane.
 
         Raises:
-            ValueError: The lane may not hold the product, or there are too few units.
+            ValueError: The lane is beyond the reach of the product, or there are too few units.
         """
         held = self.entry(DEPOT, product_id)
         if held is None or lane > held.reach:
-            raise ValueError(f"lane {lane} may not hold {product_id}")
+            raise ValueError(f"lane {lane} must not hold {product_id}")
         self._move(product_id, units, DEPOT, lane)
 
     def give_back(self, lane: int, product_id: str) -> None:

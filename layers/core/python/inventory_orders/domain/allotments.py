@@ -59,7 +59,7 @@ class PageEntry:
     Attributes:
         created_at: The generation of the product.
         units: How many; 1 or more.
-        reach: For the depot: lanes from 1 to this one may be filled with the product; 0 for none.
+        reach: At the depot, the last lane that may be filled with the product, counting from lane 1; 0 if none may.
     """
 
     created_at: str
@@ -78,7 +78,7 @@ class Page:
         entries: By product id.
         last_updated_at: When it was last written; empty if never.
         size: Bytes of the stored item.
-        emptied: For the depot, products that were lent to it and of which it has no units left. Their rows still name lanes.
+        emptied: At the depot, products that were lent to it but have no units left there. Their rows still name lanes.
     """
 
     key: PageKey

@@ -98,7 +98,7 @@ class Change:
         """The units that it takes, by product id, if lanes may serve it; empty if only rows can.
 
         Args:
-            short: Products that were found short. Offers without them are preferred.
+            short: Products that were found to be short. Offers without them are preferred.
         """
         return {}
 
@@ -111,7 +111,7 @@ class Change:
         rejections: Sequence[Rejection],
         products: StockById,  # noqa: ARG002
     ) -> Rejection:
-        """Combine the rejections of all offers into the reason for which the change is rejected."""
+        """Combine the rejections of all offers into the reason why the change is rejected."""
         return rejections[0]
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
@@ -125,7 +125,7 @@ class Change:
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Record | Update[OrderRecord]:
-        """Make the record of the decision. `after` has the changed products as the same transaction leaves them."""
+        """Make the record of the decision. `after` has the products as they are after the same transaction."""
         raise NotImplementedError
 
     def records(

@@ -1,6 +1,6 @@
 """Derives events from a row before and after a change.
 
-They depend on nothing else, so the same change makes the same events, however often it is published.
+Events depend on nothing else, so the same change always leads to the same events, however often it is published.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ again with stock may have been sold out before."""
 
 
 def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
-    """Derive the events of one change of an order's row, in sequence.
+    """Derive the events of one change to an order's row, in sequence.
 
     A tombstone has no events. Without `before`, or after a tombstone, the events report everything that the row shows.
 
@@ -181,12 +181,12 @@ def _steps_of(before: Image) -> int:
 
 
 def _is_tombstone(row: Image) -> bool:
-    """Whether a cancellation that came before its order has written the row. Other rows without `userId` are corrupt."""
+    """Whether the row was written by a cancellation that came before its order. Other rows without `userId` are corrupt."""
     return "userId" not in row and row.get("status") == OrderStatus.CANCELLED
 
 
 def product_events(before: Image | None, after: Image | None) -> tuple[Event, ...]:
-    """Derive the event of one change of a product's row, if it has any.
+    """Derive the event of one change to a product's row, if there is one.
 
     Args:
         before: The row before the change; None if it was created.
@@ -357,7 +357,7 @@ def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) 
         units = units_by_line(_quantities(items), moves)
     except KeyError as error:
         raise UnpublishableError(
-            f"steps name {error}, which none of its lines has; repair the item"
+            f"a step names {error}, but no line has this product; repair the item"
         ) from None
     for item in items:
         moved = units[item["productId"]].moved

@@ -29,7 +29,7 @@ class Order(Change):
     """A customer's order. All of its lines are placed, or none of them.
 
     Attributes:
-        order_id: Given by the sender: the idempotency key.
+        order_id: The sender's idempotency key.
         user_id: The customer.
         quantities: Units by product id, summed over a product's lines, in order of first mention.
         group: `MessageGroupId`, when the order came through the FIFO queue.
@@ -63,7 +63,7 @@ class Order(Change):
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
-        """For each location, the rows of all lines there. If a line names a location, every offer takes it from that one."""
+        """For each location, the rows of all lines there. A line that names a location is taken from there in every offer."""
         locations = self.default_locations if self.locations is None else self.locations
         offers = (
             tuple(stock_key(p, self.asked_locations.get(p, location)) for p in self.quantities)
@@ -214,7 +214,7 @@ class CancelledBeforehand(Change):
 
     Attributes:
         order: The order that has now arrived.
-        tombstone: The row that the cancellation has written, as read.
+        tombstone: The row that the cancellation wrote, as read.
     """
 
     order: Order

@@ -74,7 +74,7 @@ class Part:
     """The units that a command names. A command without a part is about the whole order.
 
     Attributes:
-        step_id: Given by the sender: the idempotency key, within the order.
+        step_id: The sender's idempotency key, unique within the order.
         quantities: Units by product id.
         restock: For a return, whether the units can be sold again. For a cancellation, False if the units are lost, otherwise
             None.
@@ -330,7 +330,7 @@ class Transition(Change):
         moves_goods: Whether the units come back to the warehouse. Units that other actions restock never left it.
         rejected: For a late payment, why it is rejected.
         extended_to: For an extension, the new end of the hold.
-        page: The outbound page, as the transaction leaves it.
+        page: The outbound page, in its state after the transaction.
     """
 
     command: OrderCommand
@@ -380,7 +380,7 @@ class Transition(Change):
         return {product_id: gives_back[product_id] for product_id in self._taking_back(products)}
 
     def _taking_back(self, products: StockById) -> dict[str, Stock]:
-        """The products that take units back, because they are still of the generation from which the units were taken."""
+        """The products that take units back, because their generation is still the one from which the units were taken."""
         gives_back = self.gives_back
         return {
             line.key: product
@@ -441,7 +441,7 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
         units = units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
     except KeyError as error:
         raise CorruptItemError(
-            f"order {order.order_id} has a step with units of {error}, but no line of that product; repair the item"
+            f"order {order.order_id} has a step with units of {error}, but no line for that product; repair the item"
         ) from None
     for product_id, moved in units.items():
         if min(moved.quantity - 1, moved.open, moved.delivered) < 0:
@@ -454,7 +454,7 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
 def _quantity(order: OrderRecord, line: OrderLine) -> int:
     if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
         raise CorruptItemError(
-            f"order {order.order_id} is {order.status}, but its line of {line.product_id} lacks the number of units "
+            f"order {order.order_id} is {order.status}, but its line for {line.product_id} lacks the number of units "
             "(quantity) or their generation (productCreatedAt); repair the item"
         )
     return line.quantity
@@ -466,10 +466,10 @@ def _open_units(units: Mapping[str, LineUnits]) -> dict[str, int]:
 
 
 def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:
-    """The reason for which the confirmation of an order was rejected.
+    """The reason why the confirmation of an order was rejected.
 
     Raises:
-        CorruptItemError: The stored reason is not one for which the service rejects a confirmation.
+        CorruptItemError: The stored reason is not one that the service uses to reject confirmations.
     """
     if told.reason not in _REASONS_OF_ENDS.values():
         raise CorruptItemError(
@@ -480,7 +480,7 @@ def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReas
 
 
 def _stored_time(order: OrderRecord, name: str, value: str) -> str:
-    """Return a time of an order's row, if it can be compared as a string.
+    """Return a time from an order's row, if it can be compared as a string.
 
     Raises:
         CorruptItemError: The value is not a time, or not in the format that the service writes.

@@ -29,7 +29,8 @@ class Limits:
         actions: Maximum number of updates and records. DynamoDB's quota for TransactWriteItems is 100.
         size: Maximum size of all items together, in bytes. DynamoDB's quota is 4 MB.
         changes: Maximum number of changes. The engine lowers it to isolate a change that DynamoDB refuses.
-        side_by_side: How many transactions of a chain are filled at the same time. More of them are less full.
+        side_by_side: How many transactions of a chain are filled at the same time. The more there are, the less full each
+            becomes.
 
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
     """
@@ -70,9 +71,9 @@ class Transaction:
         updates: Updates of product rows.
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
-        stock_after: The row or page from which each product is sold, as the transaction leaves it, by product id.
+        stock_after: The row or page from which each product is sold, in its state after the transaction, by product id.
         lent: Units that move from rows to the depot, by product id.
-        release: The lease of a lane that is released.
+        release: A lane's lease that the transaction releases.
         outbound: The update of an outbound page, if units leave the warehouse.
     """
 
@@ -86,7 +87,7 @@ class Transaction:
 
     @property
     def after(self) -> dict[str, Product]:
-        """The updated products by id, as the transaction leaves their rows."""
+        """The updated products by id, as they are after the transaction."""
         return {update.after.product_id: update.after for update in self.updates}
 
     @classmethod
@@ -162,8 +163,8 @@ class Plan:
 
     Attributes:
         chains: The transactions. Chains share no product and no group, so they may run in parallel.
-        missing: Products of undecided changes with too few units where they are sold from. There may be more elsewhere.
-        short: Products because of which an offer is rejected or passed over: too few units are known, or they are blocked.
+        missing: Products of undecided changes that have too few units where they are sold from, but perhaps more elsewhere.
+        short: Products that cause an offer to be rejected or passed over: too few units are known, or they are blocked.
         waiting: Changes that cannot be decided now, because one of their products is blocked or short. Changes that only
             follow one of them in its group are undecided too, but not listed.
         leaving: Accepted changes whose units leave on an outbound page. The chains do not contain them.
@@ -255,7 +256,7 @@ class _Wait:
 
     Attributes:
         offer: The offer.
-        missing: Products that there may be more of elsewhere.
+        missing: Products that may have more units elsewhere.
         is_unknown: Whether one of its products has not been read yet.
     """
 
@@ -266,10 +267,10 @@ class _Wait:
 
 @dataclass(slots=True)
 class _Choice:
-    """Chooses an offer for one change after the other, as if all earlier changes had already been applied.
+    """Chooses an offer for each change in turn, as if all earlier changes had already been applied.
 
     Attributes:
-        working: The products that were read, as the earlier changes leave them.
+        working: The products that were read, as they are after the earlier changes.
         blocked: Ids of products that cannot be written at the moment.
         missing: See `Plan.missing`.
         found_short: See `Plan.short`.
@@ -443,7 +444,7 @@ def _place(
 
 
 def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
-    """Turn drafts into transactions. Each starts from the rows and pages as the previous one leaves them."""
+    """Turn drafts into transactions. Each starts from the rows and pages as they are after the previous one."""
     allocation, sources = supply.allocation.copied(), supply.sources
     transactions = []
     for draft in drafts:

@@ -29,10 +29,10 @@ class Product:
         stock_count: Units that orders can take, except those in lanes; negative when units are on backorder.
         on_hand: Units in the warehouse, sold or not, before those on outbound pages are subtracted.
         version: Rises by one with every successful change of the row.
-        created_at: Names this generation: a product that is deleted and created again has another one.
+        created_at: Identifies the generation: a product that is deleted and created again gets a new one.
         status: Results from the stock, unless the product is discontinued.
         backorder_limit: How far below zero the stock may go, in units.
-        low_stock_threshold: At or below it the product counts as low in stock, in units.
+        low_stock_threshold: The number of units at or below which the product counts as low in stock.
         name: For people; None if there is none.
         price: In minor units of the currency (cents, pence); None if there is none.
         price_changed_at: When the price was last set.
@@ -41,7 +41,7 @@ class Product:
         last_updated_at: Time of the last change; empty if the row has none.
         locked_by: Owner of the lease on it; None if there is none.
         lock_time: Unix time in seconds when the lease ends; None if there is none.
-        lock_version: The version that the owner's last write made; None if there is no lease.
+        lock_version: The version after the owner's last write; None if there is no lease.
         lock_on_hand: Units on hand when the owner began to count; None if it is not counting.
         lent_to: The lanes that may hold more units of it. While there are any, it is `ACTIVE`.
         places: Further locations at which it has rows. Only the row at the default location lists them.
@@ -94,7 +94,7 @@ class Product:
 
     @property
     def spare_units(self) -> int:
-        """Units that the row can give without a recall of units from lanes."""
+        """Units that can be taken from the row without recalling any from lanes."""
         if self.lent_to:
             return self.stock_count - max(0, self.low_stock_threshold) - 1
         return self.sellable
@@ -115,11 +115,11 @@ class Product:
         return max(0.0, self.lock_time - now) if self.lock_time is not None else 0.0
 
     def is_fenced_by(self, owner: str) -> bool:
-        """Whether the last write was by this owner of a lease, who may then write even after the lease has ended."""
+        """Whether the last writer was this owner of a lease, which may then write even after the lease has ended."""
         return bool(owner) and self.locked_by == owner and self.lock_version == self.version
 
     def with_stock(self, stock_count: int, version: int) -> Product:
-        """Return the product with another stock and version, and the status that follows from the stock."""
+        """Return the product with a new stock count and version, and the status that follows from them."""
         return replace(
             self,
             stock_count=stock_count,
@@ -169,7 +169,7 @@ class PageStock:
         return self.stock_count + delta >= 0
 
     def with_stock(self, stock_count: int, version: int) -> PageStock:
-        """Return the same product with other units on the page, and another version."""
+        """Return the same product with a new number of units on the page, and a new version."""
         return replace(self, stock_count=stock_count, version=version)
 
 
@@ -203,7 +203,7 @@ class NewProduct:
     Attributes:
         product_id: The key of its row.
         opening_stock: Units in stock at the beginning.
-        low_stock_threshold: At or below it the product counts as low in stock, in units.
+        low_stock_threshold: The number of units at or below which the product counts as low in stock.
         backorder_limit: How far below zero the stock may go, in units.
         name: For people.
         price: In minor units of the currency (cents, pence).

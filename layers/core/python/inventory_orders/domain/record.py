@@ -117,7 +117,7 @@ class Step:
     Attributes:
         action: An `OrderAction`.
         at: When it was carried out.
-        step_id: Given by the sender: the idempotency key, within the order. None for a command that names no items.
+        step_id: The sender's idempotency key, unique within the order. None for a command that names no items.
         quantities: Units that were moved, by product id; None if there were none, or if all units that were left were
             fulfilled.
         restocked_versions: The version of each product after its units went back into stock, by product id.
@@ -204,9 +204,9 @@ class OrderLine:
         location_id: Where its units were taken from; empty for the default location, or if none were taken.
         asked_location: The only location that the sender allows; None if the order's locations apply.
         product_created_at: The generation that the units were taken from; None if no stock was taken.
-        product_version: The version of the product after that; None if the units were taken from a page.
+        product_version: The version of the product after they were taken; None if the units were taken from a page.
         lane_page: The page that the units were taken from; None if they were taken from the product's row.
-        lane_version: The version of the page after that.
+        lane_version: The version of the page after they were taken.
         other: Attributes that the service does not know, kept unchanged.
     """
 
@@ -291,7 +291,7 @@ class OrderRecord:
         return OrderKey(self.order_id)
 
     def require_version(self) -> OrderRecord:
-        """Return the order, after a check that its version is valid.
+        """Check that the order has a valid version, and return the order.
 
         Raises:
             CorruptItemError: The order has no valid version.
@@ -316,7 +316,7 @@ class AdjustmentRecord:
 
     Attributes:
         product_id: The product.
-        adjustment_id: The idempotency key, within the product.
+        adjustment_id: The idempotency key, unique within the product.
         delta: Units added, or taken away (negative). For a rejection, the units that were asked for.
         reason: Why, in one word.
         product_created_at: The generation of the product; empty for a rejection.
@@ -326,7 +326,7 @@ class AdjustmentRecord:
         notes: Who made it, and why: `actor` and `reference`.
         rejection: Why it was rejected; None if it was applied.
         on_hand_delta: For a closing, the change of the row's `onHand`; None if that is `delta`.
-        transfer_with: For one side of a transfer, the product id of the other side; None for any other.
+        transfer_with: For one side of a transfer, the product id of the other side; None for any other adjustment.
     """
 
     product_id: str

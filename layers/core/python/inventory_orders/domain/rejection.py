@@ -1,4 +1,4 @@
-"""All reasons for which a change is rejected, each with its message and its HTTP status."""
+"""All reasons for rejecting a change, each with its message and its HTTP status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CustomerWords(NamedTuple):
 
 
 class RejectionReason(StrEnum):
-    """A reason for which a change is rejected. A rejection is an answer, not a failure.
+    """A reason for rejecting a change. A rejection is an answer, not a failure.
 
     Attributes:
         words: The message for the sender of the change. `{subject}` is the product, order or order status that it is about.

@@ -47,7 +47,7 @@ _REPAIR = "it fails a condition on the values that were just read from it; repai
 
 
 def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
-    """Split changes into turns, so that each change of a record sees what the previous change of that record has written.
+    """Split changes into turns, so that each change to a record sees what the previous change to that record wrote.
 
     A change never gets an earlier turn than a change of the same group that arrived before it.
 
@@ -275,7 +275,7 @@ class PendingChanges:
     # ------------------------------------------------------------------ the answer
 
     def report(self, stats: CommitStats) -> CommitReport:
-        """Report the outcomes of all changes, once none is pending, and how often each was retried."""
+        """Report the outcome of each change, once none is pending, and how often the change was retried."""
         for key in self.by_key:
             kind, retries = self._outcomes[key].kind, self._retries.get(key)
             if retries is not None or kind in (Outcome.APPLIED, Outcome.REJECTED):
@@ -437,7 +437,7 @@ class Batch:
             self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
-        """Give up on the changes of products that could not be read, and of records if they were not just hints."""
+        """Give up on changes whose products could not be read. Unread records matter only if they are more than hints."""
         for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
@@ -467,8 +467,8 @@ class Batch:
     def learn_record(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
         """Apply a record that a concurrent writer has stored. Returns whether the change, or its replacement, is planned again.
 
-        It may only return units to the generation of the product that they were taken from. So the rows are read again: they
-        have to be newer than the record.
+        A change may only return units to the generation of the product that they were taken from. So the rows are read again:
+        they have to be newer than the record.
         """
         again = self.pending.match(key, record)
         for product_id in again.product_ids if again is not None else ():
@@ -496,7 +496,7 @@ class Batch:
 
     @property
     def wanted(self) -> list[str]:
-        """The products to read: for each pending change, those of its offers up to the first one without a short product.
+        """The products to read: for each pending change, the products of its offers up to the first offer that is not short.
 
         Throttled products are left out until the throttling is over.
         """
@@ -519,7 +519,7 @@ class Batch:
         return any(len(c.offers) > 1 and not new.isdisjoint(c.product_ids) for c in self.pending)
 
     def avoid_contested(self) -> bool:
-        """Avoid products with recent concurrent writers, and give up changes that cannot do without them.
+        """Avoid products with recent concurrent writers, and give up on changes that cannot do without them.
 
         Returns whether a product is avoided that was not avoided before.
         """

@@ -322,7 +322,7 @@ class Engine:
     # ------------------------------------------------------------------ commit
 
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
-        """Commit a plan, and give up changes for which waiting is useless."""
+        """Commit a plan, and give up on changes for which waiting is useless."""
         has_other_offers = batch.note_short(planned.short)
         attempts = self._send(batch, planned.chains)
         batch.give_up_undecidable(planned.waiting)
@@ -428,7 +428,7 @@ class Engine:
             batch.pending.settle(change, invalid)
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
-        """Process the reason for which an action was cancelled. Returns whether it lost to a concurrent writer."""
+        """Process the reason why an action was cancelled. Returns whether it lost to a concurrent writer."""
         product_id, found = reason.product_id, reason.found
         if reason.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
             return batch.learn_record(reason.action.subject, found)  # type: ignore[union-attr,arg-type]
@@ -454,7 +454,7 @@ class Engine:
     # ------------------------------------------------------------------ settle
 
     def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
-        """After a round without progress, wait or give up changes."""
+        """After a round without progress, wait or give up on changes."""
         if self.client.policy.max_attempts == 1:
             if not batch.avoid_contested():
                 batch.pending.give_up_all(

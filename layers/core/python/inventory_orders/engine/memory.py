@@ -73,7 +73,7 @@ class Rivals:
         self._met_at[product_id] = self._clock.monotonic()
 
     def are_met_on(self, product_id: str, seconds: float = _CONTESTED_SECONDS) -> bool:
-        """Whether the product's row had concurrent writers in the last `seconds`."""
+        """Whether the product's row had concurrent writers in the last `seconds` seconds."""
         met_at = self._met_at.get(product_id)
         return met_at is not None and self._clock.monotonic() - met_at <= seconds
 
@@ -146,7 +146,7 @@ class ProductCache:
         self._entries: BoundedDict[str, _Entry] = BoundedDict()
 
     def get(self, product_id: str) -> Product | None:
-        """The product as this process last wrote it, if it seems to be the only writer. A plan may use it, a rejection may not."""
+        """The product as this process last wrote it, if it seems to be the only writer. Plans may use it, but rejections may not."""
         entry = self._entries.get(product_id)
         if (
             entry is None

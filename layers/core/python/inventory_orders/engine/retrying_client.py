@@ -164,9 +164,9 @@ class RetryingClient:
 
         Args:
             actions: The actions of the transaction.
-            plans_around: Reasons for which a product's row may cancel the transaction and the caller plans again instead of
-                repeating it. After a conflict, the same transaction would only lose again. After throttling, the other
-                products need not wait.
+            plans_around: Reasons to cancel that make the caller plan again instead of repeating the transaction, if they
+                concern a product's row. After a conflict, the same transaction would only lose again. After throttling, the
+                other products need not wait.
 
         Raises:
             StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if

@@ -90,7 +90,7 @@ class Process:
 
     @cached_property
     def operators_claim(self) -> tuple[str, str] | None:
-        """Name and value of the claim that makes the bearer of a token an operator; None if no token does."""
+        """Name and value of the claim that makes the bearer of a token an operator; None if there is no such claim."""
         name = self._environment.get("OPERATORS_CLAIM_NAME")
         value = self._environment.get("OPERATORS_CLAIM_VALUE")
         return (name, value) if name and value else None
@@ -121,7 +121,7 @@ class Process:
 
     @cached_property
     def stream_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings that publish changes of the tables; empty if no events are published."""
+        """UUIDs of the event source mappings that publish changes to the tables; empty if no events are published."""
         return self._environment.get("STREAM_MAPPINGS", "").split()
 
     @cached_property
@@ -166,7 +166,7 @@ class Process:
 
     @cached_property
     def bus(self) -> Bus:
-        """The bus for events of orders and products."""
+        """The bus for events about orders and products."""
         return self._bus("EVENT_BUS_NAME")
 
     def _bus(self, variable: str) -> Bus:

@@ -74,7 +74,7 @@ class Message:
 
     @property
     def sequence(self) -> str:
-        """Messages with the same value are processed in order: the group, or a value of its own for a message without a group."""
+        """The group, or a unique value for a message without one. Messages with the same value are processed in order."""
         return self.group or self.receipt_handle
 
 
@@ -115,7 +115,7 @@ class SqsCalls:
     errors: list[str] = field(default_factory=list)
 
     def count_waiting(self, *hidden: str) -> float:
-        """Estimate how many messages are waiting in the queue; infinite if SQS does not answer.
+        """Estimate how many messages are waiting in the queue; infinity if SQS does not answer.
 
         Args:
             hidden: Which hidden messages to include: `NotVisible` for those that the function is processing or has returned,
@@ -261,7 +261,7 @@ def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
 
 
 def printable(text: str) -> str:
-    """Convert a string into printable ASCII of at most 512 characters, as a message attribute needs it."""
+    """Convert a string into printable ASCII of at most 512 characters, as message attributes require."""
     ascii_text = text.encode("ascii", "backslashreplace").decode("ascii")
     shown = "".join(character if character.isprintable() else " " for character in ascii_text)
     return shown if len(shown) <= _MAX_ERROR_MESSAGE else f"{shown[: _MAX_ERROR_MESSAGE - 3]}..."

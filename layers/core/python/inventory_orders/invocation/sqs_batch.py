@@ -29,11 +29,12 @@ LONGEST_RETENTION_SECONDS = 14 * 86400
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """Which rejections do not end the messages of a queue.
+    """The rejections after which a message is returned or dead-lettered. After any other rejection, it is done.
 
     Attributes:
-        may_be_early: The message may have come too early, such as before its order, so it is returned. At delivery
-            `EARLY_DELIVERIES`, a copy replaces it; at that delivery of the copy, it is dead-lettered. Not for FIFO queues.
+        may_be_early: The message may have come too early, such as before its order, so it is returned. At delivery number
+            `EARLY_DELIVERIES`, a copy replaces it; at the same delivery of the copy, the message is dead-lettered. Not for
+            FIFO queues.
         invalid: The sender or an operator has to act, so the message is dead-lettered immediately.
     """
 
@@ -83,7 +84,7 @@ class SqsBatch(Generic[T]):
         self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
-        """Parse every message, and dead-letter the invalid ones. If that fails, return them and all later messages of their group.
+        """Parse every message, and dead-letter invalid ones. If sending fails, return them and later messages of their groups.
 
         Args:
             parse: Parses one message, or raises InvalidMessageError.
@@ -148,7 +149,7 @@ class SqsBatch(Generic[T]):
         self.ends |= dict.fromkeys(self._returned, Outcome.RETURNED)
 
     def _send_dead_letters(self, invalid: Sequence[Message]) -> set[Message]:
-        """Send dead letters, those of one group one after the other. Returns messages that SQS refused, and those behind them."""
+        """Send dead letters, in sequence within each group. Returns the messages that SQS refused, and those after them."""
         unsent: set[Message] = set()
         while invalid:
             blocked = followers(self._messages, (self._returned | unsent).__contains__)

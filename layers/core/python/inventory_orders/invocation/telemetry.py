@@ -169,7 +169,7 @@ def log_queue_errors(errors: Iterable[str], **more: object) -> None:
     """Log the errors of failed requests to SQS, each distinct error once."""
     distinct = list(dict.fromkeys(errors))
     if distinct:
-        logger.error("SQS did not carry out requests", extra={"errors": distinct, **more})
+        logger.error("requests to SQS failed", extra={"errors": distinct, **more})
 
 
 def emit_stale(what: Literal["event", "delete"], **fields: str) -> None:

@@ -52,7 +52,7 @@ class StockLevel:
 
     @property
     def on_hand(self) -> int:
-        """Units in the warehouse, sold or not; negative if goods left before their receipt was booked."""
+        """Units in the warehouse, sold or not; negative if goods left before their receipt was recorded."""
         return self.product.on_hand - self.outbound
 
     @property
@@ -189,7 +189,7 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
 def read_committed(
     client: RetryingClient, keys: Sequence[str], deadline: Deadline, stats: CommitStats
 ) -> dict[str, int]:
-    """Read how many units of rows open orders hold, for an answer. It is empty if a row cannot be read in time."""
+    """Read how many units open orders hold in these rows, for an answer. Returns nothing if a row cannot be read in time."""
     # Time is left for the command.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(OutcomeError):
@@ -211,7 +211,7 @@ def mark_shippable(
     whose units cannot be read is not marked.
 
     Args:
-        orders: Each as stored, and as shown, which gets the mark.
+        orders: Each order as stored, and as shown in the answer. The mark is added to the latter.
         location_id: The only location to consider; None for all.
 
     Raises:

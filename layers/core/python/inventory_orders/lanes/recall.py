@@ -190,7 +190,7 @@ class Recall:
     # ------------------------------------------------------------------ reading
 
     def _read(self, keys: Iterable[str | PageKey]) -> None:
-        """Read those of the items that are not known yet."""
+        """Read the items that are not known yet."""
         if wanted := self.known.unknown(keys):
             found = read_all(self.depot.client, wanted, self.deadline, self.stats)
             for key, item in (found.products | found.unreadable | found.pages).items():
@@ -317,11 +317,11 @@ def _pieces(
 
 
 def _lanes_of(rows: Iterable[Product]) -> set[int]:
-    """The lanes that may hold units of products."""
+    """The lanes that may hold units of these products."""
     return {lane for row in rows for lane in row.lent_to}
 
 
 def _pages_of(rows: Iterable[Product]) -> list[PageKey]:
-    """The pages that may hold units of products."""
+    """The pages that may hold units of these products."""
     keys = (PageKey.of(lane, row.product_id) for row in rows for lane in row.lent_to | {DEPOT})
     return list(dict.fromkeys(keys))

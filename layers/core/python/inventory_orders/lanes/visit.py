@@ -149,7 +149,7 @@ class Visit:
         self._corrupt: dict[int, CorruptItemError] = {}
 
     def prepare(self, commit: Commit) -> Supply | None:
-        """Wait, read, lend, recall and share out, so that as much of the need as possible can be sold.
+        """Wait, read, lend, recall and share out, so that as many of the needed units as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
@@ -210,7 +210,7 @@ class Visit:
         return True
 
     def _sound(self, found: Snapshot) -> list[Page]:
-        """The pages. Unreadable ones are replaced with empty ones, and the products that belong there are not touched."""
+        """The pages, with unreadable ones replaced by empty ones. Products that belong on an unreadable page are not touched."""
         self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
         return [p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items()]
 
@@ -294,7 +294,7 @@ class Visit:
         }
 
     def _relisted(self) -> list[str]:
-        """Products whose row, depot and lane have different generations, because they were listed again in between."""
+        """Products whose row, depot and lane have different generations, because they were delisted and listed again."""
         return [p for p in {*self._need, *self._allocation.rows} if self._is_relisted(p)]
 
     def _is_relisted(self, product_id: str) -> bool:
@@ -365,7 +365,7 @@ class Visit:
         return units, self._lane.limit if is_wide else DEPOT
 
     def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
-        """Split products into portions of at most `most`, whose rows leave enough room in a transaction for everything else."""
+        """Split products into portions of at most `most` products. Their rows leave room in a transaction for everything else."""
         rows = self._allocation
         return in_portions(product_ids, most, lambda p: rows.row(p).size, Limits().size // 4)
 
@@ -405,7 +405,7 @@ class Visit:
         return None
 
     def _scarce(self, product_ids: set[str]) -> Iterator[str]:
-        """Other products on the same pages of which the depot has less than one order for each lane."""
+        """Other products on the same pages, if the depot has fewer units per lane than the last order took."""
         for key in {PageKey.of(DEPOT, product_id) for product_id in product_ids}:
             for other, held in self._allocation.entries(key).items():
                 is_scarce = held.units < self._in_use * self._demand.last_quantity(other)

@@ -44,7 +44,7 @@ def parse_order(
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
 ) -> Order:
-    """Parse the message with an order.
+    """Parse a message that contains an order.
 
     Args:
         body: The message as sent.
@@ -117,8 +117,8 @@ def order_in(
     if len(order.product_ids) > MAX_CANDIDATES:
         raise InvalidMessageError(
             "TOO_MANY_PRODUCTS",
-            f"items: {len(order.quantities)} products at each of the locations that they may come from make "
-            f"{len(order.product_ids)} combinations; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
+            f"items: the {len(order.quantities)} products and the locations that may supply them make {len(order.product_ids)} "
+            f"combinations; at most {MAX_CANDIDATES} are allowed. Name fewer locations, or split the order",
             "items",
         )
     if order.attributes:
@@ -261,7 +261,7 @@ def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[
 
 
 def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
-    """Parse the message that an order's hold has ended, into the command that expires the order.
+    """Parse a message about a hold that has ended. Returns the command that expires the order.
 
     Args:
         body: The message as sent.
@@ -275,7 +275,7 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
 
 
 def parse_order_command(body: str) -> OrderCommand:
-    """Parse the message with a command on an order.
+    """Parse a message that contains a command on an order.
 
     Raises:
         InvalidMessageError: The command can never be carried out. The message says what to fix.
@@ -305,7 +305,7 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
 
 
 def parse_adjustment(body: str) -> Adjustment:
-    """Parse the message with an adjustment of stock.
+    """Parse a message that contains an adjustment of stock.
 
     Raises:
         InvalidMessageError: The adjustment can never be applied. The message says what to fix.
@@ -340,7 +340,7 @@ def adjustment(document: Mapping[str, Any]) -> Adjustment:
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
-    """Parse the message with a catalogue event.
+    """Parse a message that contains a catalogue event.
 
     Raises:
         InvalidMessageError: The event can never be applied, or its time is in the future.

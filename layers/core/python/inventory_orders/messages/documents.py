@@ -87,7 +87,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 class _Reader(json.JSONDecoder):
-    """Python's JSON parser, which accepts more than JSON. This one replaces what we refuse with a description of the problem.
+    """A JSON parser like Python's, but it puts a description of the problem in place of everything that we refuse.
 
     Attributes:
         liberties: The descriptions, which are also at the refused places in the parsed document.
@@ -139,7 +139,7 @@ def _parts(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 @cache
 def json_schema(name: str) -> dict[str, Any]:
-    """Load a schema file: of a message such as `order`, of all `commands` by function and action, or of the `types` in them."""
+    """Load a file of schemas: a message such as `order`, all `commands` by function and action, or the `types` that they use."""
 
     def resolved(part: dict[str, Any]) -> Any:
         return json_schema("types")[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
@@ -197,7 +197,7 @@ def _as_stored(field: str, time: str) -> str:
 
 
 def checked_id(name: str, value: str, kind: str = "") -> str:
-    """Check an id, such as a `productId` or an `orderId`, and return it. Pass its kind if its field has another name.
+    """Check an id, such as a `productId` or an `orderId`, and return it. Pass its `kind` if its field has another name.
 
     Raises:
         InvalidMessageError: The id is not valid.

@@ -266,7 +266,7 @@ class ProductCatalogue:
         return next((update for after, update in sent if after is left), None)
 
     def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
-        """Create if absent: create a product, or its stock at a location, and book the opening stock.
+        """Create if absent: create a product, or its stock at a location, and record the opening stock.
 
         Returns:
             Whether it was created, and the current product. If it already existed, nothing was changed.
@@ -358,8 +358,8 @@ class ProductCatalogue:
         _check_no_newer_event(product, at)
         if (product.price_changed_at or "") > latest:
             raise RejectedError(
-                f"the price of {product_id} was changed at {product.price_changed_at}; it may change again "
-                f"{least_age} later",
+                f"the price of {product_id} was changed at {product.price_changed_at}; it can be changed "
+                f"again {least_age} after that",
                 "PRICE_CHANGED_RECENTLY",
             )
         raise LeaseHeldError(product_id, product.lease_left(moment.timestamp()))
@@ -445,7 +445,7 @@ class ProductCatalogue:
             if after.sellable < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
                     f"{-product.stock_count:,} units of {in_words(product_id)} are on backorder; set a backorder limit of at "
-                    "least that",
+                    "least that many",
                     "BELOW_FLOOR",
                 )
             if all(getattr(after, name) == getattr(product, name) for name in DETAILS):
@@ -460,7 +460,7 @@ class ProductCatalogue:
         return self.update_with_retry(product_id, changed, deadline)
 
     def delist(self, product_id: str, created_at: str, deadline: Deadline) -> bool:
-        """Conditional delete: delete one generation of a product, and book the removal of its stock.
+        """Conditional delete: delete one generation of a product, and record the removal of its stock.
 
         Args:
             created_at: The generation to delete.
@@ -517,7 +517,7 @@ def _check_details(key: str, names: Iterable[str]) -> None:
     """Raise an error if a row at a location would get a name or price, which all locations share.
 
     Raises:
-        InvalidMessageError: There is such a detail.
+        InvalidMessageError: The row would get one of them.
     """
     for name in DETAILS:
         if location_of(key) and name in names:
@@ -555,7 +555,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
 
 
 def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product's row, at the default or another location, and book its opening stock."""
+    """The actions that create a product's row, at the default or another location, and record its opening stock."""
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -572,7 +572,7 @@ def create_actions(product: Product) -> list[Action]:
 
 
 def opening_key(product: Product) -> AdjustmentKey:
-    """The key of the adjustment that books the opening stock of a product's generation."""
+    """The key of the adjustment that records the opening stock of a product's generation."""
     return AdjustmentKey(product.product_id, f"opening-{_generation(product.created_at)}")
 
 

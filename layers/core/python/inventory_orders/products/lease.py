@@ -274,11 +274,11 @@ class Lease:
         deadline: Deadline,
         notes: Mapping[str, str] = NO_NOTES,
     ) -> AdjustmentRecord:
-        """Book a count with its adjustment and release the lease, in one verified transaction.
+        """Record a count with its adjustment and release the lease, in one verified transaction.
 
         Args:
             counted: Units in place when the count began, including those of open orders.
-            adjustment_id: The idempotency key of the count, within the product.
+            adjustment_id: The idempotency key of the count, unique within the product.
             notes: Who counted, and why.
 
         Returns:
@@ -424,5 +424,5 @@ def _limited(seconds: float, deadline: Deadline, *, outlive_deadline: bool) -> f
     """Limit the length of a lease to the time that the invocation has left, unless it may outlive the invocation."""
     left = math.inf if outlive_deadline else deadline.remaining()
     if left <= 0:
-        raise ThrottledError("OUT_OF_TIME", "no time was left for a lease")
+        raise ThrottledError("OUT_OF_TIME", "no time was left to lease the product")
     return min(seconds, left)

@@ -310,7 +310,7 @@ class Publisher:
     def _blame(
         self, refused: Mapping[BusEntry, Refusal], unsent: dict[str, _Unsent], deadline: Deadline
     ) -> bool:
-        """If the bus accepts a probe, count refusals against the events that may be to blame. Returns whether it did."""
+        """If the bus accepts a probe, count refusals against the events that may be to blame. Returns whether it accepted."""
         now = self._clock.now()
         suspects = {
             entry: refusal

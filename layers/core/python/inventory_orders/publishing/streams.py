@@ -28,8 +28,8 @@ def read_changes(event: object) -> list[Event | Undeliverable]:
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list):
         raise UnsupportedEventError(
-            'this function takes changes from the streams of the tables: {"Records": [{"dynamodb": ...}]}; see events/ for '
-            "samples"
+            'this function takes batches of changes from the tables\' streams: {"Records": [{"dynamodb": ...}]}; see events/ '
+            "for samples"
         )
     news: list[Event | Undeliverable] = []
     for record in records:
@@ -60,7 +60,7 @@ def _events_of(record: object) -> tuple[Event, ...]:
         StopIteration,
     ) as error:
         raise UnpublishableError(
-            f"the record is not a change of a row ({type(error).__name__}: {error})"
+            f"the record is not a change to a row ({type(error).__name__}: {error})"
         ) from error
     return of(before, after)
 

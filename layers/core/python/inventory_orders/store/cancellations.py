@@ -106,7 +106,7 @@ class ConditionFailedError(StoreError):
 
 
 def require_product(found: Found, product_id: str) -> Product:
-    """Narrow an item that was found to a product.
+    """Return the found item as a product.
 
     Raises:
         ProductNotFoundError: The product does not exist.
@@ -148,10 +148,10 @@ class TransactionCancelledError(StoreError):
         return {reason.meaning for reason in self.reasons if reason.kind in kinds}
 
     def check_places(self) -> None:
-        """Check whether the list of locations in the product's own row prevented the transaction.
+        """Check whether the list of locations in the product's own row caused the cancellation.
 
         Raises:
-            CorruptItemError: The list prevented it: the product has no row of its own, or DynamoDB does not accept the list.
+            CorruptItemError: The list caused it: the product has no row of its own, or DynamoDB does not accept the list.
         """
         refused = self.meanings_of(ActionKind.PLACES) & {Meaning.CONDITION_FAILED, Meaning.INVALID}
         if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:

@@ -200,7 +200,7 @@ class Store:
         response = call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
             # If this counted as an empty answer, it would mean that nothing exists.
-            raise OutcomeUnknownError("EMPTY_ANSWER", "DynamoDB answered without Responses")
+            raise OutcomeUnknownError("EMPTY_ANSWER", "the answer from DynamoDB has no Responses")
 
         unprocessed = response.get("UnprocessedKeys", {})
         left_out = self._by_place({name: entry["Keys"] for name, entry in unprocessed.items()})

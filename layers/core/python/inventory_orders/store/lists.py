@@ -161,7 +161,7 @@ def list_to_fulfil(
 
 
 def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> list[ListPosition]:
-    """List `limit` orders of a shard. There are more if several have the last time, because an index does not sort equal times."""
+    """List `limit` orders of a shard, or more if several share the last time, because an index does not sort equal times."""
     condition = "#fulfilShard = :shard AND #confirmedAt >= :at"
     values = {"shard": shard, "at": after.at or " "}
     orders: list[ListPosition] = []

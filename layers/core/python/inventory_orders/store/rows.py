@@ -512,7 +512,7 @@ def _step_row(step: Step) -> Row:
 def _read_units(item: Row) -> tuple[str, int]:
     quantity = item["quantity"]
     if not isinstance(quantity, int):
-        raise TypeError(f"a step moves {quantity!r} units")
+        raise TypeError(f"a step moves {quantity!r} units, which is not a whole number")
     return _text(item, "productId"), quantity
 
 
