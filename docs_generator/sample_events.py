@@ -73,7 +73,7 @@ def event_of(name: str) -> Any:
 
 
 def is_bad(name: str) -> bool:
-    """Whether a sample contains something that the service does not accept, which its name shows."""
+    """Whether a sample's name says that it contains something that the service does not accept."""
     return name.endswith(("_bad", "_invalid", "_expired", "_unreadable"))
 
 
