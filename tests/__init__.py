@@ -1,1 +1,1 @@
-"""The tests, the exploration and the soak."""
+"""The unit, integration and end-to-end tests, the exploration and the soak."""

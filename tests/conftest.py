@@ -29,7 +29,10 @@ from tests.support.roles import name_actions_as_the_embedded_aws_does
 
 @pytest.fixture(scope="session", autouse=True)
 def one_loader() -> Iterator[None]:
-    """Cache AWS's service descriptions, which every boto3 session would read again: most of a short test's time."""
+    """Cache AWS's service descriptions.
+
+    Otherwise, every boto3 session would read them again, which takes most of a short test's time.
+    """
     with patch.object(botocore.session, "create_loader", cache(botocore.session.create_loader)):
         yield
 
@@ -61,7 +64,7 @@ def aws(embedded_aws: Any) -> Aws:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_long_polling(request: Any) -> Iterator[None]:
-    """Do not wait for messages: the embedded AWS has one server, so an empty answer means an empty queue."""
+    """Turn off long polling: the embedded AWS is a single server, so an empty answer means an empty queue."""
     with pytest.MonkeyPatch.context() as patched:
         if folder_of(request.path) in ON_THE_EMBEDDED_AWS:
             patched.setattr(dead_letters, "POLL_SECONDS", 0)
@@ -140,7 +143,7 @@ LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "un
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
-    """Distributes tests by file, but each folder in `IN_ONE_PROCESS` to one process.
+    """Distributes tests to processes by file, but keeps each folder in `IN_ONE_PROCESS` in one process.
 
     A process starts its embedded AWS once, and all tests of the folder share the stack.
     """

@@ -1,4 +1,4 @@
-"""Fixtures for tests of the deployed stack: the queues are empty for each file, and the demonstration has run."""
+"""Fixtures for tests of the deployed stack: a run of the demonstration, and queues that each test file finds empty."""
 
 import json
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ class Demonstration:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_in_the_queues(aws: Aws) -> Iterator[None]:
-    """Purge the queues after each file.
+    """Purge the queues after each test file.
 
-    Messages that came too early would be redelivered for hours, and block tests that wait for empty queues.
+    Messages that came too early would be redelivered for hours, and would block tests that wait for empty queues.
     """
     yield
     for queue in queues.QUEUES:

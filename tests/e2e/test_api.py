@@ -58,7 +58,7 @@ def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
 
 
 def test_a_waiting_caller_of_a_leased_product_is_told_where_to_ask(aws, api, new_id):
-    """The order cannot be placed immediately, so it is queued, and waits there for the end of the lease."""
+    """The order cannot be placed immediately, so it waits in the queue until the lease ends."""
     create(aws, new_id, 10)
     count = {"action": "acquire", "productId": new_id, "seconds": 3, "outliveInvocation": True}
     assert invoke_deployed(aws, "count_stock", count).answer["result"] == "ACQUIRED"
@@ -175,7 +175,7 @@ def issuer():
 def with_tokens(aws, issuer):
     """Make the customers' API accept a test's issuer.
 
-    The configured issuer is the embedded AWS, which cannot reach itself by TLS.
+    The configured issuer is the embedded AWS, which cannot reach itself over TLS.
     """
     api = JsonApi.of(aws, "CustomerApiUrl")
     with issued_by(api, issuer):

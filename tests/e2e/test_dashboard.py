@@ -21,7 +21,7 @@ from tests.support.stack import cli, create, message
 
 @pytest.fixture(scope="module")
 def url(aws):
-    """Start the dashboard, and stop it after this file, because it reads logs and queues as long as it runs."""
+    """Start the dashboard, and stop it after this test file, because it keeps reading logs and queues while it runs."""
     yield background.start().endpoint
     background.stop()
 
@@ -32,12 +32,12 @@ def open_dashboard(page, url, span="3h"):
 
 
 def number(page, label):
-    """Read a single value on the page, without rounding."""
+    """Read a single unrounded value from the page."""
     return float(page.get_attribute(f'.is-values [data-label="{label}"] b', "data-value") or 0)
 
 
 def legend(page, title):
-    """Read the values of a graph's legend by label, without rounding."""
+    """Read the unrounded values in a graph's legend, by label."""
     found = page.eval_on_selector_all(
         f'[data-title="{title}"] .legend li[data-label]',
         "items => items.map(item => [item.dataset.label, item.querySelector('b').dataset.value])",
@@ -48,8 +48,8 @@ def legend(page, title):
 def wait_for_number(aws, page, label, value):
     """Wait until the page shows a value.
 
-    On a busy machine, the embedded AWS delivers the last lines of an invocation with the worker's next one, so every
-    worker gets an empty invocation.
+    On a busy machine, a worker's last log lines are only delivered during its next invocation, so this function sends
+    every worker an empty invocation from time to time.
     """
     quiet, seen = 0, None
     while quiet < 15:
@@ -68,7 +68,7 @@ def wait_for_number(aws, page, label, value):
 
 
 def wait_for_more_looks(page, seconds=3):
-    """Wait until the page has drawn values measured after this call, as long as it draws anything."""
+    """Wait until the page has drawn values measured after this call. Fail if it stops drawing."""
     goal = time.time() + seconds
     while (now := float(page.get_attribute("body", "data-now"))) < goal:
         page.wait_for_function("now => Number(document.body.dataset.now) > now", arg=now)

@@ -45,7 +45,10 @@ ONLY_FOR_POLLERS = {
 
 
 class Preparation:
-    """Prepares products and orders for an event. They share one new id, and the functions have all permissions."""
+    """Prepares the products and orders that an event needs.
+
+    All of them share one new id, and the functions have all permissions.
+    """
 
     def __init__(self, aws):
         self.aws = aws
@@ -73,7 +76,7 @@ class Preparation:
         return self.command(action, **more)
 
     def leased(self, event):
-        """Lease the product for a while, after the event has been made."""
+        """Lease the product for a while after the event has been made."""
         self.lease()
         return event
 
@@ -101,7 +104,7 @@ class Preparation:
         return {"action": action, "orderId": self.new_id}
 
     def on_placed(self, event):
-        """Place an order first."""
+        """Place an order before returning the event."""
         self.place()
         return event
 
@@ -118,7 +121,7 @@ class Preparation:
 
 
 def again(function, event):
-    """Return a function that makes an event and processes it once, so that the test sends it again."""
+    """Return a function that makes an event that has already been processed once, so that the test repeats it."""
 
     def make(shop):
         made = event(shop)
@@ -139,7 +142,7 @@ def early_detail(shop):
 
 
 def reclaiming_cancellation(shop):
-    """Raise the threshold directly, as another program might, although units of the product are in lanes."""
+    """Raise the threshold directly, as another program might, while units of the product are in lanes."""
     shop.place()
     lend(shop.aws.store(), shop.new_id, 5, {1: 0})
     shop.update(Table.PRODUCTS, shop.new_id, "SET lowStockThreshold = :value", {"N": "10"})
@@ -182,7 +185,7 @@ _PATTERNS = {route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route)) for 
 
 
 def asked(method, path, body=None, prefer="wait=1", **query):
-    """Make an HTTP request in the form that the function receives. By default, its caller waits for one second."""
+    """Make an HTTP request in the form in which the function receives it. By default, its caller waits one second."""
     route, named = next(
         (route, found.groupdict())
         for route, pattern in _PATTERNS.items()
@@ -354,7 +357,7 @@ NEEDED = {
 
 
 def needed():
-    """Return the permissions by function and event, as pairs of action and resource."""
+    """Return the permissions that each function needs for each event, as pairs of action and resource."""
     found = {}
     for function, lines in NEEDED.items():
         for line in lines.strip().splitlines():
@@ -367,7 +370,7 @@ def needed():
 
 @pytest.fixture(scope="module", autouse=True)
 def no_other_sweep(aws):
-    """Disable the schedule, so that only these tests sweep."""
+    """Disable the sweep's schedule, so that the only sweeps are the ones in these tests."""
     with unscheduled(aws):
         yield
 
@@ -412,7 +415,7 @@ def test_a_function_without_a_permission_is_denied(aws, deployed, function, name
 
 
 def is_denied(aws, function, event, action, granted, taken):
-    """Whether a function is denied an action while it lacks a permission."""
+    """Whether a function is denied an action when it lacks the permission for it."""
     denials = [
         f"not authorized to perform: {name}"
         for name in (action, EMBEDDED_NAMES.get(action, action))

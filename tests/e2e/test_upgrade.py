@@ -1,4 +1,4 @@
-"""During an upgrade and a rollback, orders flow, no call fails, and books and events are right."""
+"""During an upgrade and a rollback, orders keep flowing, no call fails, and books and events stay correct."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def next_version(tmp_path, monkeypatch):
 
 
 class Customers(threading.Thread):
-    """Customers who place orders in every way until they are stopped.
+    """Customers who keep placing orders, in every possible way, until they are stopped.
 
     Attributes:
         sent: Ids of the orders.
@@ -110,7 +110,7 @@ def test_an_upgrade_and_a_rollback_while_orders_flow(embedded_aws, next_version)
     customers = Customers(aws, product)
 
     def goes_on():
-        """Wait until each way of placing an order has been used again, from start to end."""
+        """Wait until another order has been placed in each way, from start to finish."""
         enough = len(customers.sent) + 8
         wait_until(aws, lambda: len(customers.sent) >= enough or customers.problems)
         assert customers.problems == []

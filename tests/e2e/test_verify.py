@@ -1,4 +1,4 @@
-"""`verify` on the embedded AWS: every check passes, and fails if a test breaks what it checks."""
+"""`verify` on the embedded AWS: each check passes, and fails if a test breaks what it checks."""
 
 import json
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ ORDERS = 20
 
 @pytest.fixture(scope="module")
 def aws(aws):
-    """Prepare a stack with one unrelated dead letter only, because each queue with dead letters takes a second."""
+    """Prepare a stack with a single, unrelated dead letter, because each queue with dead letters takes a second."""
     for queue in queues.DEAD_LETTERS:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.DEAD_LETTERS[0]], MessageBody="theirs")
@@ -40,7 +40,7 @@ def deployed(aws):
 
 @pytest.fixture
 def run(aws, deployed):
-    """Make a run with short timeouts, which is cleaned up at the end."""
+    """Make a run with short timeouts, and clean up after it at the end."""
     made = Run(aws, stack.STACK_NAME, embedded=True, orders=ORDERS, patience=0.3)
     made.deployed = deployed
     yield made
@@ -57,7 +57,7 @@ def red(name, run):
 
 
 def wait_for_answers(monkeypatch, run):
-    """Wait long for the answers to orders, and for nothing else."""
+    """Wait longer for the answers to orders, but not for anything else."""
     answer = run.answer
 
     def patiently(*order, **how):
@@ -237,7 +237,7 @@ def test_a_missing_permission_is_detected_by_traffic(
 
 
 def interrupted(aws):
-    """Make another run, which is not cleaned up."""
+    """Make another run, and do not clean up after it."""
     return Run(aws, stack.STACK_NAME, embedded=True)
 
 

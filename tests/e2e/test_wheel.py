@@ -1,4 +1,4 @@
-"""The wheel works in another CDK app without the checkout, and the app of examples/ runs on the embedded AWS."""
+"""The wheel works in another CDK app without the checkout, and the app in examples/ runs on the embedded AWS."""
 
 import json
 import os
@@ -37,7 +37,10 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
-    """Install the wheel into a new environment, next to links to the packages that it requires. `make wheel` downloads them."""
+    """Install the wheel into a new environment, which links the packages that the wheel requires.
+
+    `make wheel CHECK=1` downloads these packages instead.
+    """
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
@@ -48,7 +51,7 @@ def environment(wheel, tmp_path_factory):
 
 
 def link(wheel, site):
-    """Link the packages that the wheel requires from this environment, and the ones that these require."""
+    """Link the packages that the wheel requires, directly or indirectly, from this environment."""
     with ZipFile(wheel) as archive:
         metadata = archive.read(f"inventory_orders-{VERSION}.dist-info/METADATA").decode()
     left, linked = re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE), set()
@@ -69,7 +72,7 @@ def link(wheel, site):
 
 @pytest.fixture(scope="module")
 def command(environment, tmp_path_factory):
-    """Return a function that runs the command of the wheel in an empty folder."""
+    """Return a function that runs the wheel's command in an empty folder."""
     folder = tmp_path_factory.mktemp("folder")
 
     def run(*arguments):

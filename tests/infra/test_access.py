@@ -4,7 +4,7 @@ An emulator forgives missing permissions, but AWS does not: an alarm is not mail
 lost. So the table is complete both ways: a new access without a line fails, and so does a line without an access. A
 resource of an unknown kind fails too.
 
-These need no permission, and so have no line:
+The following need no permission, and so have no line:
 
 - A request by one of the account's own roles needs a statement of the role *or* of the resource, so tables and queues
   need not allow their functions. A service, such as CloudWatch, needs the resource's statement.
@@ -246,7 +246,7 @@ class Access:
         self.resource_policy(properties, properties["Topics"], "topic policy")
 
     def resource_policy(self, properties, attached_to, why):
-        """Add the lines of a resource's policy, which applies only to resources that it names and is attached to."""
+        """Add the lines of a resource policy, which applies only to resources that it both names and is attached to."""
         for statement in properties["PolicyDocument"]["Statement"]:
             assert a_list(statement["Resource"]) in (
                 attached_to,
@@ -311,7 +311,7 @@ class Access:
         self.others(name, target, "DeadLetterConfig")
 
     def repetition(self, name, properties):
-        """Add how often a failed asynchronous invocation is retried, and where its outcome is sent."""
+        """Add a line if the outcome of an asynchronous invocation is sent to a destination."""
         self.others(name, properties, "DestinationConfig")
 
     def alarm(self, name, properties):
@@ -338,7 +338,7 @@ class Access:
         self.others(name, properties, "EventSourceName", "LogConfig")
 
     def route(self, _, properties):
-        """Add a route, who may call it, and the function behind it."""
+        """Add a line for a route: who may call it, and the function behind it."""
         kind = properties.get("AuthorizationType")
         callers = {"AWS_IAM": "a signature", "JWT": "a token"}.get(kind, "nothing")
         _, [_, target] = properties["Target"]["Fn::Join"]
@@ -352,7 +352,7 @@ class Access:
         self.others("a route", properties, "ApiKeyRequired", "AuthorizationScopes")
 
     def permission(self, _, properties):
-        """Add who may invoke a function, besides the account's roles."""
+        """Add a line about who may invoke a function, other than the account's roles."""
         source = properties["SourceArn"]["Fn::Join"][1]
         for_routes = [part for part in source if isinstance(part, str)][1:] == [
             ":execute-api:",
@@ -373,7 +373,7 @@ class Access:
         self.others(name, properties, "KmsKeyId", "KmsMasterKeyId", "ResourcePolicyDocument")
 
     def others(self, name, properties, *ways):
-        """Add further ways to reach a resource. The stack uses none of them."""
+        """Add lines for further ways to reach a resource. The stack uses none of them."""
         for way in ways:
             if way in properties:
                 self.add(
@@ -384,7 +384,7 @@ class Access:
                 )
 
     def lines(self):
-        """Return the accesses, with "every ..." where all resources of a kind have the same access."""
+        """Return the accesses. If all resources of a kind have the same access, one line names them as "every ..."."""
         found = set(self.found)
         names = defaultdict(set)
         for id_, resource in self.resources.items():

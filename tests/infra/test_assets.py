@@ -57,7 +57,7 @@ def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path):
 
 @pytest.fixture
 def build_of(tmp_path, monkeypatch):
-    """Return a function that builds an asset from the files in a folder, in another folder."""
+    """Return a function that builds an asset from the files of a given folder."""
 
     def build(folder, interpreter=None):
         monkeypatch.setattr(assets, "_interpreter", lambda runtime: interpreter)

@@ -1,4 +1,4 @@
-"""The CDK and make run with the project's own Python and Node, without an activated environment."""
+"""The CDK and make run with the project's own Python and Node, even if no environment is activated."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def make(*arguments: str, folder: Path = ROOT, dry: Sequence[str] = ("--dry-run"
 
 
 def dry_run(*arguments: str) -> list[str]:
-    """Return a function that lists the lines that make would run."""
+    """Return a function that lists the commands that make would run."""
     done = make(*arguments)
     done.check_returncode()
     return done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""The deployed dashboard on the local page is complete, compact and accessible.
+"""The deployed dashboard, shown on the local page, is complete, compact and accessible.
 
 tests/pages/test_dashboard_page.py tests the page's behaviour. This test is here because it needs a template.
 """
@@ -26,7 +26,7 @@ def service():
 
 @pytest.fixture
 def shown(page, service):
-    """Open the page after a busy minute."""
+    """Open the dashboard page with the values of a busy minute."""
     desk = MagicMock()
     desk.about.return_value = {"place": "made up", "embedded": True, "production": False}
     here = service, SimpleNamespace()

@@ -1,4 +1,4 @@
-"""The policy of CloudFormation's deployment role has exactly the actions that deploying the stack's resources needs."""
+"""The policy of CloudFormation's deployment role allows exactly the actions needed to deploy the stack."""
 
 import inspect
 import json
@@ -46,7 +46,7 @@ ONLY_WITH = {
 
 
 def handlers_of(kind: str) -> dict[str, list[str]]:
-    """Return the actions of CloudFormation's handlers of a resource type, without the handler `list`.
+    """Return the actions that CloudFormation's handlers for a resource type need, except those of the handler `list`.
 
     CloudFormation never calls `list` itself.
     """

@@ -1,4 +1,4 @@
-"""Handlers emit every metric of the dashboard and the alarms, and every alarm can fire."""
+"""Handlers emit every metric that the dashboard and the alarms use, and every alarm can fire."""
 
 import json
 import re
@@ -87,7 +87,7 @@ def metric_of_alarm(properties):
 
 @pytest.fixture
 def clock_that_skips_waits(monkeypatch):
-    """Let waits advance the clock instead of taking time."""
+    """Make waits advance the clock instead of taking time."""
     slept = []
     now, monotonic = SystemClock.now, SystemClock.monotonic
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: slept.append(seconds))
@@ -97,7 +97,7 @@ def clock_that_skips_waits(monkeypatch):
 
 @pytest.fixture
 def emitted(monkeypatch, capsys, clock_that_skips_waits):
-    """Collect the metrics that the handlers emit in all situations."""
+    """Call the handlers in all kinds of situations, and collect the metrics that they emit."""
     with open_shop(catalogue()) as shop:
 
         def call(function, event):
@@ -114,7 +114,7 @@ def emitted(monkeypatch, capsys, clock_that_skips_waits):
 
 
 def change_products(call):
-    """Discontinue one product, delist one and change it too late, and count one."""
+    """Discontinue a product, delist another one and then change it with an outdated event, and count a third."""
     product = {"action": "create", "productId": "gone", "openingStock": 5}
     call("manage_products", product)
     call("manage_products", {"action": "discontinue", "productId": "gone"})
@@ -126,7 +126,7 @@ def change_products(call):
 
 
 def place_orders_among_rivals(shop, call, monkeypatch):
-    """Send changes with different outcomes, whose first attempts to write fail."""
+    """Send changes that have different outcomes, and make the first attempts to write them fail."""
     orders = [
         order_body("placed", {TEA: 40}),
         order_body("waits", {"tea-hojicha": 1}),
@@ -152,7 +152,7 @@ def place_orders_among_rivals(shop, call, monkeypatch):
 
 
 def sell_from_lanes(shop, call, monkeypatch):
-    """Sell from lanes: one has too few units, and another one has a corrupt page."""
+    """Sell from lanes: one has too few units, and another has a corrupt page."""
     monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
     for number, quantity in enumerate((1, 1, 50)):
         lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
@@ -164,7 +164,7 @@ def sell_from_lanes(shop, call, monkeypatch):
 
 
 def lead_orders_to_their_ends(shop, call):
-    """Return one order, cancel one and then pay it, and let one expire."""
+    """Return one order, cancel another and then pay for it, and let a third one expire."""
     for order_id in ("returned", "cancelled", "expired"):
         call("place_orders", order_body(order_id, {TEA: 1}) | {"holdSeconds": 60})
     for action, order_id in (
@@ -180,7 +180,7 @@ def lead_orders_to_their_ends(shop, call):
 
 
 def publish(call, monkeypatch):
-    """Publish events while the bus refuses one call, and publish a row that breaks its contract."""
+    """Publish events while the bus refuses one call, and publish a row that violates its contract."""
     put, refused = Bus.put, [Refusal("ThrottlingException", "slow down")]
 
     def refusing_once(bus, entries):
@@ -322,7 +322,7 @@ def test_the_dashboards_sections_are_in_an_operators_order(widgets):
 
 
 def judged(properties, samples, now=NOW):
-    """Return the state of one of the template's alarms for samples of (second, value), as on the local dashboard."""
+    """Return the state of one of the template's alarms for samples of (second, value), as the local dashboard does."""
     namespace, name, dimensions = metric_of_alarm(properties)
     held = Samples()
     for second, value in samples:
@@ -333,7 +333,7 @@ def judged(properties, samples, now=NOW):
 
 
 def in_periods(properties, periods):
-    """Make samples from the values of the newest periods."""
+    """Make samples from lists of values, one list for each period. The last period ends now."""
     ends = range(NOW - properties["Period"] * (len(periods) - 1), NOW + 1, properties["Period"])
     return [(end, value) for end, values in zip(ends, periods, strict=True) for value in values]
 
@@ -386,7 +386,7 @@ def test_callers_without_an_answer_alarm_after_three_minutes_and_not_before(temp
 
 
 def test_only_alarms_on_dead_letters_stay_on_without_data(template):
-    """SQS stops reporting a quiet queue, while the dead letter is still there."""
+    """SQS stops reporting on a quiet queue although the dead letter is still there."""
     outlasting = set()
     for logical_id, properties in alarms_of(template).items():
         _, bad = GOOD_AND_BAD[properties["MetricName"]]

@@ -1,4 +1,4 @@
-"""The template follows cdk-nag's rules for AWS solutions, and the project's own rules."""
+"""The template follows the rule pack AwsSolutions of cdk-nag, and the project's own rules."""
 
 import re
 

@@ -23,7 +23,7 @@ JWT = {"issuer": "https://a.example", "audience": ["a"]}
 
 
 def changed(path, value):
-    """Return the settings that change only the value at a path."""
+    """Return settings in which only the value at this path is changed."""
     for name in reversed(path.split(".")):
         value = {name: value}
     return value

@@ -106,7 +106,7 @@ WARM = {"Orders": 20_000, "Products": 30_000}
 
 @pytest.fixture(scope="module")
 def optional():
-    """Make a template with unrelated optional settings; `dev` has none of them."""
+    """Make a template with many optional settings, none of which the stage `dev` has."""
     return synthesise(
         "dev",
         {"@aws-cdk/core:permissionsBoundary": {"name": "developers"}},
@@ -190,14 +190,14 @@ def test_a_message_that_always_kills_its_invocation_is_dead_lettered_in_time():
 
 
 def mappings(template, attribute):
-    """Return the mappings of queues ("Arn") or of streams ("StreamArn")."""
+    """Return the event source mappings of queues ("Arn") or of streams ("StreamArn")."""
     found = all_of(template, "Lambda::EventSourceMapping")
     return [s for s in found if s["EventSourceArn"]["Fn::GetAtt"][1] == attribute]
 
 
 @pytest.mark.parametrize("name", ["OrderCommandQueue", "ExpiryQueue"])
 def test_time_critical_queues_have_no_batch_window(name):
-    """With any window, Lambda may wait 20 s, so a hold could expire before a confirmation that was sent in time."""
+    """With a batch window, Lambda may wait 20 s, so a hold could expire before a confirmation that was sent in time."""
     assert SETTINGS.queues[name].batchWindowSeconds == 0
 
 
@@ -524,7 +524,7 @@ def template_of_live():
 
 
 def without_the_stage(template, stage):
-    """Return a template as lines, without the stage's name and the hashes of logical ids that contain it."""
+    """Return a template as lines, without the stage's name and without the hashes that depend on it."""
     text = json.dumps(template.to_json(), indent=1)
     text = re.sub(rf"InventoryOrders{stage.replace('-', '')}(\w+?)[0-9A-F]{{16}}", r"\1", text)
     text = re.sub(r"(CurrentVersion\w{8})[0-9a-f]{32}", r"\1", text)

@@ -1,4 +1,4 @@
-"""An audit of an open shop raises no false alarm, and finds a unit that was removed by hand."""
+"""An audit raises no false alarm while the shop is open, and finds a unit that was removed by hand."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ def soon():
 
 
 def repeat(step, over):
-    """Repeat a step, called with its number, until `over` is set, and return the number of calls."""
+    """Call a step with 0, 1, 2 and so on until `over` is set, and return the number of calls."""
     number = 0
     while not over.is_set():
         step(number)

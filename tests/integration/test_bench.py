@@ -1,4 +1,4 @@
-"""The benchmarks: a run of the whole of `make bench`, with tiny cells."""
+"""A run of all the benchmarks in `make bench`, with tiny cells."""
 
 import importlib.util
 import io

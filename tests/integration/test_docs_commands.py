@@ -43,7 +43,7 @@ TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
 
 @pytest.fixture
 def no_rule(aws):
-    """Remove the reader's rules from the bus, and the queues behind them."""
+    """Afterwards, remove the rules that the reader of a page has added to the bus, and their queues."""
     events, bus = aws.session.client("events"), {"EventBusName": aws.outputs["EventBusName"]}
     yield
     for rule in events.list_rules(**bus)["Rules"]:
@@ -126,7 +126,7 @@ def lists(shell, command, expected):
 
 
 def leave_orders_and_dead_letters(aws):
-    """Leave orders to ship and dead letters behind, like a demonstration and the page's own commands."""
+    """Leave orders to ship and dead letters behind, as a demonstration and the page's own commands do."""
     create(aws, "tea-white-monkey", 7)
     orders = [order_body(order_id, {"tea-white-monkey": 1}) for order_id in ("d1-1", "o-1001")]
     invoke_deployed(aws, "place_orders", sqs_event(*orders, "not an order"))
@@ -292,7 +292,7 @@ def test_every_direct_command_of_the_reference_succeeds(aws):
 
 
 def test_every_sample_event_works_as_its_readme_says(aws):
-    """In the sequence of the index, good samples succeed and bad ones are refused."""
+    """Sent in the order of the index, good samples succeed and bad ones are refused."""
     for name in samples.SHOWS:
         done = invoke_deployed(aws, samples.function_of(name), samples.event_of(name))
         assert not done.failed, (name, done.answer)

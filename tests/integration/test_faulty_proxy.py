@@ -124,5 +124,5 @@ def stored(shop, order_id):
 
 
 def remove(shop, order_id):
-    """Delete an order's row that is incomplete, because the audit cannot read it."""
+    """Delete an order's incomplete row, because the audit cannot read it."""
     shop.aws.dynamodb.delete_item(**row(shop, order_id))

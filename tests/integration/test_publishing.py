@@ -1,4 +1,4 @@
-"""Outcomes on the embedded AWS, published from a row's change to the consumer, and again from the rows."""
+"""Publishing outcomes on the embedded AWS: from the change of a row to the consumer, and again from the rows."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def new_id():
 
 
 def heard_of(listen, subject, count, seconds=QUIET_SECONDS):
-    """Listen until a number of events of one order or product have arrived."""
+    """Listen until the given number of events for one order or product have arrived."""
     found = []
     for heard in listen(seconds):
         data = heard.event["detail"]["data"]
@@ -57,7 +57,7 @@ def types(found):
 
 
 def next_of(follower, subject, count=1):
-    """Read the next events of one order or product that `follow` prints, by type."""
+    """Read the next events that `follow` prints for one order or product, by type."""
     found = {}
     for event in map(json.loads, follower.stdout):
         data = event["detail"]["data"]

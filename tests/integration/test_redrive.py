@@ -124,7 +124,7 @@ def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before
     real, calls = pair.sqs, [0]
 
     class Interrupted:
-        """Raises right before one of the calls that send or delete a message."""
+        """A client that raises an error right before one of the calls that send or delete a message."""
 
         def __getattr__(self, name):
             def call(**arguments):

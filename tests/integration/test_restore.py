@@ -31,7 +31,7 @@ def aws(aws):
 
 @pytest.fixture
 def work(aws):
-    """Prepare a restore, which gets current rows: the embedded AWS has no backups of earlier ones."""
+    """Prepare a restore of the current rows, because the embedded AWS has no backups of earlier ones."""
     made = Restore(aws, THEN)
     yield made
     for name in made.beside.tables.values():

@@ -1,4 +1,4 @@
-"""The runbook on the embedded AWS: tests cause each situation, find it with the page's commands, and apply its fix."""
+"""The runbook on the embedded AWS: tests cause each situation, diagnose it with the page's commands, and fix it."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def run(aws, heading, operation, instead=("", ""), **variables):
 
 
 def assigned(aws, heading, name):
-    """Run the command of a section that sets a variable, and return its value."""
+    """Run a section's command that sets a variable, and return the value."""
     (command,) = (c for c in commands(sections()[heading]) if c.startswith(f"{name}="))
     words = shlex.split(substituted(aws, expand(command), {}))
     return jmespath.search(words[words.index("--query") + 1], answer(aws, expand(command), {}))
@@ -223,7 +223,7 @@ def test_a_corrupt_page_holds_an_order_up_until_it_is_repaired(aws):
 
 @contextmanager
 def given_up_at_once(aws):
-    """Let SQS dead-letter messages that have been delivered before."""
+    """Make SQS dead-letter messages that have already been delivered once."""
     arn = assigned(aws, "Errors", "ARN")
 
     def set_to(count):

@@ -120,7 +120,7 @@ class Calls:
         )
 
     def update(self) -> str:
-        """Make one action per attribute, because the embedded AWS accepts two changes of one attribute."""
+        """Change each attribute at most once: unlike AWS, the embedded AWS accepts two changes of one attribute."""
         actions = {
             "n": [
                 ("SET", "#n = :1"),
@@ -140,7 +140,7 @@ class Calls:
         return " ".join(f"{clause} {', '.join(actions)}" for clause, actions in clauses.items())
 
     def placeholders(self, request: dict[str, Any], *texts: str) -> None:
-        """Define the placeholders of expressions, and sometimes unused ones."""
+        """Define the placeholders of expressions, and sometimes add unused ones."""
         text = " ".join(texts)
         values = VALUES | {":type": {"S": self.random.choice(["S", "N", "L", "M", "SS", "B"])}}
         names = {name: content for name, content in NAMES.items() if name in text}
@@ -354,7 +354,7 @@ PAGES = [
 
 
 def test_units_on_hand_and_outbound_pages_get_the_same_answers_from_each_engine(both):
-    """The requests are relative and absolute updates, writes that return a page, and reads of a row with all pages."""
+    """The requests are relative and absolute updates, writes that return a page, and reads of a row with its pages."""
 
     def same(operation: str, **request: Any) -> Any:
         real, simulated = both(operation, request)

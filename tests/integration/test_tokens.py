@@ -1,4 +1,4 @@
-"""The tokens of `inventory-orders tokens` on an embedded AWS started like `make up`, which does not enforce IAM."""
+"""The tokens of `inventory-orders tokens` on an embedded AWS that is started as by `make up`, without enforcing IAM."""
 
 import urllib.error
 import urllib.request

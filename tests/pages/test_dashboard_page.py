@@ -1,4 +1,4 @@
-"""The dashboard's page in a browser, with made-up data: what it draws can be read, also by keyboard, and updates.
+"""The dashboard's page in a browser, with made-up data: it is readable, works by keyboard, and updates.
 
 tests/infra/test_dashboard.py tests the deployed widgets and alarms.
 """
@@ -38,7 +38,7 @@ def limit(value, label, *alarms):
 
 
 class FakeService:
-    """The page's data source, which the test sets."""
+    """The source of the page's data, which the test sets."""
 
     def __init__(self):
         self.spans = []
@@ -125,7 +125,7 @@ COLUMNS = """
 
 
 def columns(page, title, *colors):
-    """Return, for each column of a graph's pixels, the rows, counted from the top, that have exactly these colours."""
+    """For each pixel column of a graph, return the vertical positions of the pixels with exactly these colours."""
     return page.evaluate(COLUMNS, [title, list(colors)])
 
 

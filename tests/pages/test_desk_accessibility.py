@@ -1,4 +1,4 @@
-"""Every page of the desk is accessible according to axe-core, in light and dark colours, also on a phone."""
+"""Every page of the desk is accessible according to axe-core, in light and dark colours, and on a phone."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Orders at the desk, in a browser: lists, one order, the pick list and scan mode, on the tea shop in memory."""
+"""Orders at the desk of an in-memory tea shop, in a browser: lists, one order, the pick list and scan mode."""
 
 import json
 
@@ -18,7 +18,7 @@ def desk(page):
 
 
 def place(desk, order_id, *lines, is_paid=True, user="auth0:anna", **more):
-    """Place an order, and by default confirm it. A line is a dict, or a product and a quantity."""
+    """Place an order and, unless told otherwise, confirm it. A line is a dict, or a product and a quantity."""
     items = [
         line if isinstance(line, dict) else {"productId": line[0], "quantity": line[1]}
         for line in lines or [(TEA, 3)]

@@ -1,4 +1,4 @@
-"""The frame of the desk and the page of the API, in a browser, on the tea shop in memory."""
+"""The desk's frame and the API's page, in a browser, for an in-memory tea shop."""
 
 import pytest
 

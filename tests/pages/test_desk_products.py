@@ -1,4 +1,4 @@
-"""Products at the desk, in a browser: the list, and one product with its history, on the tea shop in memory."""
+"""Products at the desk of an in-memory tea shop, in a browser: the list, and one product with its history."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def change(desk, product_id=TEA, **changes):
 
 
 def happens(desk, *product_ids):
-    """Send the desk's pages an order event with these products."""
+    """Send an order event with these products to the desk's pages."""
     items = [{"productId": each, "quantity": 1} for each in product_ids]
     desk.live.tell({"event": {"detail": {"data": {"orderId": "o-9", "items": items}}}})
 
@@ -45,7 +45,7 @@ def said(page, text, role="status"):
 
 
 def names(page):
-    """Return the names of the listed products, in their sequence, and the text of the last row."""
+    """Return the names of the listed products, in the order shown, and the text of the last row."""
     return [text.splitlines()[0].strip() for text in page.locator("tbody tr").all_inner_texts()]
 
 
@@ -59,7 +59,7 @@ def card(page, title):
 
 
 def history(page):
-    """Return the rows of the history: what, who, and both numbers with their changes."""
+    """Return the rows of the history: what happened, who did it, and both stock levels with their changes."""
     rows = page.get_by_role("table", name="History").locator("tbody tr").all()
     return [[cell.inner_text() for cell in row.locator("td").all()[1:]] for row in rows]
 
@@ -194,7 +194,7 @@ def test_a_long_history_is_read_after_a_click(page, desk):
 
 
 def lose_an_answer(page):
-    """Lose the answer to the page's next command, which takes effect. Returns a list that will contain the answer."""
+    """Lose the answer to the page's next command, which still takes effect. Returns a list that will get the answer."""
     lost = []
 
     def lose(route):

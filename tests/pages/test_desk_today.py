@@ -1,4 +1,4 @@
-"""Today, the search and the drop in a browser, on the tea shop in memory."""
+"""The pages Today and Drop and the search, in a browser, for an in-memory tea shop."""
 
 import re
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ OF_LETTERS = {"name": "Stock Dead Letters", "step": "Run `status`.", "runbook": 
 
 
 class Signals:
-    """The monitoring of the shop, which the test sets."""
+    """The shop's alarms and metrics, which the test sets."""
 
     def __init__(self):
         self.on = []

@@ -1,4 +1,4 @@
-"""The pages for developers in a browser: orders by hand, and the contract of the HTTP API."""
+"""The pages for developers in a browser: placing orders by hand, and the contract of the HTTP API."""
 
 import json
 

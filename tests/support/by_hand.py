@@ -1,4 +1,4 @@
-"""Changes that another program might make to the tables, without the service."""
+"""Changes to the tables that another program might make, bypassing the service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from operations.aws import Aws
 
 
 def add_by_hand(aws: Aws, product_id: str, units: int, attribute: str = "stockCount") -> None:
-    """Change a product's available or `onHand` units without booking them, which the service never does."""
+    """Change a product's available or `onHand` units without booking the change, which the service never does."""
     aws.dynamodb.update_item(
         TableName=aws.outputs["ProductsTableName"],
         Key={"productId": {"S": product_id}},

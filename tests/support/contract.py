@@ -1,6 +1,6 @@
 """Reads and writes `tests/contract/`: rows and events of released versions, which every later version must read.
 
-If rows or events have changed since version 1.0, keep what the code writes now:
+If rows or events have changed since version 1.0, save what the code writes now:
 
 $ python -m tests.support.contract 1.1
 """
@@ -53,13 +53,13 @@ Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
 
 
 class Kept(NamedTuple):
-    """A row that a released version has written.
+    """A row that a released version wrote.
 
     Attributes:
         name: What it shows.
         table: Its table.
         row: The stored row, in DynamoDB's wire format.
-        expects: The meaning that the version read from it; see `meaning`.
+        expects: What the version read from it, as `meaning` returns it.
         sent: The message, if it is an order.
     """
 
@@ -81,7 +81,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Version:
-    """The rows and events that a released version has written.
+    """The rows and events that a released version wrote.
 
     Args:
         name: The version, such as `1.0`.
@@ -237,7 +237,7 @@ def _rows(story: Story, table: Table) -> Document:
 
 
 def _name_of_row(story: Story, table: Table, key: tuple[str, ...], row: Item) -> str:
-    """Name a row by what it shows. A row that no command has named is named by its kind."""
+    """Name a row by what it shows, or by its kind if no command has named it."""
     if (table, key) in story.names:
         return story.names[table, key]
     if table is Table.STOCK_ADJUSTMENTS:
@@ -287,7 +287,7 @@ def _text(value: Any, depth: int, margin: str = "") -> str:
 
 
 def texts() -> dict[str, str]:
-    """Make the texts of the files, by file name."""
+    """Return the text of each file, by file name."""
     return {
         f"{name}.json": _text(document, 5 if name == EVENTS else 4) + "\n"
         for name, document in documents().items()
@@ -298,7 +298,7 @@ def write(version: str, folder: Path = FOLDER) -> str:
     """Write the files of a version unless it is released, and return a sentence about what was done.
 
     Raises:
-        FileExistsError: The version has files, and they differ.
+        FileExistsError: The version already has files, which differ.
     """
     target, files = folder / version, texts()
     if target.exists():

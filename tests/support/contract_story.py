@@ -98,7 +98,10 @@ class Story:
         self.sent: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
-        """Run all parts of the history. Units that stay on pages come last, because later parts would move them."""
+        """Run all parts of the history.
+
+        The parts that leave units on pages come last, because later parts would move these units.
+        """
         self.list_products()
         self.adjust()
         self.place_orders()
@@ -125,7 +128,7 @@ class Story:
         return answer
 
     def name(self, table: Table, *key: str, shows: str) -> None:
-        """Note what a row shows, for its name in the kept files."""
+        """Note what a row shows. This becomes its name in the saved files."""
         self.names[table, key] = shows
 
     def list_product(self, shows: str, product_id: str, stock: int, **fields: Any) -> None:
@@ -204,7 +207,7 @@ class Story:
         self.list_product("product of which lanes sold everything they had", "tin", 12)
 
     def adjust(self) -> None:
-        """Book an adjustment for each reason, and let the service refuse some."""
+        """Book an adjustment for each reason, and some that the service refuses."""
         book = self.adjusted
         notes = {"actor": "anna", "reference": "delivery note 88"}
         book("receipt with notes", "r-1", "tea", delta=40, **notes)
@@ -247,7 +250,7 @@ class Story:
         return self.ask("count_stock", "ACQUIRED", action="acquire", **fields)["lease"]
 
     def change_products(self) -> None:
-        """Apply catalogue events, change prices and limits, discontinue, list again, and begin a count."""
+        """Change products by catalogue events and by commands, discontinue some, list one again, and begin a count."""
         event = {"eventId": "e-7", "eventTime": "2026-12-01T09:00:00Z", "productId": "mug"}
         self.deliver("Catalogue", event | {"details": {"name": "Mug", "price": 900}})
         for action, fields in (
@@ -281,7 +284,7 @@ class Story:
     # ------------------------------------------------------------------ orders
 
     def place_orders(self) -> None:
-        """Place orders of each kind."""
+        """Place one order of each kind."""
         attributes = {"channel": "web", "gift": True, "points": 12}
         self.place("order", "plain", units("tea", 2))
         held = {"holdSeconds": 86_400, "attributes": attributes}
@@ -307,7 +310,7 @@ class Story:
         Forgetting(self.shop.stack, "u-9", _PSEUDONYM_KEY).run()
 
     def reject_orders(self) -> None:
-        """Reject orders for each reason, except for the discontinued product, which comes later."""
+        """Send orders that are rejected for each reason, except for a discontinued product, which comes later."""
         self.place("order, rejected with shortages", "short", units("mug", 99), units("pot", 9))
         lines = [units("tea", 900) | {"locationId": "lyon"}]
         self.place("order, rejected with shortages at a location", "short-there", *lines)
@@ -323,7 +326,7 @@ class Story:
         self.adjusted("receipt that ends low stock", "r-4", "tea", delta=30, locationId="lyon")
 
     def move_orders(self) -> None:
-        """Confirm and fulfil orders, as a whole and in parts."""
+        """Confirm and fulfil orders, in whole and in part."""
         who = {"actor": "anna", "reference": "payment 17", "reason": "paid by phone"}
         self.place("order, confirmed with notes", "confirmed", units("tea", 3))
         self.command("confirm", "confirmed", **who)
@@ -348,7 +351,7 @@ class Story:
         self.command("fulfil", "sent-there")
 
     def return_units(self) -> None:
-        """Return units, both sellable and damaged ones."""
+        """Return both sellable and damaged units."""
         for order_id, restock in (("returned", True), ("returned-broken", False)):
             words = "sellable" if restock else "broken"
             self.place(f"order, fulfilled, a unit returned {words}", order_id, units("tea", 2))
@@ -357,7 +360,7 @@ class Story:
             self.part("return", order_id, "return-1", units("tea"), restock=restock, actor="ben")
 
     def cancel_orders(self) -> None:
-        """Cancel orders, as a whole and in parts, and let a hold end."""
+        """Cancel orders, in whole and in part, and let a hold end."""
         self.place("order, cancelled", "cancelled", units("tea", 2), units("mug"))
         self.command("cancel", "cancelled", reason="changed my mind")
         self.place("order, paid and cancelled", "refunded", units("tea", 2))
@@ -387,7 +390,7 @@ class Story:
         self.command("confirm", "late-cancelled", expected="REFUSED")
 
     def cancel_before_orders(self) -> None:
-        """Cancel orders that have not arrived."""
+        """Cancel orders that have not arrived yet."""
         for shows, order_id in (
             ("tombstone", "tombstone"),
             ("tombstone with a late payment", "tombstone-late"),
@@ -425,7 +428,7 @@ class Story:
         self.shop.bus.judge = lambda *_: None
 
     def leave_units_on_pages(self) -> None:
-        """Hand over units from a row, from a lane and of a delisted generation, and leave them to a later sweep."""
+        """Hand over units from a row, a lane and a delisted generation, and leave their pages to a later sweep."""
         self.command("fulfil", "lane-fulfilled")
         self.command("fulfil", "old")
         for number in range(3):
@@ -456,7 +459,7 @@ class Story:
 
 
 class _ProcessEndedError(Exception):
-    """Simulates the end of a process, which carries out nothing more."""
+    """Simulates a process that ends: it does nothing more, not even clean up."""
 
 
 @contextlib.contextmanager
@@ -473,7 +476,7 @@ def units(product_id: str, quantity: int = 1) -> Line:
 
 
 def told() -> Story:
-    """Run the story, and return it with its shop."""
+    """Run the story in a new shop, and return it."""
     with opened(ManualClock(_BEGINS.timestamp())) as shop:
         story = Story(shop)
         story.run()

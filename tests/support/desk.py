@@ -70,7 +70,7 @@ class DeskOfShop:
         shop: The shop that it works on.
         aws: The stack of the shop.
         origin: The desk's address.
-        live: Sends the desk's pages the events that a test wants.
+        live: Sends events of the test's choice to the desk's pages.
     """
 
     shop: Shop
@@ -91,7 +91,7 @@ class DeskOfShop:
     def dead_letter(
         self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
     ) -> str:
-        """Put a dead letter into a queue of `DEAD_LETTERS`, with a group if it is a FIFO queue. Returns its id."""
+        """Put a dead letter into a dead-letter queue, with a group if that is a FIFO queue. Returns the letter's id."""
         texts = {"errorCode": code, "errorMessage": f"why it is {code}", "originalMessageId": "m"}
         cause: Any = {
             name: {"DataType": "String", "StringValue": text} for name, text in texts.items()
@@ -148,7 +148,7 @@ def desk_of_shop(
     signals: Any = None,
     service: Any = None,
 ) -> Iterator[DeskOfShop]:
-    """Serve the desk of a new tea shop, with these signals as its monitoring and this service as its dashboard."""
+    """Serve the desk of a new tea shop. `signals` is its monitoring, and `service` its dashboard."""
     with open_shop(catalogue()) as shop:
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
@@ -162,9 +162,9 @@ def desk_of_shop(
 
 @contextmanager
 def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
-    """Open a desk in a page.
+    """Open a desk in a browser page.
 
-    It is closed before the desk stops, because the answer to a late request would be an error.
+    The page is left before the desk stops, because the answer to a late request would be an error.
     """
     with desk_of_shop(**how) as desk:
         page.goto(desk.address())

@@ -1,7 +1,7 @@
 """A faulty network: HTTP proxies in front of DynamoDB and EventBridge, for functions that run in other processes.
 
-The variables `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_EVENTBRIDGE` of a deployed function point to them. They
-listen on loopback only.
+The variables `AWS_ENDPOINT_URL_DYNAMODB` and `AWS_ENDPOINT_URL_EVENTBRIDGE` of a deployed function point to these
+proxies, which listen on loopback only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Shares:
         server_error: Requests that fail with InternalServerError.
         conflict: Transactions that are cancelled with TransactionConflict; other requests pass.
         lost_response: Requests that are executed, but whose connection is closed without a response.
-        late: Writes whose connection is closed, and which are executed seconds later, after their repetition.
+        late: Writes whose connection is closed, but which are executed seconds later, after the client's retry.
         torn: BatchGetItem requests whose halves are read one after the other.
     """
 
@@ -256,7 +256,7 @@ class FaultyProxy(_Proxy):
         return 200, _JSON, json.dumps(joined).encode()
 
     def fate(self, operation: str) -> Fault | None:
-        """Draw the next request's fault, and count it."""
+        """Choose the next request's fault at random, and count it."""
         shares = self.shares
         of_operation = [
             (Fault.CONFLICT, shares.conflict, operation == "TransactWriteItems"),
@@ -332,7 +332,7 @@ class FaultyBus(_Proxy):
         return None
 
     def _draw(self, entries: int) -> tuple[BrownOut, list[bool]]:
-        """Draw whether the next call, or each of its entries, fails, and count the failures."""
+        """Decide at random whether the next call, or each of its entries, will fail, and count the failures."""
         with self._lock:
             if self.requests % _REQUESTS_OF_A_PERIOD == 0:
                 self._period = next(self._periods)
@@ -347,7 +347,7 @@ class FaultyBus(_Proxy):
     def _put(
         self, path: str, headers: Mapping[str, str], entries: list[Any], refused: list[bool]
     ) -> Answer:
-        """Forward the entries that are not refused, if there are any, and answer for all."""
+        """Forward the entries that are not refused, if there are any, and answer for all entries."""
         code = {"ErrorCode": "InternalFailure", "ErrorMessage": "injected"}
         left = [entry for entry, is_refused in zip(entries, refused, strict=True) if not is_refused]
         found: list[Any] = []

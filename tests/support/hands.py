@@ -1,4 +1,4 @@
-"""Two ways to use a page, by keyboard and by touch, which find controls by their accessible names."""
+"""Two ways to use a page: by keyboard and by touch. Both find controls by their accessible names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Hands(ABC):
 
     @abstractmethod
     def _send(self, button: Any) -> None:
-        """Send the form whose field was last changed."""
+        """Submit the form whose field was last changed."""
 
     @abstractmethod
     def search(self, text: str) -> None:

@@ -18,7 +18,7 @@ Values = dict[tuple[str, str | None], list[float]]
 
 
 def values_in_logs(aws: Aws) -> tuple[Values, dict[str, list[float]], Counter[str]]:
-    """Read the handlers' metrics by name and reason, the durations of invocations, and tracebacks, in all logs."""
+    """Read all logs: the handlers' metrics by name and reason, the durations of invocations, and tracebacks."""
     metrics: Values = defaultdict(list)
     durations: dict[str, list[float]] = defaultdict(list)
     errors: Counter[str] = Counter()
@@ -58,7 +58,7 @@ def log_of(aws: Aws, function: str, event: Any) -> str:
 def give_every_worker_nothing_to_do(aws: Aws) -> None:
     """Invoke every worker of the function once more.
 
-    On a busy machine, the embedded AWS delivers the last lines of an invocation with the worker's next one.
+    On a busy machine, the embedded AWS only delivers a worker's last log lines during its next invocation.
     """
     function, running = aws.outputs["PlaceOrdersFunctionName"], emulator.running()
     assert running is not None

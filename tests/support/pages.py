@@ -23,7 +23,7 @@ class Page(NamedTuple):
         view: The name of its view in `VIEWS` of app.js.
         path: Its address.
         title: Its heading, once it has been read.
-        press: Texts of the buttons and boxes that show more of it.
+        press: Texts of the buttons and boxes that must be pressed to show the whole page.
     """
 
     view: str
@@ -115,7 +115,7 @@ def views() -> list[str]:
 
 
 def fill(desk: DeskOfShop) -> None:
-    """Put some content on every page."""
+    """Put some content on every page of the desk."""
     tea = {"productId": TEA, "locationId": "berlin"}
     desk.command("ManageProducts", action="create", **tea, openingStock=20)
     desk.command("ManageProducts", action="create", productId="mug", openingStock=0)

@@ -56,7 +56,7 @@ def permissions(aws: Aws, function: str) -> set[Permission]:
 
 
 def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
-    """Replace a function's permissions, from its next request on."""
+    """Replace a function's permissions. The new ones apply from its next request on."""
     statements = [
         {
             "Effect": "Allow",
@@ -70,7 +70,7 @@ def allow(aws: Aws, function: str, granted: set[Permission]) -> None:
 
 
 def name_actions_as_the_embedded_aws_does(aws: Aws) -> None:
-    """Add the embedded AWS's own names of actions to every role."""
+    """Add the embedded AWS's own names for actions to every role."""
     for function in function_names():
         allow(aws, function, permissions(aws, function))
 

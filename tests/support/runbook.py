@@ -16,7 +16,7 @@ _GLOBAL_OPTIONS = {"query", "output"}
 
 
 def commands(text: str) -> list[str]:
-    """List the commands after a prompt, with continued lines joined."""
+    """List the commands that follow a prompt, with continued lines joined."""
     blocks = re.findall(r"^ *```console\n(.*?)^ *```$", text, flags=re.MULTILINE | re.DOTALL)
     joined = "\n".join(blocks).replace("\\\n", " ")
     return [line.strip()[2:] for line in joined.splitlines() if line.strip().startswith("$ ")]

@@ -48,7 +48,7 @@ def is_run(command: str) -> bool:
 
 
 def commands_of(name: str, begin: str = "", end: str = "") -> list[str]:
-    """Find the commands of a document between two of its texts, without comments."""
+    """Return the commands between two given texts of a document, without comments."""
     text = (ROOT / name).read_text("utf-8")
     text = text[text.index(begin) :]
     text = text[: text.index(end)] if end else text

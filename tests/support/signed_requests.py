@@ -31,7 +31,7 @@ class Signature(AuthBase):
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Apply rules that a schema cannot express.
 
-    Cursors are real ones, a request asks for one list, and only lists of orders to ship name a location.
+    Cursors are real ones, each request asks for a single list, and only a list of orders to ship names a location.
     """
     query = case.query or {}
     query.pop("cursor", None)

@@ -66,7 +66,7 @@ def cli(*arguments: str, check: bool = True) -> Ended:
 
 
 def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
-    """Wait for a condition as long as messages are moving. Fail if none has moved for a while.
+    """Wait for a condition as long as messages keep moving, and fail if none moves for a while.
 
     On a busy machine, messages move slowly.
     """
@@ -83,7 +83,7 @@ def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
 
 
 def wait_until_settled(aws: Aws) -> None:
-    """Wait until the queues hold only delayed messages, as long as messages are moving."""
+    """Wait until the queues hold only delayed messages, and fail if no message moves for a while."""
 
     def is_due(name: str) -> bool:
         depth = queues.depth(aws, name)
@@ -141,7 +141,7 @@ def configure(aws: Aws, function: str, **changes: Any) -> None:
 
 @contextmanager
 def configured(aws: Aws, function: str, **changes: Any) -> Iterator[None]:
-    """Change settings of a function for a while."""
+    """Change some settings of a function for a while."""
     place: Any = {"FunctionName": aws.outputs[f"{function}FunctionName"]}
     own: Any = aws.functions.get_function_configuration(**place)
     version = aws.functions.get_alias(**place, Name=LIVE)["FunctionVersion"]

@@ -25,14 +25,17 @@ settings.load_profile("unit")
 
 @pytest.fixture(scope="session", autouse=True)
 def one_command_line():
-    """Cache the command line. typer would rebuild it for each call, which takes most of its tests' time."""
+    """Cache the command line.
+
+    Otherwise, typer would rebuild it for each call, which would take most of the time of its tests.
+    """
     with patch("typer.testing._get_command", cache(typer.testing._get_command)):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_client_of_a_kind():
-    """Reuse clients with equal settings: making one takes longer than most tests, and clients keep no data."""
+    """Reuse clients that have equal settings: making one takes longer than most tests, and clients keep no data."""
     make = boto3.Session.client
 
     @cache
@@ -51,7 +54,7 @@ def one_client_of_a_kind():
 
 @pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
-    """Run all tests here without the embedded AWS."""
+    """Run all tests in this folder without the embedded AWS."""
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +100,7 @@ def checked_client(**options):
 
 
 def lose_no_responses(client):
-    """Undo a test's interception of the client's responses."""
+    """Restore the client's responses after a test that lost some of them."""
     vars(client._endpoint).pop("_do_get_response", None)
 
 

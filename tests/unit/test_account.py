@@ -1,4 +1,4 @@
-"""Commands for an account report missing prerequisites in one line, before the CDK starts."""
+"""Commands that need an AWS account report missing prerequisites in one line, before the CDK starts."""
 
 import json
 import os
@@ -436,7 +436,7 @@ def test_destroy_asks_first_and_names_the_stack(cdk, account, answer, called):
 
 
 def test_destroy_says_that_a_stage_does_not_exist(cdk, account):
-    """The CDK would report it as destroyed."""
+    """The CDK would say that it has been destroyed."""
     account["describe_stacks"] = NOT_DEPLOYED
     assert refused(["destroy", "--stage", "lvie"], input="y\n").startswith(
         "there is no stack InventoryOrders-lvie on account 123456789012, us-east-1"

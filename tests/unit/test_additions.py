@@ -60,14 +60,14 @@ def package(tmp_path):
 
 
 def add(file, before, text):
-    """Insert lines into a module, after a given text."""
+    """Insert lines into a module, before a given text."""
     source = file.read_text("utf-8")
     assert source.count(before) == 1
     file.write_text(source.replace(before, text.strip("\n") + "\n" + before), "utf-8")
 
 
 def run(package, *arguments):
-    """Run Python with the copy instead of the package, and return its exit status and output."""
+    """Run Python with a copy of the package in its place, and return the exit status and the output."""
     places = os.pathsep.join(map(str, (package.parent, ROOT)))
     done = subprocess.run(
         [sys.executable, *arguments],

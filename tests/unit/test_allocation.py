@@ -296,7 +296,7 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
 
 
 def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
-    """A fill does not write the row, so it could move units to a lane that was just taken off the row's list."""
+    """A fill does not write the row, so it could move units to a lane that was just removed from the row's list."""
     row = product("p", 10, lent_to=frozenset({0, 1}))
     allocation = Allocation({"p": row}, pages(DEPOT, 1))
     allocation.recall("p", [1])

@@ -676,7 +676,7 @@ def test_another_body_under_a_used_id_is_refused_if_the_order_is_known(api):
 
 
 class Waits:
-    """Records the service's sleeps, and acts during them."""
+    """Records how long the service sleeps, and lets a test act during each sleep."""
 
     def __init__(self, clock):
         self.clock, self.slept, self.meanwhile = clock, [], lambda: None
@@ -861,7 +861,7 @@ def test_an_id_in_a_path_may_have_every_character_that_survives_its_decoding(api
 
 @pytest.mark.parametrize("sent", ["{}%2D5", "{}/5", "{}?5", "{}%", "..", "{}%252F5", "%6F-1"])
 def test_no_request_acts_on_another_id_than_its_path_names(api, sent):
-    """An id that may have been cut off by API Gateway never reaches a route."""
+    """An id that API Gateway may have cut off never reaches a route."""
     orders = [ORDER | {"orderId": order_id} for order_id in ("o-1", "o-1%2D5", "o-1-5", "o-1/5")]
     api.work_off(*map(json.dumps, orders))
     before = api.state()
@@ -980,7 +980,7 @@ def lines(**units):
 
 @pytest.fixture
 def backordered(api):
-    """Make a shop with 2 cups and 9 pots, and three orders for two cups and a pot each."""
+    """Make a shop with 2 cups and 9 pots, and three orders for two cups and one pot each."""
     for name, stock in (("cup", 2), ("pot", 9)):
         created = {"productId": name, "openingStock": stock, "backorderLimit": 50}
         assert api("POST", "/products", created).status == 201
@@ -1085,7 +1085,7 @@ def test_a_page_of_orders_to_ship_reads_rows_and_outbound_pages_at_once(api, mon
 
 @pytest.mark.parametrize("seconds", [1, 60])
 def test_a_page_without_entries_has_a_next_page_only_if_time_is_short(api, monkeypatch, seconds):
-    """These are all the lists whose filters may leave a page empty."""
+    """This covers all lists whose filters may leave a page empty."""
     client, _ = requests.reading()
     for module in (orders, products):
         reading = lambda: (client, Deadline.after(seconds, client.clock))  # noqa: E731

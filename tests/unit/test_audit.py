@@ -1,4 +1,4 @@
-"""The audit reads a product's row, and counts only the changes up to the row's version."""
+"""The audit reads a product's row, and counts only changes up to this row's version."""
 
 import itertools
 import json
@@ -299,7 +299,7 @@ class AuditedShop(Shop):
 
     Attributes:
         busy: Whether a transaction is always in flight, so that the audit's transactions are cancelled.
-        between: Called with operation and tables after each request. Outbound pages count as a table.
+        between: Called after each request with its operation and tables. Outbound pages count as a table.
     """
 
     def __init__(self):

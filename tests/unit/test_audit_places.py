@@ -65,7 +65,7 @@ def edit(shop, key, **attributes):
 
 
 def forget(shop, key, *names):
-    """Remove attributes of a row; without names, remove the whole row."""
+    """Remove these attributes of a row, or the whole row if no attributes are given."""
     rows = shop.items(Table.PRODUCTS)
     row = rows.pop((key,))
     if names:
@@ -227,7 +227,7 @@ def test_a_location_listed_or_delisted_during_the_read_is_not_a_problem(shop, mo
             shop.delist(LYON)
 
     def between(operation, request):
-        """Read the product's row before the location's row, or after it."""
+        """Read the product's row either before or after the location's row."""
         if operation == "Scan" and request["TableName"] == "Products" and not reads:
             shop.calm()
             reads.append(operation)
@@ -252,7 +252,7 @@ def half(shop, key, transfer_id="t-1"):
 
 
 def move(shop, key, units, version=2):
-    """Set a row's units to the sum of its adjustments."""
+    """Change a row's units by a number, so that they equal the sum of the row's adjustments."""
     row = decode(shop.row(key))
     count = {"N": str(row["stockCount"] + units)}
     edit(shop, key, stockCount=count, onHand=count, _version={"N": str(version)})

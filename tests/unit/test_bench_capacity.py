@@ -49,7 +49,7 @@ def cancelled(*codes):
 
 
 def test_sizes_are_counted_as_the_developer_guide_says():
-    """Texts count their UTF-8 bytes, numbers 1 byte per 2 digits plus 1, containers 3 bytes plus 1 per element."""
+    """A string takes its UTF-8 bytes, a number 1 byte per 2 digits plus 1, a container 3 bytes plus 1 per element."""
     assert item_size({"id": {"S": "abc"}}) == 2 + 3
     assert item_size({"é": {"S": "é"}}) == 2 + 2
     assert item_size({"n": {"N": "12345"}}) == 1 + 3 + 1
@@ -128,7 +128,7 @@ def test_a_throttled_or_unanswered_request_costs_nothing():
 
 
 def test_only_attempts_on_products_and_orders_can_conflict():
-    """A row that already exists in the idempotency table is not a conflict."""
+    """An existing row in the idempotency table is not a conflict."""
     elsewhere = {"TableName": "Idempotency", "Item": {"id": {"S": "1"}}}
     failed = {"__type": "#ConditionalCheckFailedException"}
     record = call("PutItem", elsewhere, failed, 400)

@@ -175,7 +175,7 @@ def test_stock_below_zero_is_oversold():
 
 
 def test_a_bill_adds_up_dynamodb_lambda_and_sqs():
-    """The bill for a million orders, each with one transaction and one message, was computed by hand."""
+    """The expected bill for a million orders, each with one transaction and one message, was computed by hand."""
     bill = Bill(
         write_units=5e6,
         read_units=2e6,

@@ -1,4 +1,4 @@
-"""Files of products: the meaning of their lines, and the errors for bad lines."""
+"""Product files: what their lines mean, and the errors for bad lines."""
 
 import csv
 import gzip
@@ -71,7 +71,7 @@ def test_both_formats_have_the_same_meaning(read):
 
 
 def test_a_lines_default_ids_do_not_depend_on_its_position(read):
-    """A corrected file books its other lines under the same ids as before."""
+    """After one line is corrected, the other lines are booked under the same ids as before."""
     first = read("action,productId,delta,reason\nadjust,p,4x,RECEIPT\nadjust,q,4,RECEIPT\n")
     mended = read(
         "action,productId,delta,reason\nadjust,a,1,RECEIPT\nadjust,q,4,RECEIPT\nadjust,p,4,RECEIPT\n"

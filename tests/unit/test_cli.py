@@ -255,7 +255,7 @@ def test_after_ctrl_c_only_requests_in_flight_are_completed(monkeypatch):
     may_end, sent = Event(), []
 
     class Pool(ThreadPoolExecutor):
-        """A pool of threads whose requests last until it is shut down."""
+        """A pool of threads in which every request lasts until the pool is shut down."""
 
         def shutdown(self, wait=True, **how):
             super().shutdown(wait=False, **how)

@@ -84,7 +84,7 @@ def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them()
 
 
 def noted_by_lanes():
-    """Find the names of metrics that lanes emit themselves."""
+    """Find the names of the metrics that the lanes' own code emits."""
     folder = ROOT / "layers/core/python/inventory_orders/lanes"
     text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
     return set(re.findall(r'stats\.note\("(\w+)"', text))

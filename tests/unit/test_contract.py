@@ -137,7 +137,7 @@ def test_orders_and_adjustments_that_are_sent_again_are_recognised(version):
 
 
 def adjustment_of(row):
-    """Return the command that led to an adjustment, or None if a count or the service itself made it."""
+    """Return the command that led to an adjustment, or None if it came from a count or from the service itself."""
     delta, reason = row.get("rejected", row)["delta"], row["reason"]
     ids = {"adjustmentId": row["adjustmentId"], **public_key(row["productId"])}
     if reason == DECREMENT:
@@ -283,7 +283,7 @@ def all_rows(table):
 
 
 def test_every_status_action_reason_and_type_of_event_has_an_entry():
-    """If this fails, add the new name to tests/support/contract_story.py, and keep the files of the next version."""
+    """If this fails, add the new name to tests/support/contract_story.py, and save the files of the next version."""
     orders, adjustments = all_rows(Table.ORDERS), all_rows(Table.STOCK_ADJUSTMENTS)
     steps = [step for order in orders for step in order.get("steps", ())]
     assert {order["status"] for order in orders} == set(OrderStatus)

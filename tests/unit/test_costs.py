@@ -189,7 +189,7 @@ def test_each_life_of_an_order_takes_these_units_and_log_bytes(life, shop, capsy
 
 
 def stored_bytes(orders, row):
-    """Return the bytes of an order's row and of its entry in the index byUser, the only index that has it."""
+    """Return the bytes of an order's row and of its entry in the index byUser, the only index that contains it."""
     entries = {name: orders.entry(index, row) for name, index in orders.indexes.items()}
     (kept,) = [name for name, entry in entries.items() if entry is not None]
     assert kept == "byUser"

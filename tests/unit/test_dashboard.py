@@ -261,7 +261,10 @@ def test_old_samples_are_forgotten():
 
 
 def traffic_of(*runs):
-    """Make samples for periods of traffic, each given as its first second, last second and invocations a second."""
+    """Make samples for periods of traffic.
+
+    Each period is given as its first second, its last second and its invocations per second.
+    """
     samples = Samples()
     for first, last, invocations in runs:
         for second in range(first, last + 1):
@@ -331,7 +334,7 @@ def test_concurrency_counts_overlapping_invocations():
 
 
 class FakeLogs:
-    """A fake client that truncates answers like the embedded AWS."""
+    """A fake client that truncates answers as the embedded AWS does."""
 
     def __init__(self, most):
         self.events, self.most, self.calls = [], most, 0

@@ -1,4 +1,4 @@
-"""The demonstration's figures are complete in its file, and count one run only."""
+"""The demonstration's result file contains all figures, and they count a single run."""
 
 import fcntl
 import io
@@ -61,7 +61,7 @@ def heard_of(after, delay=0.0, before=None):
 def result_of(**changes):
     """Make the figures of the second of two runs for one product: the first sold 5 of 100 units, the second 3.
 
-    One of the second run's two orders is rejected, and paid anyway. A count finds 98 units.
+    One of the second run's two orders is rejected, but paid for anyway. A count finds 98 units.
     """
     orders = {
         "earlier-1": {"status": "PENDING", "items": [line("tea", 5)]},
@@ -757,7 +757,7 @@ def test_an_order_that_did_not_expire_is_a_difference_and_fails_the_run():
 
 
 def wait_for(monkeypatch, shop, listen, depths):
-    """Let the shop listen while each look at the clock advances it by 10 s. Returns the seconds and the output."""
+    """Let the shop listen, while each reading of the clock advances it by 10 s. Returns the seconds and the output."""
     now = [0]
 
     def monotonic():

@@ -350,7 +350,7 @@ BERLIN = {"productId": TEA, "locationId": "berlin"}
 
 @pytest.fixture
 def at_berlin(desk):
-    """Make a desk whose tea has 20 units in Berlin too, where 9 units are enough."""
+    """Make a desk whose tea also has 20 units in Berlin, with a low-stock threshold of 9."""
     opening = {"action": "create", **BERLIN, "openingStock": 20, "lowStockThreshold": 9}
     assert post(desk, "command", opening)["done"]
     return desk

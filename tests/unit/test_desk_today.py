@@ -1,4 +1,4 @@
-"""The desk's first page and its search, which read the shop, the dead letters and the monitoring."""
+"""The desk's first page and its search, which read the shop's data, the dead letters and the monitoring."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -148,7 +148,7 @@ TEXT = "Messages were dead-lettered. First: read errorCode. It says why. More: d
 
 
 class FakeCloudWatch:
-    """Answers from given alarms and metrics, and counts the calls that AWS charges for."""
+    """Answers from given alarms and metrics, and counts the calls that AWS would charge for."""
 
     def __init__(self):
         self.asked = []

@@ -32,7 +32,7 @@ def test_status_follows_from_the_stock(stock, backorder, threshold, expected):
 
 
 def items_of(lines):
-    """The part of a message that has these lines."""
+    """Return the part of a message that contains these lines."""
     return {"items": [{"productId": p, "quantity": quantity} for p, quantity in lines]}
 
 

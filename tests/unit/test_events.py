@@ -281,7 +281,7 @@ def test_values_that_json_lacks_are_converted():
 
 @pytest.fixture(scope="module")
 def validator():
-    """Make a function that validates an event's `detail` by its schema, and the whole by the envelope's schema."""
+    """Return a function that validates an event's `detail` by its schema, and the event by the envelope's schema."""
     parts = asyncapi.schemas()
     resources = [
         (f"{name}.schema.json", Resource.from_contents(closed(schema)))

@@ -351,7 +351,7 @@ def test_there_are_six_reports():
 
 
 def test_tables_of_other_stages_and_programs_are_kept(athena):
-    """Every statement names the database: tables would not be found without it."""
+    """Every statement must name the database, or its tables would not be found."""
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables"
     assert athena[0].execute(schemas).fetchall() == [("inventory_orders_my_shop",)]
     dropped = re.findall(r"DROP TABLE IF EXISTS (\w+)\.", SQL)

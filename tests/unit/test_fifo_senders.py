@@ -1,4 +1,4 @@
-"""Deduplication on the FIFO queue: SQS drops a repeated body within five minutes, and nothing else."""
+"""Deduplication on the FIFO queue: SQS drops a body that is repeated within five minutes, and nothing else."""
 
 import json
 

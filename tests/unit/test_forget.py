@@ -1,4 +1,4 @@
-"""The command that forgets a person, with replays, cancellations, crashes and an index that is behind."""
+"""The command that forgets a person, despite replays, cancellations, crashes and an index that lags behind."""
 
 import hashlib
 import hmac
@@ -152,7 +152,7 @@ def test_notes_of_a_later_command_are_removed_by_the_next_run(shop):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["beforehand", "in its place"])
 def test_a_cancellation_in_between_counts_and_so_does_the_pseudonym(shop, lost):
-    """Write the cancellation between the pseudonymisation's read and write, or the other way round."""
+    """One case writes the cancellation between the pseudonymisation's read and write. The other does the reverse."""
     place(shop, ORDER)
     if lost:
         shop.once("TransactWriteItems", lambda _: forget("u-7", "--yes") and None)

@@ -321,7 +321,7 @@ def test_an_invalid_number_of_lanes_is_named(tea_shop, lanes):
 
 @pytest.mark.parametrize("name", function_names())
 def test_a_handler_is_short(name):
-    """A handler only parses the event, calls the shared code, and answers."""
+    """A handler only parses the event, calls the shared code, and returns the answer."""
     tree = ast.parse((ROOT / "functions" / name / "handler.py").read_text())
     statements = sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
     assert statements < 90

@@ -1,4 +1,4 @@
-"""The sweep sends the end of each hold in time, and makes up for failed sweeps."""
+"""The sweep sends an expiry message in time for each hold that ends, and makes up for failed sweeps."""
 
 import json
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ COLD_START_SECONDS = 10.0
 
 @pytest.fixture
 def shards():
-    """Use fewer shards than the deployed stack, because querying all of those would take most of the test's time."""
+    """Use fewer shards than the deployed stack, because querying so many would take most of the test's time."""
     return 4
 
 
@@ -40,7 +40,7 @@ def sweep(shop, seconds=SWEEP_SECONDS):
 
 
 def hold(shop, order_id, seconds):
-    """Store an order whose hold ends in a number of seconds, and return the end."""
+    """Store an order whose hold ends after this many seconds, and return that time."""
     end = timestamp(datetime.fromtimestamp(shop.clock.now() + seconds, UTC))
     order = OrderRecord(order_id, "u-1", (), OrderStatus.PENDING, 1, end, end, expires_at=end)
     shop.put_record(order)
@@ -48,7 +48,7 @@ def hold(shop, order_id, seconds):
 
 
 def sent(shop):
-    """Return the orders whose holds were sent, in sequence."""
+    """Return the orders for which expiry messages were sent, in sequence."""
     return [json.loads(message.body)["orderId"] for message in shop.queues["Expiry"].messages]
 
 

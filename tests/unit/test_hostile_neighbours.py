@@ -174,7 +174,7 @@ def test_a_row_without_room_refuses_other_changes_and_is_unchanged(shop, change)
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("seconds", [5, math.inf])
 def test_a_throttled_product_does_not_delay_the_rest_of_its_batch(shop, lanes, seconds):
-    """The throttled product's own orders are placed in the same batch if the throttle is short, and otherwise later."""
+    """If throttling ends soon, the throttled product's own orders are placed in the same batch, otherwise later."""
     shop.list_all("hot", "p", "q")
     worker, began = contested_worker(shop, lanes), shop.clock.now()
     throttle(shop, "hot", seconds)
@@ -240,7 +240,7 @@ def test_a_group_keeps_its_sequence_behind_a_throttled_product(shop):
 
 @pytest.mark.parametrize("off", [300.0, -300.0])
 def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
-    """A lease by a slow clock protects nothing, and the count must not rely on it."""
+    """A lease whose end comes from a slow clock protects nothing, so the count must not rely on it."""
     shop.list("p", stock=10)
     owner, seller = shop.worker(off), shop.worker()
     clock = owner.client.clock
@@ -302,7 +302,7 @@ def lose_and_freeze(shop, meanwhile):
 @pytest.mark.parametrize("lanes", [0, 1])
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
 def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
-    """The frozen worker may also be visiting the depot."""
+    """In some cases, the frozen worker is visiting the depot."""
     shop.list("p", stock=10)
     frozen, other = contested_worker(shop, lanes), shop.worker()
     orders = [order(1, "p"), order(2, "p")]
@@ -442,7 +442,7 @@ def test_a_refusal_that_cannot_be_checked_does_not_delay_others(shop):
 
 
 def test_an_order_after_its_tombstone_is_not_corrupt_despite_a_conflict(shop):
-    """All products come from the cache, so only the write finds the tombstone. It is then read again, with a row."""
+    """All products come from the cache, so only the write finds the tombstone. It is then read with a product's row."""
     products = [f"p{number}" for number in range(10)]
     shop.list_all(*products)
     worker, is_busy = shop.worker(), of_product("p5")

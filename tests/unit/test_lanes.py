@@ -332,7 +332,7 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_orders_that_cannot_be_placed_are_rejected_for_the_right_reason(shop, batches):
-    """Rows decide the orders without contention; with it, the depot decides one batch, and the lane the next."""
+    """Without contention, rows decide the orders. With it, the depot decides one batch, and the lane the next."""
     shop.list_all("p", "ended")
     shop.list("empty", 0)
     shop.edit(Table.PRODUCTS, "ended", status={"S": "DISCONTINUED"})
@@ -407,7 +407,7 @@ def test_a_corrupt_row_does_not_delay_other_orders(shop, batches):
 
 @pytest.mark.parametrize("is_corrupt", [True, False])
 def test_another_row_of_a_recall_does_not_delay_orders(shop, is_corrupt):
-    """The other row became corrupt while it was lent, or it is throttled."""
+    """The other row became corrupt while its units were in lanes, or it is throttled."""
     shop.list("p", 40)
     other = neighbour_of("p")
     shop.list(other, 40)
@@ -473,7 +473,7 @@ def test_units_of_a_relisted_product_do_not_delay_orders(shop):
 
 @pytest.mark.parametrize("code", ["ThrottlingError", "ValidationError"])
 def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop, code):
-    """A visit also lends other products that run low. That loan must not delay the batch."""
+    """A visit to the depot also lends units of other products that run low. Such a loan must not delay the batch."""
     shop.list_all("slow", "p")
     worker = shop.owner()
     for _ in range(3):
@@ -488,7 +488,7 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop,
 
 
 def neighbour_of(product_id):
-    """Return the id of another product that shares the page."""
+    """Return the id of another product on the same page."""
     number = PageKey.of(0, product_id).number
     return next(f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == number)
 
@@ -550,7 +550,7 @@ def test_a_lost_response_at_any_write_applies_each_order_once(shop, lost):
 @pytest.mark.parametrize("is_applied", [True, False])
 @pytest.mark.parametrize("after", range(3))
 def test_pages_with_an_unknown_outcome_are_forgotten_and_read_again(shop, after, is_applied):
-    """From some write on, every response is lost, and the engine gives up."""
+    """From a certain write on, every response is lost, and the engine gives up."""
     worker, orders = visit_and_more(shop, crowded=True)
     shop.lose_responses(after + 1, 1000, [WRITE], is_applied=is_applied)
     assert (RETURNED in shop.outcomes(worker, *orders)) == (after < 2)
@@ -759,7 +759,7 @@ def test_a_group_finds_all_units_in_lanes_and_keeps_its_sequence(shop):
 
 
 def test_a_receipt_a_correction_and_an_order_use_the_same_source(shop):
-    """The row takes all of them, although the product is contested and the lane has units."""
+    """All three changes use the row, although the product is contested and the lane has units."""
     shop.list("p", 100_000)
     worker = shop.owner()
     shop.sell(worker, shop.new_order("p"))
@@ -793,7 +793,7 @@ def test_a_loan_from_a_row_with_a_receipt_creates_no_unit(shop):
 def test_a_correction_that_needs_lent_units_is_written_with_their_recall(
     shop, lanes, depot, writes
 ):
-    """The correction needs a visit's reads and one transaction, after the recall of units in other lanes."""
+    """The correction is a single transaction of a visit to the depot, after units in other lanes have been recalled."""
     shop.list("p", 100)
     shop.lend("p", lanes, depot, reach=max(lanes, default=0))
     worker, sent = shop.worker(), []

@@ -1,4 +1,4 @@
-"""Which module may import which, first lines of modules, lengths of functions, and names of tests."""
+"""The rules of the code: which module may import which, first lines, lengths of functions, and names of tests."""
 
 import ast
 import re
@@ -276,7 +276,7 @@ def test_the_first_line_of_a_module_is_one_sentence_about_its_subject(room):
 
 
 def test_functions_have_at_most_60_lines_and_constructors_6_parameters():
-    """Tests may be long, and data classes may have many fields."""
+    """Tests may be longer, and data classes may have more fields."""
     functions = [
         (f"{name}.{node.name}", node)
         for name, file in MODULES.items()

@@ -334,7 +334,7 @@ def test_counts_that_are_stopped_are_finished_by_the_next_load(shelf, monkeypatc
 
 
 def test_two_loads_of_the_same_counts_book_each_once(shelf):
-    """The second load, which found no record at first, reports the count as booked before."""
+    """The second load, which found no record at first, reports that the count was booked before."""
     shelf.load(MIXED)
     file, loads = shelf.file(COUNTS), []
     read = loading._Reader.read

@@ -1,4 +1,4 @@
-"""Files of products at several locations: the meaning of lines, and that each takes effect once."""
+"""Product files with several locations: what their lines mean, and that each line takes effect once."""
 
 import os
 from types import SimpleNamespace

@@ -543,7 +543,7 @@ def release(shop, key):
 
 
 def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(shop, worker):
-    """The process slows down only writes after throttles, so reads of other locations need not wait."""
+    """After throttles, the process slows down only writes, so reads of other locations need not wait."""
     shop.stock_at(a=0, b=0, c=9)
     for _ in range(7):
         worker.client.pace.observe_throttle()
@@ -556,7 +556,7 @@ def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(sh
 
 
 def sells_out(shop, key="p#a"):
-    """Let a concurrent writer take all units."""
+    """Return a hook in which a concurrent writer takes all units."""
     return lambda _: shop.do(Adjustment(key, "theft", -shop.stock(key), "CORRECTION")) and None
 
 
@@ -589,7 +589,7 @@ def test_after_a_lost_response_an_order_is_placed_once(shop, worker, is_applied)
 
 
 class TestOneAttempt:
-    """Orders at the API's engine, which does not wait."""
+    """Orders at the API's engine, which makes one attempt and does not wait."""
 
     @pytest.fixture
     def worker(self, shop):
@@ -785,7 +785,7 @@ def test_an_order_that_fits_no_location_is_refused_immediately(text, code, words
 
 
 def test_an_order_has_at_most_200_candidates():
-    """Candidates are products times locations. A line that names its location has one."""
+    """A line has one candidate for each of the order's locations, but only one if it names its own location."""
     lines = [(f"p{number}", 1) for number in range(20)]
     ten = [*"abcdefghij"]
     assert len(parse_order(body(*lines, locations=ten)).product_ids) == 200

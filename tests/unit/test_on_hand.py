@@ -331,7 +331,7 @@ def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_many_hand_overs_and_two_sweeps_at_once_lose_and_repeat_none(shop, seed):
-    """Each of them writes between another one's attempts, and responses are lost."""
+    """Hand-overs and sweeps write between each other's attempts, and responses are lost."""
     chance = random.Random(seed)
     shop.list("cup", 40)
     for number in range(20):

@@ -729,7 +729,7 @@ def test_other_programs_attributes_of_an_order_are_kept(shop):
 
 @pytest.mark.parametrize("calls", [0, 1, 2])
 def test_units_are_returned_to_a_product_that_was_created_again(shop, calls):
-    """When the batch finds out that the order was placed, it has an older row of the product from another order."""
+    """When the batch learns that the order was placed, it has an older row of the product, read for another order."""
     worker = shop.worker()
 
     def make_again(stock):
@@ -1003,7 +1003,7 @@ def test_a_hold_does_not_expire_while_a_confirmation_may_wait(shop, commands, de
 
 @pytest.mark.parametrize(("are_hidden", "status"), [(True, "EXPIRED"), (False, "PENDING")])
 def test_commands_without_effect_do_not_prolong_a_hold_forever(shop, are_hidden, status):
-    """A command without effect is returned for hours, so with a few of them a minute, more than 500 always wait."""
+    """A command without effect is returned for hours. If a few arrive each minute, more than 500 are always waiting."""
     place(shop, holdSeconds=60)
     shop.clock.sleep(60 + GRACE)
     shop.send("OrderCommand", *[asked("confirm", "never")] * 501)

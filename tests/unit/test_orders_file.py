@@ -1,4 +1,4 @@
-"""Files of orders: their meaning, and errors that name the line and the column."""
+"""Order files: what they mean, and errors that name the line and the column."""
 
 import gzip
 import json

@@ -315,7 +315,7 @@ def test_a_rejection_is_in_the_chain_that_it_depends_on():
 
 
 def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
-    """Two orders that only a third one connects are written at the same time, and the third one after them."""
+    """Two orders that only a third one connects are written at the same time, and then the third one."""
     shelf = {f"p{n}": product(f"p{n}", 50) for n in range(8)}
     orders = [
         Order("left", "u", {"p0": 1, "p1": 1, "p2": 1, "p3": 1}),
@@ -348,7 +348,7 @@ class Stock:
     """Rows and pages during a visit to the depot, with moved units and the source of each product.
 
     Args:
-        spec: By product, its source, its units there, and whether some of them are moved.
+        spec: For each product, its source, its units there, and whether some of them are moved.
         sizes: Bytes of a row and of a page.
     """
 
@@ -535,7 +535,7 @@ def test_no_group_is_reordered_whatever_its_products_sources(batch, spec, limit,
 
 
 def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
-    """The group's first order is for the lane, and its second one for the depot, where other workers wait."""
+    """The group's first order needs only the lane. Its second one needs the depot, where other workers wait."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     batch = [
         Order("other", "u", {"q": 1}, group="h"),

@@ -823,7 +823,7 @@ def test_concurrent_renewals_do_not_lose_the_lease(bench):
 
 
 def is_atomic(outcome):
-    """Whether a decrement succeeded without the engine."""
+    """Whether a decrement succeeded without the help of the engine."""
     return outcome.kind is Outcome.APPLIED and outcome.applied is None
 
 
@@ -882,7 +882,7 @@ def test_the_atomic_decrement_notices_another_generation(bench):
 
 @pytest.mark.parametrize("first", ["unanswered", "in time", "out of time"])
 def test_a_refused_decrement_stays_refused_however_late_its_first_attempt_arrives(bench, first):
-    """The delayed attempt is from the refusing invocation, from an earlier one, or from one that had no time left."""
+    """The delayed attempt comes from the refusing invocation, an earlier one, or one that ran out of time."""
     bench.create(stock=10)
     bench.take("d0", 1)
     endpoint = bench.store._client._endpoint

@@ -1,4 +1,4 @@
-"""`make lint` finds phrases that a native speaker would not use in all kinds of files, and ignores code."""
+"""In all kinds of files, `make lint` finds phrases that a native speaker would not use. It ignores code."""
 
 from pathlib import Path
 

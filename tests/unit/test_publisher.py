@@ -1,4 +1,4 @@
-"""Publishing loses no event and keeps each order's sequence, even if the bus refuses or a publisher is killed."""
+"""Publishing loses no event and keeps each order's events in sequence, despite a refusing bus or a killed publisher."""
 
 import json
 import random
@@ -83,7 +83,7 @@ class World:
 
     @property
     def sent(self):
-        """The ids of events sent, by call, without probes."""
+        """The ids of the events sent, grouped by call, without probes."""
         details = [
             [json.loads(entry["Detail"]) for entry in call if entry["DetailType"] != PROBE]
             for call in self.bridge.calls
@@ -271,7 +271,7 @@ def test_a_call_that_is_refused_for_one_of_its_entries_is_sent_entry_by_entry():
 
 
 def undoing(bridge):
-    """Make an EventBridge that accepts no entry of a call that it refuses as a whole."""
+    """Make an EventBridge that, when it refuses a call as a whole, accepts none of its entries."""
     put = bridge.put_events
 
     def put_events(*, Entries):
@@ -490,7 +490,7 @@ def brown_out(world, kind, share):
 @pytest.mark.parametrize(("share", "age"), [(0.7, 0), (0.9, 7200)])
 @pytest.mark.parametrize("kind", ["entry", "call", "connection"])
 def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
-    """The records may also be the backlog of a two-hour outage."""
+    """In some cases, the records are the backlog of a two-hour outage."""
     world = World()
     brown_out(world, kind, share)
     orders = [f"o-{number}" for number in range(100)]
@@ -504,7 +504,7 @@ def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
 
 
 def test_the_poller_gives_up_old_records_so_that_the_shard_continues():
-    """The test above proves something only if the poller can give up."""
+    """The test above only proves something if the poller can give up."""
     world = World(lambda *_: FAILURE)
     shard = Shard(world.clock, world.handle, most_age=600)
     shard.poll(records_of("o-1"))

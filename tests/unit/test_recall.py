@@ -599,7 +599,7 @@ def test_no_invalid_lent_row_is_written(shop):
 
 
 def bookings(shop):
-    """Return the adjustments of a product's opening and closing."""
+    """Return the deltas of the adjustments that open and close a product's books."""
     return sorted(int(item["delta"]["N"]) for item in shop.items(Table.STOCK_ADJUSTMENTS).values())
 
 
@@ -702,7 +702,7 @@ def test_units_about_to_be_counted_are_neither_lent_nor_reclaimed(shop):
 
 @pytest.mark.parametrize("held", [LENT, dict.fromkeys(range(1, 121), 1)])
 def test_the_fence_of_a_count_is_written_with_its_recall(shop, held):
-    """A few lanes are recalled in one transaction, many in several."""
+    """If there are few lanes, they are recalled in one transaction; otherwise, in several."""
     stock = 2 * sum(held.values())
     shop.list_lent(stock=stock, lanes=held, reach=len(held))
     begun = lease(shop)

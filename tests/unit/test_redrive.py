@@ -18,7 +18,7 @@ from tests.support.terminal import on_a_terminal
 
 
 class EmptyQueues:
-    """A stack with empty tables and queues, which answers only when every dead-letter queue has had a request."""
+    """A stack with empty tables and queues, which answers only after every dead-letter queue has received a request."""
 
     def __init__(self, queues=QUEUES):
         self.waited = []

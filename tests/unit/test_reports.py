@@ -267,7 +267,7 @@ def test_the_orders_to_show_have_to_be_selected_in_one_way(shop, arguments):
 
 
 def leave_out(table):
-    """Let DynamoDB leave rows of a table out of each answer, and let contention prevent snapshots."""
+    """Make DynamoDB leave rows of a table out of each answer, and make contention prevent snapshots."""
 
     def before(operation, request):
         if operation == "TransactGetItems":
@@ -333,7 +333,7 @@ NAME = " ".join(["name"] * 40)
 
 @pytest.fixture
 def wide(shop, monkeypatch):
-    """Make a product with a long name, orders, a lane and a dead letter, with ids of 200 characters."""
+    """Make a product with a long name, orders, a lane and a dead letter. Their ids have 200 characters."""
     shop.list(PRODUCT, 10**9, low_stock_threshold=10**8, name=NAME)
     lend(shop.store, PRODUCT, 10**8, dict.fromkeys(range(1, 91), 10**6))
     now = shop.clock.now()

@@ -158,7 +158,7 @@ def test_rows_that_were_already_restored_are_not_written_again(shop):
 
 @pytest.fixture
 def run_command(shop, monkeypatch):
-    """Run the command `restore`, except for stopping the service and the audit."""
+    """Run the command `restore`, but without stopping the service and without the audit."""
     monkeypatch.setattr(table_commands, "aws_of", lambda _: shop.tables.stack)
     monkeypatch.setattr(table_commands, "show_audit", lambda _: True)
     for step in ("make_tables", "stop", "start"):

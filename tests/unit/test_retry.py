@@ -1,4 +1,4 @@
-"""Backoff, the pace of a process, and the delays of redeliveries."""
+"""Backoff, a process's pace, and the delays before redeliveries."""
 
 from types import SimpleNamespace
 
@@ -108,7 +108,7 @@ def test_a_wait_that_would_reach_the_deadline_gives_the_transaction_up():
 
 
 def lasting(deliveries, random=0.0):
-    """Return the minimum seconds from the first delivery to the last."""
+    """Return the shortest possible time from the first delivery to the last, in seconds."""
     return sum(redelivery_delay(n, lambda: random) for n in range(1, deliveries))
 
 

@@ -57,7 +57,7 @@ def texts_of(event):
 
 @pytest.fixture(scope="module")
 def moto():
-    """Open one shop for all samples, in any sequence."""
+    """Open one shop on moto for all samples, which may run in any order."""
     # moto is slow to import in every process. Clients created inside are intercepted.
     from moto import mock_aws
 

@@ -1,4 +1,4 @@
-"""The simulated AWS where it cannot be compared with the embedded AWS: capacity, time and faults."""
+"""Behaviour of the simulated AWS that cannot be compared with the embedded AWS: capacity, time and faults."""
 
 import hashlib
 import sys

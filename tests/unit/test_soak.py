@@ -422,7 +422,7 @@ def test_an_event_of_a_product_at_a_location_that_is_overtaken_is_found():
 
 
 def written(second, before, after):
-    """Make a stream record of a change at a second."""
+    """Make the stream record of a change that happens at a given second."""
     record = change(before, after)
     record["dynamodb"]["ApproximateCreationDateTime"] = NOW + timedelta(seconds=second)
     return record
@@ -435,7 +435,7 @@ def rejection(second, reason="INSUFFICIENT_STOCK", **wanted):
 
 
 def stream_of(*stock, product_id="tea", **more):
-    """Make the stream records of a product whose stock changes at these seconds."""
+    """Make the stream records of a product whose stock changes at the given seconds."""
     rows = [product_row(productId=product_id, stockCount=units, **more) for _, units in stock]
     seconds = [second for second, _ in stock]
     return list(map(written, seconds, [None, *rows], rows))
@@ -492,7 +492,7 @@ def test_a_rejection_without_a_row_that_is_short_is_found(order, changes):
 
 
 def choosing(*locations, split=False, reason="INSUFFICIENT_STOCK", **wanted):
-    """Make the record of a rejected order with several locations, with its shortages there."""
+    """Make the record of a rejected order with several locations, including its shortages there."""
     change = rejection(100, reason, **wanted)
     row = decode(change["dynamodb"]["NewImage"])
     row |= {"locations": list(locations)} | ({"split": True} if split else {})
@@ -613,7 +613,7 @@ def test_all_rejections_of_the_engine_are_justified_and_an_injected_one_is_found
 
 
 def ledger_of(shop):
-    """Return the equations that do not hold, and the rows of the adjustments."""
+    """Return the equations of the books that do not hold, and the rows of the adjustments."""
     tables = (Table.PRODUCTS, Table.ALLOTMENTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS)
     products, pages, adjustments, orders = (list(read_rows(shop.stack, name)) for name in tables)
     return imbalances(products, pages, adjustments, orders), adjustments
@@ -736,7 +736,7 @@ def test_a_count_that_was_not_requested_is_found():
 
 
 class Turns:
-    """Stops the staff after a few turns."""
+    """Stops the soak's staff after a few turns."""
 
     def __init__(self, turns):
         self.left = turns

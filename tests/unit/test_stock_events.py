@@ -1,4 +1,4 @@
-"""Stock events: each changed level is published, none is lost under any interference, and the setting is required."""
+"""Stock events: each changed level is published, no interference loses one, and the setting is required."""
 
 import contextlib
 import random
@@ -197,7 +197,7 @@ def test_a_delisted_product_is_forgotten_without_an_event(watched):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
-    """Each of two parts is written with its pending events, and again once the bus has accepted them."""
+    """There are four writes: each of two parts is written with pending events, and again after the bus accepts them."""
     watched.crash("UpdateItem", number)
     watched.sell(tea=1)
     watched.heard()
@@ -207,7 +207,7 @@ def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
 
 @pytest.mark.parametrize("refusal", ["ThrottlingException", None])
 def test_a_refused_event_is_sent_again_under_the_same_id(watched, refusal):
-    """Without a refusal, the response is lost and the process is killed."""
+    """In the case without a refusal, the response is lost and the process is killed."""
     watched.heard()
     watched.sell(tea=1)
     if refusal:
@@ -323,7 +323,7 @@ def test_many_products_take_several_sweeps(watched, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_under_any_interference_the_newest_event_has_the_level(watched, seed):
-    """The interference is sales, recreated products, crashes, refusals, lost responses, and overlapping sweeps."""
+    """Interference means sales, recreated products, crashes, refusals, lost responses and overlapping sweeps."""
     chance, watches, depth = random.Random(seed), [watched.watch, watched.new_watch()], [0]
 
     def trouble():
@@ -416,7 +416,7 @@ def test_a_part_has_room_for_50_000_products_with_long_ids():
 
 @pytest.fixture
 def sweep(shop):
-    """Return a function that sweeps a shop with one product, and returns the answer and the operations."""
+    """Return a function that sweeps a shop with one product, and returns the answer and a count of the operations."""
     shop.list("tea", 10)
 
     def sweep():

@@ -27,7 +27,7 @@ def sample(name):
 
 
 def causes(shop, queue):
-    """Return the error codes and messages of the dead letters of a queue."""
+    """Return the error codes and messages of a queue's dead letters."""
     return {letter.code: letter.message for letter in shop.dead_letters(queue)}
 
 

@@ -99,7 +99,7 @@ def test_an_order_and_its_decrement_are_written_together(each_store):
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
 def test_the_client_leaves_every_retry_to_the_engine(code):
-    """The client itself would sleep for up to a second after a throttle, while other workers wait for the depot."""
+    """The SDK's client would sleep for up to a second after a throttle, while other workers wait for the depot."""
     asked = []
 
     def answer(*call):

@@ -1,4 +1,4 @@
-"""Unread streams: the sweep reports them, but reports nothing while AWS does not answer."""
+"""Streams that are not read: the sweep reports them, but reports nothing while AWS does not answer."""
 
 import boto3
 import pytest
@@ -16,7 +16,7 @@ UUIDS = [f"{number:036}" for number in range(2)]
 
 @pytest.fixture
 def looks():
-    """Return a function that checks mappings for given streams, in a given state."""
+    """Return a function that checks event source mappings with the given streams and state."""
     tables, functions = boto3.client("dynamodb"), boto3.client("lambda")
     store = Store(tables, {table: table.value for table in Table})
 

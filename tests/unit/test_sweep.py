@@ -106,7 +106,7 @@ def test_a_lane_beyond_what_the_settings_allow_today_is_emptied_and_a_status_sta
 
 
 def test_a_row_whose_lanes_have_sold_all_units_no_longer_names_lanes(shop):
-    """If the row still named lanes, the API could not sell its last units, which would stay reserved."""
+    """If the row still named lanes, the API could not sell the row's last units, which would stay reserved."""
     list_and_lend(shop, 90, {1: 20}, "a")
     shop.sell_from(1, "a", 20)
     shop.sell_from(DEPOT, "a", 70)
@@ -159,7 +159,7 @@ def test_a_leased_product_waits_and_the_others_are_reclaimed(shop):
 
 
 def everything_idle(shop):
-    """Fill two lanes and the depot, and let their owners disappear."""
+    """Fill two lanes and the depot, and let their owners disappear. Returns the products."""
     products = [*in_one_page(1), "x"]
     list_and_lend(shop, 50, {1: 20, 2: 5}, *products)
     shop.clock.sleep(IDLE_SECONDS)
@@ -167,7 +167,7 @@ def everything_idle(shop):
 
 
 class Interrupt:
-    """Acts at the n-th write."""
+    """Runs an action before the n-th write."""
 
     def __init__(self, number, action):
         self.left, self.action = number, action

@@ -25,7 +25,7 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
 
 
 def test_without_metrics_a_handler_emits_none_not_even_those_with_a_reason(monkeypatch, capsys):
-    """The setting `monitoring: basic` sets Powertools' variable."""
+    """The setting `monitoring: basic` sets the Powertools variable that turns metrics off."""
     unknown = rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, "p"))
     report = CommitReport(
         (unknown,), CommitStats([True] * 150, retries=[1], exhausted=[False]), None

@@ -1,4 +1,4 @@
-"""The verification: how lines are judged, checks that need an account, and the command's output."""
+"""The verification: how results are judged, checks that need an account, and the command's output."""
 
 import json
 import time
@@ -411,7 +411,7 @@ def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
 
 
 def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
-    """The engine relies on DynamoDB to forget a cancelled token. Emulators do so."""
+    """The engine relies on DynamoDB forgetting the token of a cancelled transaction. Emulators forget it, too."""
     product = SimpleNamespace(version=1)
     cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
 
@@ -443,7 +443,7 @@ def test_the_log_shows_invocations_their_price_and_cold_starts():
 
 
 def test_a_run_continues_although_a_dead_letter_queue_is_too_long_to_read(run):
-    """The first messages become visible again before the end is reached."""
+    """The first messages become visible again before the end of the queue is reached."""
     removed = []
 
     class Endless:
@@ -559,7 +559,7 @@ def test_an_unknown_check_is_refused_and_the_known_ones_are_named():
 
 @pytest.fixture
 def of_live(monkeypatch, run, tmp_path):
-    """Prepare the command for a stack on an account, with one check. Returns the orders that it would have sent."""
+    """Prepare `verify` for a stack on an account, with one check. Returns the orders that it would have sent."""
     sent = []
     monkeypatch.setattr(verification, "_run_on", lambda _: (run, ""))
     monkeypatch.setattr(ThisCheckout, "folder", tmp_path)
@@ -659,7 +659,7 @@ def counting(monkeypatch, run):
 
 
 def test_the_lease_of_a_count_lasts_until_a_slow_queue_has_answered(run, counting):
-    """Lambda may wait 20 s before it delivers messages of a quiet queue, and the order itself takes a while."""
+    """Lambda may wait 20 s before it delivers messages of a quiet queue, and the order itself takes some time."""
     assert states(traffic.counts(run)) == [State.PASSED]
     assert counting[1] == ["acquire", *["renew"] * 5, "commit"]
 
@@ -734,7 +734,7 @@ def test_an_api_that_refuses_signatures_is_reported(monkeypatch, run, routes, st
 
 
 def test_an_order_without_events_at_first_is_sent_again(monkeypatch, run):
-    """On AWS, a new rule may not match at first, and events of that time are never delivered."""
+    """On AWS, a new rule may not match at first. Events from that time are never delivered."""
     sent = []
 
     @contextmanager

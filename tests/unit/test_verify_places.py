@@ -1,4 +1,4 @@
-"""The check of `verify` at several locations detects errors, and leaves nothing behind."""
+"""The check of several locations by `verify` detects errors, and leaves nothing behind."""
 
 import pytest
 
