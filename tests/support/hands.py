@@ -1,4 +1,4 @@
-"""Two ways to use a page: by keyboard and by touch. Both find controls by their accessible names."""
+"""Two ways to use a page, by keyboard and by touch, both of which find controls by their accessible names."""
 
 from __future__ import annotations
 

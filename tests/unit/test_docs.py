@@ -125,7 +125,7 @@ def test_every_page_of_aws_that_the_code_cites_is_among_the_assumptions():
 
 
 def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():
-    """curl before 8.3 signs a query as it is written, while AWS sorts it first."""
+    """curl before 8.3 signs a query in its given order, while AWS sorts it first."""
     found = []
     for document in [*DOCUMENTS, ROOT / "docs" / "openapi.yaml"]:
         found += re.findall(

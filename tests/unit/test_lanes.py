@@ -488,7 +488,7 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop,
 
 
 def neighbour_of(product_id):
-    """Return the id of another product on the same page."""
+    """Return the id of another product that is on this product's page."""
     number = PageKey.of(0, product_id).number
     return next(f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == number)
 

@@ -1,4 +1,4 @@
-"""In all kinds of files, `make lint` finds phrases that a native speaker would not use. It ignores code."""
+"""In files of all kinds, `make lint` finds phrases that a native speaker would not use, and ignores code."""
 
 from pathlib import Path
 
