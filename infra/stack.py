@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack
 
-from aws_cdk import CfnOutput, Stack, Tags
+from aws_cdk import Annotations, CfnOutput, Stack, Tags
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
@@ -92,6 +92,12 @@ class InventoryOrders(Construct):
         super().__init__(scope, construct_id)
         for flag in _FLAGS:
             self.node.set_context(flag, True)
+        if settings.is_production and not Stack.of(self).termination_protection:
+            Annotations.of(self).add_warning_v2(
+                "inventory-orders:unprotectedStack",
+                f"{settings.stage} is a production service, but its stack is not protected against deletion, and `verify` does not "
+                "ask before it sends orders: create the stack with termination_protection=True",
+            )
         tables = Tables(self, "Tables", settings)
         queues = Queues(self, "Queues", settings)
         events = Events(self, "Events", settings)
@@ -136,7 +142,7 @@ class InventoryOrders(Construct):
         return apis
 
     def add_outputs(self, prefix: str = "") -> None:
-        """Add the stack outputs listed in docs/generated/stack.md. The command `inventory-orders` reads them without a prefix.
+        """Add the stack outputs listed in docs/generated/stack.md. The command `inventory-orders` accepts the prefix as `--prefix`.
 
         Args:
             prefix: The prefix of each output's name. Two services in one stack need different prefixes.

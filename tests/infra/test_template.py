@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from aws_cdk.assertions import Template
+from aws_cdk import App, Stack
+from aws_cdk.assertions import Annotations, Match, Template
 
 from infra import assets
 from infra.api import ROUTES
 from infra.queues import MAX_RECEIVE_COUNT
 from infra.settings import Settings
+from infra.stack import InventoryOrders
 from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.domain.events import product_events
 from inventory_orders.domain.product import ProductStatus
@@ -656,3 +658,14 @@ def test_each_queue_feeds_the_function_that_local_commands_expect(dev):
     for queue, function in fed.items():
         expected = max((name for name in FED_BY if name in queue), key=len)
         assert FED_BY[expected].replace("_", "") in json.dumps(function).lower(), queue
+
+
+@pytest.mark.parametrize(
+    ("production", "protected", "warns"),
+    [(True, False, True), (True, True, False)],
+)
+def test_a_production_service_in_an_unprotected_stack_is_warned_about(production, protected, warns):
+    stack = Stack(App(), "Shop", termination_protection=protected)
+    InventoryOrders(stack, "Tea", name="tea", production=production)
+    said = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("tea is a .*"))
+    assert bool(said) == warns
