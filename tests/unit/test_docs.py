@@ -24,14 +24,14 @@ MAX_WORDS = {
     "docs/aws.md": 660,
     "docs/reference.md": 3_525,
     "docs/runbook.md docs/operations.md": 4_220,
-    "docs/orders.md docs/api.md docs/data-model.md": 4_330,
+    "docs/orders.md docs/api.md docs/data-model.md": 4_370,
     "docs/patterns.md": 1_485,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 2_830,
     "docs/glossary.md": 610,
     "docs/tutorial.md": 620,
     "docs/limits.md": 650,
     "docs/desk.md": 395,
-    "docs/package.md": 220,
+    "docs/package.md": 225,
     "docs/versions.md": 200,
 }
 """The pages that are written by hand, in groups with a word limit each."""
