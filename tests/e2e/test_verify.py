@@ -80,7 +80,9 @@ def listed(aws):
 
 def end_the_hold(aws, run):
     """Move the end of a hold into the past, so that its grace period is over now, and sweep."""
-    end = timestamp(SystemClock().now() - timedelta(seconds=traffic._grace(run)))
+    end = timestamp(
+        SystemClock().now() - timedelta(seconds=traffic._variable(run, "HOLD_GRACE_SECONDS"))
+    )
     aws.dynamodb.update_item(
         TableName=aws.outputs["OrdersTableName"],
         Key={"orderId": {"S": run.held["orderId"]}},
@@ -193,11 +195,12 @@ def test_a_disconnected_queue_is_detected_by_traffic(
 
 
 def test_a_hold_that_never_expires_is_detected(aws, run, undo, monkeypatch):
-    monkeypatch.setattr(traffic, "_SWEEP_SECONDS", 0)
     wait_for_answers(monkeypatch, run)
     traffic.holds(run)
     disable(aws, undo, "ChangeOrders", queues.EXPIRIES)
     end_the_hold(aws, run)
+    # Do not wait for a whole interval of the sweep.
+    monkeypatch.setattr(traffic, "_variable", lambda run, name: 0)
     assert "check Sweep and the event source mapping of ExpiryQueue" in red("expires", run)
 
 
