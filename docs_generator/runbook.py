@@ -1,4 +1,4 @@
-"""Reads the sections of the runbook, and which alarms each section is about."""
+"""Reads the sections of the runbook, and finds the alarms that each section is about."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Events(Construct):
         orders: dynamodb.TableV2,
         products: dynamodb.TableV2,
     ) -> list[lambda_.EventSourceMapping]:
-        """Let a function publish the changes to both tables. Returns the event source mappings of the tables' streams.
+        """Let a function publish the changes in both tables. Returns the event source mappings of the tables' streams.
 
         The streams invoke the function's alias, `live`. An invocation fails, and is retried, until each event of its batch is
         published or parked in the queue `undeliverable`.

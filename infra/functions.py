@@ -37,7 +37,7 @@ _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """What the stack needs to know about a Lambda function before it creates it.
+    """What the stack needs to know about a Lambda function before creating it.
 
     Attributes:
         name: The name of the function's folder in functions/.

@@ -1,4 +1,4 @@
-"""Declares the alarms and the sections of the dashboard, from which `monitoring.py` builds them.
+"""Declares the alarms and the sections of the dashboard, which `monitoring.py` builds.
 
 The handlers emit 0 or 1 for each attempt, so an average is a rate. Stale deletes, stale events and replays are successes:
 the dashboard shows them, but no alarm counts them.
@@ -410,7 +410,7 @@ _STATISTICS = {"average": "Average", "most": "Maximum", "latest": "Maximum"}
 
 
 def _rate(expression: str, label: str, color: str, name: str) -> Formula:
-    """Draw a percentage of attempts. The last word of the expression stands for the average of their zeros and ones."""
+    """Draw a percentage of attempts. The last word of the expression stands for the average of a metric of zeros and ones."""
     average = Line(Metric(name, "Average"), expression.rpartition(" ")[2], color)
     return Formula(expression, label, color, [average])
 

@@ -1,4 +1,4 @@
-"""Publishes changes of orders and products as events: reads the tables' streams and writes to the event bus."""
+"""Publishes changes in orders and products as events: reads the tables' streams and writes to the event bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that derive from the name of a service: the stage of a stack of its own, or the argument of the construct."""
+"""Names that are derived from a service's name, which is its stage or the `name` passed to the construct."""
 
 from __future__ import annotations
 

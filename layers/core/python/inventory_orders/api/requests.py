@@ -148,7 +148,7 @@ class HttpAnswer:
 
     Attributes:
         status: The HTTP status.
-        document: The body, which is a problem document from status 400. None leaves it empty.
+        document: The body, which is a problem document if the status is 400 or above; None if it is empty.
         headers: The headers without Content-Type.
     """
 
@@ -315,7 +315,7 @@ _DIGEST = 16
 
 
 def encode_cursor(list_name: str, place: ListPosition) -> str:
-    """Make the cursor for the page after a position in a list. The list of a user's orders is named by the user's id."""
+    """Make the cursor for the page after a position in a list. The name of a list of a user's orders is the user's id."""
     content = f"{len(place.at)} {place.at}{place.id}".encode()
     digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
     return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()
@@ -350,7 +350,7 @@ def answer_with_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> HttpAnswer:
-    """Answer with a page of a list. The page may be empty although more follow, if there was not enough time to find entries.
+    """Answer with a page of a list. The page may be empty although more entries follow, if there was too little time to find any.
 
     Args:
         list_name: The name of the list, as for `encode_cursor`.
@@ -371,7 +371,7 @@ def filled_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> Listed:
-    """Read pages until one has entries or half of the time is over. The last page may then be empty."""
+    """Read pages until one has entries or half of the time is used up. The last page may then be empty."""
     while True:
         shown, after = read(after)
         if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
@@ -379,6 +379,6 @@ def filled_page(
 
 
 def reading() -> tuple[RetryingClient, Deadline]:
-    """The client for a read, and the deadline of the read, a few seconds from now: after that, callers had better try again."""
+    """The client for a read, and the deadline of the read, a few seconds from now: after that, callers should try again."""
     client = runtime.process().engine.client
     return client, Deadline.after(_READ_SECONDS, client.clock)

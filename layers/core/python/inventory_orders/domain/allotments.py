@@ -69,7 +69,7 @@ class PageEntry:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a lane, as read or as a transaction leaves it.
+    """A page of a lane, as read or as it will be after a transaction.
 
     Attributes:
         key: Its lane and number.

@@ -115,7 +115,7 @@ class Change:
         return rejections[0]
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
-        """The units that an accepted offer adds to each of its products, or removes if they are negative."""
+        """The units that an accepted offer adds to each of its products; negative if it removes them."""
         return {}
 
     def written_on(self, page: OutboundPage) -> Change:  # noqa: ARG002
@@ -125,7 +125,7 @@ class Change:
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Record | Update[OrderRecord]:
-        """Make the record of the decision. `after` has the products as they are after the same transaction."""
+        """Make the record of the decision. `after` contains the changed products in their state after the transaction."""
         raise NotImplementedError
 
     def records(

@@ -47,7 +47,7 @@ OUTBOUND_KEYS = tuple(map(OutboundKey, range(8)))
 
 @dataclass(frozen=True, slots=True)
 class OutboundPage:
-    """An outbound page as read, or as a transaction leaves it.
+    """An outbound page, as read or as it will be after a transaction.
 
     Attributes:
         key: The key of the page.

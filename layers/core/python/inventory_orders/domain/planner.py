@@ -431,7 +431,7 @@ def _place(
     supply: Supply,
     limits: Limits,
 ) -> bool:
-    """Put a decision into a draft, if no two drafts then share a key. Returns whether that is possible."""
+    """Put a decision into a draft, unless two drafts would then share a key. Returns whether it was put into one."""
     sharing = [draft for draft in drafts if not draft.keys.isdisjoint(keys)]
     if len(sharing) > 1:
         return False

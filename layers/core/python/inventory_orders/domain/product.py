@@ -22,13 +22,13 @@ class ProductStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product at one location, as read or as an update would leave it.
+    """A product at one location, as read or as it will be after an update.
 
     Attributes:
         product_id: The key of its row: its id, with the location if it is not the default one.
         stock_count: Units that orders can take, except those in lanes; negative when units are on backorder.
         on_hand: Units in the warehouse, sold or not, before those on outbound pages are subtracted.
-        version: Rises by one with every successful change of the row.
+        version: Rises by one with every successful change to the row.
         created_at: Identifies the generation: a product that is deleted and created again gets a new one.
         status: Results from the stock, unless the product is discontinued.
         backorder_limit: How far below zero the stock may go, in units.
@@ -119,7 +119,7 @@ class Product:
         return bool(owner) and self.locked_by == owner and self.lock_version == self.version
 
     def with_stock(self, stock_count: int, version: int) -> Product:
-        """Return the product with a new stock count and version, and the status that follows from them."""
+        """Return the product with a new stock count and version, and the status that follows from the stock."""
         return replace(
             self,
             stock_count=stock_count,

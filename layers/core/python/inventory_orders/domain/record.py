@@ -248,7 +248,7 @@ class OrderRecord:
         user_id: The customer; None in a tombstone, the row of a cancellation that came before its order.
         lines: One for each product.
         status: An `OrderStatus`, or any string that another program has written.
-        version: Rises by one with every change of the row.
+        version: Rises by one with every change to the row.
         created_at: When the row was written.
         last_updated_at: When it was last changed.
         reason: Why the order was rejected; None if it was not.
@@ -325,7 +325,7 @@ class AdjustmentRecord:
         counted: The counted units; None if it is not a count.
         notes: Who made it, and why: `actor` and `reference`.
         rejection: Why it was rejected; None if it was applied.
-        on_hand_delta: For a closing, the change of the row's `onHand`; None if that is `delta`.
+        on_hand_delta: For a closing, the change to the row's `onHand`; None if it equals `delta`.
         transfer_with: For one side of a transfer, the product id of the other side; None for any other adjustment.
     """
 

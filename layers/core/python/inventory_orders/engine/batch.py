@@ -312,7 +312,7 @@ class Batch:
         losses: Rounds without progress. Written by the loop.
         outbound_losses: Rounds in which only hand-overs were lost. Written by the loop.
         throttled: Products whose rows are throttled. Written by the loop and by sources, cleared by the loop.
-        short: Products that the last plans found short. Offers without them are preferred. Written by the loop and by
+        short: Products that the last plans found to be short. Offers without them are preferred. Written by the loop and by
             sources.
         avoided: Products that a caller with a single attempt passes over, because it met concurrent writers on them.
         looks_again: Whether the last round wrote nothing because there was more to read first. Written by `read_cached` and
@@ -437,7 +437,7 @@ class Batch:
             self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
-        """Give up on changes whose products could not be read. Unread records matter only if they are more than hints."""
+        """Give up on changes whose products could not be read, or whose records could not be read but are more than hints."""
         for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)

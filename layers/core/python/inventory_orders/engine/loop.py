@@ -220,7 +220,7 @@ class Engine:
             age: How long the first change has been waiting, in seconds. A source serves old batches sooner.
 
         Returns:
-            The outcome of each change. An error of DynamoDB is an outcome too.
+            The outcome of each change. An error from DynamoDB is an outcome too.
         """
         outcomes: dict[int, ChangeOutcome] = {}
         stats = CommitStats()

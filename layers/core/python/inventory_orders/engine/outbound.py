@@ -100,7 +100,7 @@ class OutboundPages:
         return page
 
     def learn(self, update: Update[OutboundPage], error: StoreError | None) -> None:
-        """Remember a page as a transaction left it, or as a cancelled one returned it."""
+        """Remember a page as a transaction left it, or as a cancelled transaction returned it."""
         key = update.after.key
         if error is None:
             self._pages[key] = update.after

@@ -97,7 +97,7 @@ class SweepReport:
 
     @contextmanager
     def noting_errors(self) -> Iterator[None]:
-        """Catch errors of DynamoDB. The next sweep deals with transient ones, an operator with all others."""
+        """Catch errors from DynamoDB. The next sweep deals with transient ones, an operator with all others."""
         try:
             yield
         except (ThrottledError, OutcomeUnknownError) as error:

@@ -121,7 +121,7 @@ class Process:
 
     @cached_property
     def stream_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings that publish changes to the tables; empty if no events are published."""
+        """UUIDs of the event source mappings through which changes in the tables are published; empty if none are published."""
         return self._environment.get("STREAM_MAPPINGS", "").split()
 
     @cached_property

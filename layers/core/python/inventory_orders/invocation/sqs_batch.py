@@ -1,7 +1,7 @@
 """Reads a batch of SQS messages, parses them, and settles them once the engine has answered.
 
 Every message ends in one of five ways: applied, replayed, rejected, dead-lettered or returned. This is decided once for each
-message, and it is acknowledged only after the result is durable.
+message, and the message is acknowledged only after the result is durable.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ def is_queue_event(event: object) -> bool:
 def read_messages(event: object) -> list[Message]:
     """Read the messages of an SQS event. Messages from a standard queue are sorted by the time when they were sent.
 
-    A standard queue may deliver a fulfilment before its confirmation in one batch, but it must not be refused for that. A FIFO
-    queue delivers in order.
+    In one batch, a standard queue may deliver a fulfilment before its confirmation, but the fulfilment must not be refused
+    for that reason. A FIFO queue delivers in order.
 
     Raises:
         UnsupportedEventError: The event does not come from SQS, or a record in it is not an SQS message.

@@ -83,7 +83,7 @@ class DepotLine:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a visit would wait for less than one commit of a concurrent writer."""
+        """Whether a visit would wait for less time than a concurrent writer's commit takes."""
         return self.average_wait < _FIRST_WAIT
 
     def next_delay(self, age: float) -> float:

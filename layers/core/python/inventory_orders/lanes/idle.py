@@ -98,7 +98,7 @@ class _IdleReturn:
                 self.report.lanes.append(lane)
 
     def _idle_lanes(self) -> list[int]:
-        """The lanes that were once leased and are not now."""
+        """The lanes that were leased once but are not leased now."""
         now = self._client.clock.now().timestamp()
         leases = self._client.call(
             lambda: read_lane_leases(self._client.store, range(1, MAX_LANES + 1)), self._deadline

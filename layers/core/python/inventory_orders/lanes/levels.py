@@ -123,7 +123,7 @@ def read_levels(
         CorruptItemError: A row or a page is unreadable.
     """
     keys: list[Key] = [product_id]
-    # Time is left for an estimate.
+    # Leave time for an estimate.
     soon = Deadline.after(deadline.remaining() / 2, client.clock)
     for _ in range(_TRIES):
         together = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
@@ -190,7 +190,7 @@ def read_committed(
     client: RetryingClient, keys: Sequence[str], deadline: Deadline, stats: CommitStats
 ) -> dict[str, int]:
     """Read how many units open orders hold in these rows, for an answer. Returns nothing if a row cannot be read in time."""
-    # Time is left for the command.
+    # Leave time for the command.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(OutcomeError):
         levels = filter(None, [read_level(client, key, soon, stats) for key in keys])

@@ -264,7 +264,7 @@ class Recall:
         """Keep the items that a cancelled transaction returned.
 
         Raises:
-            ThrottledError: It returned no items.
+            ThrottledError: DynamoDB returned no items.
             TransactionCancelledError: Access was denied, or the reason is unknown.
             CorruptItemError: The list of places in the row of the caller's product is corrupt.
         """

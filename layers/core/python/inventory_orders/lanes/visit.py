@@ -183,7 +183,7 @@ class Visit:
     # ------------------------------------------------------------------ reading
 
     def _read_and_lend(self, commit: Commit) -> bool:
-        """Read pages and rows, and lend. Returns whether the visit can continue: not if loans failed or changes were returned."""
+        """Read pages and rows, and lend. Returns False if the visit has to end because loans failed or changes were returned."""
         if not self._read_places():
             return False
         # A product may have been listed again between the reads of pages and rows.
@@ -196,7 +196,7 @@ class Visit:
         return self._lend(commit)
 
     def _read_places(self) -> bool:
-        """Read all pages, and the rows that may lend. Returns whether the visit can continue: not if changes were returned."""
+        """Read all pages, and the rows that may lend. Returns False if the visit has to end because changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         own = self._lane.keys
         found = self._read([*own, *shelves, *self._rows_with_pages()])
@@ -344,7 +344,7 @@ class Visit:
         return True
 
     def _to_lend(self, row: Product, lacks: int) -> tuple[int, int] | None:
-        """How many units a row lends, and the product's reach: all spare units, or at most half of a large stock."""
+        """How many units a row lends (all spare units, or at most half of a large stock), and the product's reach."""
         product_id, demand = row.product_id, self._demand
         key = PageKey.of(DEPOT, product_id)
         stored, low = self._allocation.units(DEPOT, product_id), self._low_level(product_id)

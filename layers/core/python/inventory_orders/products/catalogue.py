@@ -302,7 +302,7 @@ class ProductCatalogue:
             Whether it was applied, and the current product. False means stale, which is not an error.
 
         Raises:
-            ProductNotFoundError: The product does not exist, perhaps not yet.
+            ProductNotFoundError: The product does not exist, or does not exist yet.
             LeaseHeldError: A lease is live.
             RejectedError: `EVENT_ID_REUSED`: another event with this id and time was applied.
             CorruptItemError: The product breaks the table's contract.
@@ -466,7 +466,7 @@ class ProductCatalogue:
             created_at: The generation to delete.
 
         Returns:
-            True if this call or an earlier attempt of it deleted the generation. False for a stale delete: the generation
+            True if this call or an earlier attempt deleted the generation. False for a stale delete: the generation
             was already gone or replaced by another one. That is a success too, because the generation does not exist.
 
         Raises:

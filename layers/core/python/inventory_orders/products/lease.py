@@ -239,7 +239,7 @@ class Lease:
 
         Raises:
             LeaseLostError: It has expired, or another owner has a lease or has written since. A commit that is still in
-                flight will not be booked.
+                flight will not take effect.
             ProductNotFoundError: The product is gone.
         """
         self._keep(
@@ -282,12 +282,12 @@ class Lease:
             notes: Who counted, and why.
 
         Returns:
-            The adjustment, booked by this call or by an earlier one whose response was lost.
+            The adjustment, recorded by this call or by an earlier one whose response was lost.
 
         Raises:
             LeaseLostError: The lease has expired, or another writer has written since. The count is void, and no earlier
-                attempt will be booked.
-            ProductNotFoundError: The product is gone, and no earlier attempt will be booked.
+                attempt will take effect.
+            ProductNotFoundError: The product is gone, and no earlier attempt will take effect.
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; or `BELOW_FLOOR`: open orders hold
                 more than was counted. A live lease stays live.
             ContentionError: Concurrent transactions were in the way until the time ran out.
@@ -365,7 +365,7 @@ class Lease:
         raise lost
 
     def _find(self, count: AdjustmentRecord, deadline: Deadline) -> AdjustmentRecord | None:
-        """Find the adjustment that an earlier attempt to commit this count has booked.
+        """Find the adjustment that an earlier attempt to commit this count recorded.
 
         Raises:
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment.

@@ -290,7 +290,7 @@ class Publisher:
         deadline: Deadline,
         report: PublishReport,
     ) -> tuple[list[Event], dict[BusEntry, Refusal]]:
-        """Send events to the bus before the deadline. Returns the accepted events, and why the bus refused others."""
+        """Send events to the bus before the deadline. Returns the accepted events, and why the bus refused the others."""
         taken: list[Event] = []
         refused: dict[BusEntry, Refusal] = {}
         for call in calls_of([head for head in heads if isinstance(head, BusEntry)]):

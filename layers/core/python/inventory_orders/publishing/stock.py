@@ -1,4 +1,4 @@
-"""Publishes changes of stock levels, with the setting `stockEvents`.
+"""Publishes changes in stock levels, with the setting `stockEvents`.
 
 A changed level is first stored as pending, with the time when it was read. Then it is published, and no longer pending. A crash
 or a second sweep may publish an event twice with the same id, but loses none.

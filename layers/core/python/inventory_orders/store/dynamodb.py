@@ -404,7 +404,7 @@ def read_if_sound(read: Callable[[Item], F], item: Item) -> F | CorruptItemError
 
 
 def _found_item(item: Item | None) -> Found:
-    """Convert an item that a refused write returned. Its attributes show its kind, but a product may have any others as well."""
+    """Convert an item that a refused write returned. Its attributes show its kind, but products may have additional ones."""
     if not item:
         return None
     if "productId" in item:

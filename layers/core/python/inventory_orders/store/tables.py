@@ -1,6 +1,6 @@
 """The one list of tables, with their keys, indexes and streams.
 
-The stack uses this list as well, so the module imports nothing else of the package.
+The stack uses this list as well, so the module imports nothing else from the package.
 """
 
 from __future__ import annotations

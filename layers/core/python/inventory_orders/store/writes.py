@@ -230,7 +230,7 @@ def take_lease(before: Product, owner: str, moment: datetime, until: Decimal) ->
 def keep_lease(
     owner: str, version: int, moment: datetime, until: Decimal, on_hand: int | None = None
 ) -> Write:
-    """Make the write that sets a new end of a live lease, if its owner was the last writer of the product.
+    """Make the write that sets a new end for a live lease, if its owner was the last writer of the product.
 
     Args:
         owner: The owner.
@@ -270,7 +270,7 @@ def end_lease(owner: str, moment: datetime) -> Write:
 
 
 def count_write(before: Product, after: Product, owner: str, moment: datetime) -> Write:
-    """Make the write that books a count and releases the lease, if its owner was the last writer of the product.
+    """Make the write that records a count and releases the lease, if its owner was the last writer of the product.
 
     Args:
         before: The product as the owner knows it, with the units on hand when the count began.
@@ -381,8 +381,8 @@ def product_create_action(product: Product) -> Action:
 def place_action(key: str, *, is_new: bool) -> Action:
     """Make the action that adds a location to the list in the product's own row, or removes it from there.
 
-    It neither raises the version nor respects leases, because no decision about a version depends on the list. So it does not
-    compete with counts or orders at the default location. Only the deletion of the row has a condition on the list.
+    It neither raises the version nor respects leases, because no decision that the version guards depends on the list. So it
+    does not compete with counts or orders at the default location. Only the deletion of the row has a condition on the list.
     """
     place = {"place": frozenset({location_of(key)})}
     write = Write("DELETE #places :place", "attribute_exists(#productId)", place)
