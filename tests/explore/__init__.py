@@ -1,1 +1,1 @@
-"""The exploration, which runs the real handlers in every schedule of a few AWS calls."""
+"""The exploration: runs the real handlers with their AWS calls interleaved in every possible order."""

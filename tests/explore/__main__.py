@@ -33,8 +33,8 @@ console = Console()
 def explore(
     processes: Annotated[int, typer.Option(help="Number of processes.")] = os.cpu_count() or 2,
 ) -> None:
-    """Run all schedules of two processes with one fault, 1,000 random ones of three processes with two, and all
-    mutants."""
+    """Run all schedules of two processes with one fault, 1,000 random schedules of three processes with two faults, and
+    all mutants."""
     started = time.perf_counter()
     tasks = _tasks()
     done: list[workers.FinishedTask] = []

@@ -28,7 +28,7 @@ class Failure:
         schedule: The choices, for `replay`.
         faults: Maximum number of faults in the run.
         rivals: Number of processes at the start.
-        clocks: Seconds by which clocks were ahead, by process.
+        clocks: By process, how many seconds its clock was ahead.
     """
 
     message: str
@@ -89,7 +89,8 @@ class _Node:
         return None
 
     def sleepers_after(self, step: Step) -> list[Step]:
-        """List the steps that need not be tried after a step: earlier ones that commute with it."""
+        """List the steps that need not be tried after this one, because they were tried before it and commute with
+        it."""
         earlier = [*self.asleep, *(other for other in self.done if other is not step)]
         return [other for other in earlier if other.commutes_with(step)]
 
@@ -102,7 +103,7 @@ class Explorer:
         scenario: The scenario to explore.
         rivals: Number of processes at the start.
         faults: Maximum number of faults in a run.
-        clocks: Seconds by which clocks are ahead, by process.
+        clocks: By process, how many seconds its clock is ahead.
         reduce: Whether to try only one order of steps that commute.
     """
 
@@ -158,8 +159,8 @@ class Explorer:
         first_fault: Callable[[Step], bool],
         seen: Callable[[World], None],
     ) -> None:
-        """Run once: repeat the steps on the stack, advance its last node, and continue with the first possible
-        steps."""
+        """Run once: repeat the steps on the stack, advance its last node, and then always take the first possible
+        step."""
         world: World | None = None
         try:
             world = self._new_world()
@@ -186,7 +187,7 @@ class Explorer:
                 world.close()
 
     def _choose(self, stack: list[_Node], depth: int, steps: list[Step]) -> Step | None:
-        """Choose the step of a node. None if all have been tried."""
+        """Choose the step to take at this depth of the run. None if all have been tried."""
         if depth == len(stack):
             is_first = not stack or not self._reduce
             asleep = [] if is_first else stack[-1].sleepers_after(stack[-1].done[-1])
@@ -277,7 +278,7 @@ class Explorer:
 
 
 def _open_steps(world: World, steps_of: Callable[[World], list[Step]]) -> list[Step]:
-    """List the possible steps, if necessary after waiting for messages; none at the end of a run."""
+    """List the possible steps. If there are none, wait for messages first. Empty at the end of a run."""
     while not (steps := steps_of(world)):
         if not world.wake():
             break

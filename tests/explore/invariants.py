@@ -57,7 +57,7 @@ _MOVES = {
 
 
 def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
-    """Check a write and the state after it. Records where each product's units are from now on.
+    """Check a write and the state that it leads to, and record where each product's units are now.
 
     Args:
         world: The world after the write.
@@ -97,7 +97,7 @@ def _is_outbound(page: str) -> bool:
 
 
 def _units_out(row: Mapping[str, Any] | None) -> Counter[_Generation]:
-    """The units on an outbound page, by generation. Does not use the service's own code."""
+    """Count the units on an outbound page by generation, without using the service's own code."""
     if row is None:
         return Counter()
     entries = json.loads(zlib.decompress(base64.b64decode(row["units"])))
@@ -105,7 +105,7 @@ def _units_out(row: Mapping[str, Any] | None) -> Counter[_Generation]:
 
 
 def _set_aside(every_page: Iterable[Page]) -> _SetAside:
-    """The units in each lane, by product and generation."""
+    """Count the units in each lane, by product and generation."""
     found: _SetAside = {}
     for page in every_page:
         for product_id, entry in page.entries.items():
@@ -214,7 +214,8 @@ def _check_change(world: World, change: Change) -> None:
 
 
 def _check_records(changes: Sequence[Change]) -> None:
-    """Check that a count or a closing books the difference from the row that is changed in the same write."""
+    """Check that a count, or the closing entry of a delisted product, records the difference from the row that the same
+    write changes."""
     rows = {change.place[1][0]: change for change in changes if change.place[0] == "Products"}
     for change in changes:
         booked = change.after
@@ -237,7 +238,7 @@ def _check_records(changes: Sequence[Change]) -> None:
 
 
 def _check_transfers(changes: Sequence[Change]) -> None:
-    """Check that both sides of a transfer are booked together, with the same number of units."""
+    """Check that one write records both sides of a transfer, with the same number of units."""
     booked = {c.place[1]: c.after for c in changes if c.place[0] == "StockAdjustments" and c.after}
     for (name, transfer_id), row in booked.items():
         if "transferWith" not in row:
@@ -252,8 +253,8 @@ def _check_transfers(changes: Sequence[Change]) -> None:
 
 
 def _check_outbound(changes: Sequence[Change]) -> None:
-    """Check that handed-over units are put on the outbound pages that the steps name, in a write that changes no
-    products."""
+    """Check that units that are handed over are added to the outbound pages that the steps name, and that this write
+    changes no products."""
     leaving = dict[str, Counter[_Generation]]()
     for change in changes:
         if change.place[0] != "Orders" or change.after is None:
@@ -291,14 +292,14 @@ def _in_words(units: Mapping[str, Counter[_Generation]]) -> str:
 
 
 def _gained(page: Change) -> Counter[_Generation]:
-    """The units that a write has put on an outbound page."""
+    """Count the units that a write added to an outbound page."""
     return _units_out(page.after) - _units_out(page.before)
 
 
 def _leaving(
     order: Mapping[str, Any], step: Mapping[str, Any], units: Counter[str]
 ) -> Counter[_Generation]:
-    """The units on hand that leave with a step, by the generation that they were taken from."""
+    """Count the on-hand units that leave the warehouse in a step, by the generation that they were taken from."""
     _, on_hand = _MOVES.get((step["action"], step.get("restock")), (0, 0))
     return Counter(
         {
@@ -312,13 +313,13 @@ def _leaving(
 def _new_steps(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
-    """The steps that a write has added to an order, with the units that each moves."""
+    """Yield the steps that a write added to an order, each with the units that it moves."""
     known = before.get("steps", [])
     return ((step, units) for step, units in _steps_of(after) if step not in known)
 
 
 def _steps_of(order: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
-    """The steps of an order, each with the units that it moves. A step without items moves all open units."""
+    """Yield the steps of an order, each with the units that it moves. A step without items moves all open units."""
     open_ = Counter({line["productId"]: line.get("quantity", 0) for line in order["items"]})
     for step in order.get("steps", ()):
         moved = named(step)
@@ -330,7 +331,7 @@ def _steps_of(order: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Cou
 
 
 def _check_stock(world: World) -> None:
-    """Check that each product's available, on-hand and committed units follow from the records."""
+    """Check that each product's available, on-hand and committed units match the records."""
     available, on_hand, committed = (Counter[_Generation]() for _ in range(3))
     for booked in world.rows("StockAdjustments"):
         generation = booked["productId"], booked.get("productCreatedAt", "")
@@ -460,8 +461,8 @@ _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
 def _check_step(
     world: World, change: Change, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Check that a change of an order is a step of its lifecycle, a late payment, a return, or its arrival after a
-    tombstone."""
+    """Check that a change to an order is a step of its lifecycle, a late payment, a return, or the order's arrival
+    after a tombstone."""
     from tests.explore.world import GRACE_SECONDS
 
     name, step = after["orderId"], (before["status"], after["status"])
@@ -504,7 +505,7 @@ def _check_step(
 
 
 def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Check that a confirmation was rejected for the reason in the row."""
+    """Check that the row gives the right reason why a confirmation was rejected."""
     name, reason = before["orderId"], after["confirmationRejected"]["reason"]
     require(
         before["status"] in OVER
@@ -515,10 +516,9 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Check that a change of an order adds one step, that it moves no more units than are left, and that the status
-    fits.
+    """Check that a change to an order adds one step, moves at most the units that are left, and sets the right status.
 
-    Whether units were returned to stock is checked by the books.
+    The check of the books shows whether units were returned to stock.
     """
     name, status = after["orderId"], after["status"]
     steps, step = before.get("steps", []), after.get("steps", [{}])[-1]
@@ -582,12 +582,12 @@ def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -
 
 
 def _candidate(line: Mapping[str, Any], location: str) -> str:
-    """The key of the row for a line at a location, or at the location that the line names."""
+    """The key of the row that a line would be taken from: at the location that the line names, or else at this one."""
     return key_of({**line, "locationId": line.get("askedLocationId", location)})
 
 
 def _states(world: World, key: str, begun: int) -> list[Stock | None]:
-    """The states of a row and its lanes after write number `begun` and after all later writes."""
+    """List the states of a row and its lanes: the state after write number `begun`, and all later ones."""
     known = world.stock.get(key)
     if known is None:
         return [None]
@@ -596,7 +596,7 @@ def _states(world: World, key: str, begun: int) -> list[Stock | None]:
 
 
 def _was(candidate: _Candidate, *holds: Callable[[Stock | None, int], bool]) -> bool:
-    """Whether a row met one of the conditions at some moment."""
+    """Whether a row met any of the conditions at any moment."""
     states, quantity = candidate
     return any(each(stock, quantity) for stock in states for each in holds)
 
@@ -616,7 +616,8 @@ def _is_short(stock: Stock | None, quantity: int) -> bool:
 
 
 def _was_short_everywhere(offers: Sequence[Sequence[_Candidate]], *, is_split: bool) -> bool:
-    """Whether each location was short of some line; for a split order, whether one line was short everywhere."""
+    """Whether every location lacked stock for some line. For a split order: whether no location had enough for one of
+    its lines."""
     lacks = (_is_short,) if len(offers) == 1 else (_is_short, _is_gone, _is_discontinued)
     if is_split:
         return any(all(_was(each, *lacks) for each in line) for line in zip(*offers, strict=True))
@@ -624,8 +625,8 @@ def _was_short_everywhere(offers: Sequence[Sequence[_Candidate]], *, is_split: b
 
 
 def _check_places_of_lines(order: Mapping[str, Any]) -> None:
-    """Check that each line comes from a location that the order allows. Unless the order is split, lines without a
-    location of their own share one."""
+    """Check that each line comes from a location that the order allows. Unless the order is split, all lines that name
+    no location must come from the same one."""
     if order["status"] != "PENDING":
         return
     chosen = set()
@@ -644,7 +645,7 @@ def _check_places_of_lines(order: Mapping[str, Any]) -> None:
 
 
 def _check_lines(world: World, change: Change, order: dict[str, Any]) -> None:
-    """Check that each line of a placed order names the row or page written for it, and its version."""
+    """Check that each line of a placed order names the row or page that was written for it, with its version."""
     if order["status"] != "PENDING":
         return
     written = {
@@ -682,12 +683,13 @@ def _check_order_of_group(world: World, order_id: str) -> None:
 
 
 def end_of(world: World, message_id: str, since: int = 0) -> str | None:
-    """Find the outcome of a message, from durable rows and dead letters only; None while there is none.
+    """Find the outcome of a message from durable rows and dead letters only. None if it has no outcome yet.
 
     Args:
         world: The run.
         message_id: The message.
-        since: Number of writes after which a command may have been answered from an order's row without changing it.
+        since: The number of writes before the invocation. A command that changed nothing may have been answered from
+            any state of the order's row since then.
     """
     function, body, _ = world.sent[message_id]
     command = {"action": "expire"} | body if function == "change_orders" else body
@@ -700,7 +702,7 @@ def end_of(world: World, message_id: str, since: int = 0) -> str | None:
 
 
 def _is_done(world: World, function: str, asked: dict[str, Any]) -> bool:
-    """Whether the rows show that a message or a direct command took effect."""
+    """Whether the rows show that a message or a direct command was carried out."""
     match function:
         case "place_orders":
             return is_order(world.row("Orders", asked["orderId"]), asked)
@@ -732,7 +734,8 @@ _EVENTS = {
 
 
 def check_event(world: World, event: dict[str, Any]) -> None:
-    """Check that an event matches a change of the rows, and does not overtake an earlier event of its subject.
+    """Check that an event matches a change in the rows, and that it does not overtake an earlier event about the same
+    order or product.
 
     Raises:
         ViolationError: The event is wrong.
@@ -748,7 +751,7 @@ def check_event(world: World, event: dict[str, Any]) -> None:
 
 
 def _published(world: World) -> dict[str, list[str]]:
-    """The ids of all events on the bus by subject, without duplicates, in order of first arrival."""
+    """List the ids of all events on the bus by subject, without duplicates, in order of first arrival."""
     found: dict[str, list[str]] = {}
     for event in world.bus:
         event_id = event["metadata"]["eventId"]
@@ -762,7 +765,7 @@ def _published(world: World) -> dict[str, list[str]]:
 
 
 def _happened(world: World) -> dict[str, list[str]]:
-    """The ids of the events that the changes of the rows require."""
+    """List the ids of the events that the changes to the rows require."""
     found: dict[str, list[str]] = {}
     for change in world.history:
         table, (subject, *_) = change.place
@@ -801,7 +804,7 @@ _ENDS_AS = {"fulfil": "FULFILLED", "cancel": "CANCELLED"}
 
 
 def product_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """The types of the events that a change of a product's row requires, derived independently of the service."""
+    """List the types of the events that a change to a product's row requires, without using the service's own code."""
     steps = [order.get("status") for order in (before, after)]
     ranks = ["OUT_OF_STOCK", "LOW_STOCK", "ACTIVE"]
     if steps[0] in ranks and steps[1] in ranks and steps[0] != steps[1]:
@@ -812,10 +815,10 @@ def product_news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
 
 
 def check_end(world: World) -> None:
-    """Check the end of a run.
+    """Check the state at the end of a run.
 
     Raises:
-        ViolationError: The end breaks an invariant.
+        ViolationError: This state breaks an invariant.
     """
     from tests.explore.world import DEPOT_LEASE
 
@@ -895,7 +898,8 @@ def _check_answer(
 
 
 def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
-    """Whether a product's row shows that a command or a catalogue event took effect. No scenario undoes these."""
+    """Whether a product's row shows that a command or a catalogue event was carried out. No scenario undoes its effect
+    later."""
     if "eventTime" in command:
         return row is not None and row.get("detailsEventTime", "") >= command["eventTime"]
     if command["action"] == "delist":

@@ -23,8 +23,8 @@ class Mutant:
         name: The bug, in a few words.
         edits: Replacements in the code.
         scenarios: The scenarios that reveal it.
-        kind: The kind of fault that reveals it; empty if it needs no fault, or any kind will do.
-        handler: The file in `naive` that replaces the handler of orders, if any.
+        kind: The kind of fault that reveals it; empty if it needs no fault, or if any kind will do.
+        handler: The file in `naive` that replaces the handler that places orders, if any.
     """
 
     name: str
@@ -58,7 +58,7 @@ def tree(folder: Path, mutant: Mutant) -> None:
     """Copy the code into a folder and inject the bug.
 
     Raises:
-        ValueError: The bug does not fit the code.
+        ValueError: The code to replace is missing, or occurs several times.
     """
     for name in FOLDERS:
         # The copy includes bytecode. Otherwise, most of a mutant's time would be spent compiling unchanged modules.

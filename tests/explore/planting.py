@@ -24,13 +24,13 @@ _FIXED = {*keyword.kwlist, *dir(builtins), "self"}
 class Edit(NamedTuple):
     """A piece of code and its replacement.
 
-    Pieces are compared token by token, so moves and formatting do not matter. If no piece of the code is equal, the one
-    that differs in the fewest names is replaced, and its names are used in the replacement.
+    Pieces are compared token by token, so code that was moved or reformatted is still found. If no piece matches
+    exactly, the one that differs in the fewest names is replaced, and the replacement uses its names.
 
     Attributes:
         old: The piece to replace, as whole tokens; a string is one token.
         new: The replacement. Lines after the first get the indentation of the old piece's first line.
-        within: The package, module, class or function that has the piece, if others have an equal one.
+        within: The package, module, class or function to search, if the piece also occurs elsewhere.
     """
 
     old: str
@@ -51,7 +51,7 @@ class _Token(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """The parts that a rename keeps."""
+        """The parts of the token that renaming does not change."""
         return "." * self.text.startswith(".") if self.is_name else self.text
 
 
@@ -115,7 +115,7 @@ def _pieces(path: Path, text: str, edit: Edit) -> Iterator[_Piece]:
 
 
 def _surroundings(path: Path, before: Sequence[_Token]) -> set[str]:
-    """Names of the packages, the module, and the last class and function that start before a piece."""
+    """Names of the package, the module, and the last class and function that start before a piece."""
     named = pairwise(before)
     last = {token.text: name.text for token, name in named if token.text in {"class", "def"}}
     return {*path.parts, path.stem, *last.values()}
@@ -125,7 +125,7 @@ def _surroundings(path: Path, before: Sequence[_Token]) -> set[str]:
 def _read(text: str) -> tuple[Sequence[_Token], str]:
     """Split code into tokens, and join them without names.
 
-    Ignores layout and trailing commas, which formatting adds and removes.
+    Ignores layout and trailing commas, which a formatter may add or remove.
     """
     starts = list(accumulate((len(line) for line in StringIO(text)), initial=0))
     tokens: list[_Token] = []

@@ -55,19 +55,19 @@ def order_at(
 
 
 def transfer(transfer_id: str, source: str, target: str, units: int) -> Message:
-    """Make a transfer of units of p from one location to another."""
+    """Make a transfer of units of product `p` from one location to another."""
     asked = {"action": "transfer", "transferId": transfer_id, "productId": "p"}
     return {**asked, "from": source, "to": target, "quantity": units}
 
 
 def receipt(adjustment_id: str, delta: int) -> Message:
-    """Make a receipt or a loss of units of p."""
+    """Make an adjustment that adds units of product `p`, or removes lost ones."""
     of_product = {"adjustmentId": adjustment_id, "productId": "p"}
     return {**of_product, "delta": delta, "reason": "RECEIPT"}
 
 
 def decrement(adjustment_id: str, units: int, **more: str) -> Message:
-    """Make a decrement of the stock of p."""
+    """Make a decrement of the stock of product `p`."""
     asked = {"action": "decrement", "adjustmentId": adjustment_id, "productId": "p"}
     return {**asked, "quantity": units, **more}
 
@@ -78,13 +78,13 @@ def command(action: str, order_id: str = "o", **more: Any) -> Message:
 
 
 def part(action: str, step_id: str, units: int, order_id: str = "o", **more: Any) -> Message:
-    """Make a command for some units of an order for p."""
+    """Make a command for some of the units of product `p` in an order."""
     items = [{"productId": "p", "quantity": units}]
     return command(action, order_id, stepId=step_id, items=items, **more)
 
 
 def comes_back(return_id: str, units: int, order_id: str = "o", *, restock: bool = True) -> Message:
-    """Make a command that returns some units of an order for p."""
+    """Make a command that returns some of the units of product `p` in an order."""
     return part("return", return_id, units, order_id, restock=restock)
 
 
@@ -104,7 +104,7 @@ def delivers(
     through: str = "",
     waits: float = 0.0,
 ) -> Rival:
-    """A batch of messages for a function.
+    """Make a rival that delivers a batch of messages to a function.
 
     Args:
         function: Name of the function.
@@ -128,32 +128,32 @@ manages = partial(delivers, "manage_products")
 
 
 def buys(order_id: str, user_id: str = "u-1", **lines: int) -> Rival:
-    """A message with one order."""
+    """Make a rival that sends one order."""
     return places(order(order_id, user_id, **lines))
 
 
 def restocks(units: int) -> Rival:
-    """A message with a receipt."""
+    """Make a rival that sends a receipt of units."""
     return adjusts(receipt("r", units))
 
 
 def expires(*order_ids: str) -> Rival:
-    """A sweeper's messages about holds that have ended."""
+    """Make a rival that sends messages as the sweeper does, about holds that have ended."""
     return changes(*({"orderId": order_id} for order_id in order_ids), through="EXPIRY_")
 
 
 def runs(script: Script) -> Rival:
-    """A client that runs a script."""
+    """Make a client that runs a script."""
     return lambda world, name: world.client(name, script)
 
 
 def asks(function: str, *commands: Messages, times: int = 1) -> Rival:
-    """A client that sends commands, one after the other.
+    """Make a client that sends commands, one after the other.
 
     Args:
         function: Name of the function.
         commands: The commands.
-        times: How often it sends a command that is answered with `RETRY_LATER`.
+        times: How often it sends a command, at most, if the answer is `RETRY_LATER`.
     """
 
     def start(world: World, name: str) -> None:
@@ -175,7 +175,7 @@ SWEEPS = asks("sweep", {"action": "sweep"})
 
 
 def published(table: str, rival: Rival) -> Rival:
-    """Start a rival, and the publisher of a table's changes."""
+    """Extend a rival with a publisher of the events about a table's changes."""
 
     def start(world: World, name: str) -> None:
         rival(world, name)
@@ -185,7 +185,8 @@ def published(table: str, rival: Rival) -> Rival:
 
 
 def counts(adjustment_id: str, found: int, location: str = "") -> Rival:
-    """A client that counts p and finds surplus units. It releases the lease if the commit fails."""
+    """Make a client that counts product `p` and finds surplus units. If the count cannot be committed, it releases the
+    lease."""
 
     def script(client: Client) -> None:
         acquired = client("count_stock", acquire(3, location))
@@ -200,18 +201,18 @@ def counts(adjustment_id: str, found: int, location: str = "") -> Rival:
 
 
 def acquire(seconds: int, location: str = "") -> Message:
-    """Make a command that takes the lease on p."""
+    """Make a command that takes the lease on product `p`."""
     asked = {"action": "acquire", **p_at(location), "seconds": seconds}
     return asked | {"outliveInvocation": True}
 
 
 def p_at(location: str) -> Message:
-    """Product p at a location, as in messages."""
+    """Make the fields that name product `p` at a location in a message."""
     return {"productId": "p"} | ({"locationId": location} if location else {})
 
 
 def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
-    """Make a command that books a count under the lease that `acquire` returned."""
+    """Make a command that commits a count under the lease from an answer to `acquire`."""
     return {
         "action": "commit",
         "lease": acquired["lease"],
@@ -221,17 +222,17 @@ def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
 
 
 def delist(location: str = "") -> Message:
-    """Make a command that delists the first generation of p."""
+    """Make a command that delists the first generation of product `p`."""
     return {"action": "delist", **p_at(location), "createdAt": OPENED}
 
 
 def create(location: str = "", stock: int = 1) -> Message:
-    """Make a command that lists p."""
+    """Make a command that lists product `p`."""
     return {"action": "create", **p_at(location), "openingStock": stock}
 
 
 def relists(client: Client, stock: int = 1, location: str = "") -> None:
-    """Let a client delist p, then list it again."""
+    """Delist product `p` as a client would, then list it again."""
     gone = client("manage_products", delist(location)).get("result")
     if gone not in {"APPLIED", "STALE"}:
         return
@@ -247,7 +248,7 @@ def relists(client: Client, stock: int = 1, location: str = "") -> None:
 
 
 def stock(low: int = 0, **units: int) -> SetUp:
-    """List products with these units and a low-stock threshold before the run."""
+    """Make a set-up that lists products with these units and a low-stock threshold."""
 
     def set_up(world: World) -> None:
         for product_id, count in units.items():
@@ -257,7 +258,7 @@ def stock(low: int = 0, **units: int) -> SetUp:
 
 
 def stock_at(location: str, **units: int) -> SetUp:
-    """List products with these units at a location before the run."""
+    """Make a set-up that lists products with these units at a location."""
     return stock(**{f"{product_id}#{location}": count for product_id, count in units.items()})
 
 
@@ -269,7 +270,8 @@ def add_order(
     location: str = "",
     **more: Any,
 ) -> SetUp:
-    """Store an order for units of p, and book the units that it took. Its hand-overs are already folded.
+    """Store an order for units of product `p`, with a receipt of the units that it took. Outbound pages are already
+    folded.
 
     Args:
         order_id: Its id.
@@ -277,7 +279,7 @@ def add_order(
         units: Number of units.
         age: Seconds since it was placed; by default it is as old as the product.
         location: Where its units were taken from.
-        more: More attributes of its row.
+        more: Further attributes of its row.
     """
 
     def set_up(world: World) -> None:
@@ -305,7 +307,7 @@ def add_order(
 
 
 def add_held_order(left: float, order_id: str = "o", age: float | None = None) -> SetUp:
-    """Store an order for two units of p whose hold ends in `left` seconds."""
+    """Store an order for two units of product `p`. Its hold ends in `left` seconds."""
 
     def set_up(world: World) -> None:
         hold = {"expiresAt": world.moment(left), "expiryShard": "00", "holdSeconds": 60}
@@ -315,12 +317,12 @@ def add_held_order(left: float, order_id: str = "o", age: float | None = None) -
 
 
 def add_paid_order(units: int, **more: Any) -> SetUp:
-    """Store a paid order for units of p."""
+    """Store a paid order for units of product `p`."""
     return add_order(status="CONFIRMED", units=units, confirmedAt=OPENED, fulfilShard="00", **more)
 
 
 def add_delivered_order(world: World) -> None:
-    """Store an order for two units of p that was handed over."""
+    """Store an order for two units of product `p` that were handed over."""
     stamps = {"confirmedAt": OPENED, "fulfilledAt": OPENED}
     add_order(status="FULFILLED", units=2, steps=[handed_over({"action": "fulfil"})], **stamps)(
         world
@@ -328,19 +330,19 @@ def add_delivered_order(world: World) -> None:
 
 
 def add_departed_order(world: World) -> None:
-    """Store an order for two units of p that were handed over, and are still on an outbound page."""
+    """Store an order for two units of product `p` that were handed over and are still on an outbound page."""
     add_delivered_order(world)
     world.add_outbound_page(LEFT_ON, ("p", OPENED, 2))
     world.add_on_hand("p", 2)
 
 
 def handed_over(step: Message) -> Message:
-    """The step of a hand-over before the run."""
+    """Record in a step that its units were handed over before the run."""
     return {**step, "at": OPENED, "outPage": LEFT_ON, "outVersion": 1}
 
 
 def warm_up(name: str, *messages: Messages, function: str = "place_orders") -> SetUp:
-    """Let an environment process messages before the run."""
+    """Make a set-up in which an environment processes messages before the run."""
 
     def set_up(world: World) -> None:
         bodies = _bodies(world, messages)
@@ -350,12 +352,14 @@ def warm_up(name: str, *messages: Messages, function: str = "place_orders") -> S
 
 
 def meet_rivals(name: str, *product_ids: str) -> SetUp:
-    """Let an environment meet contention on products' rows, so that it sells them from lanes for a while."""
+    """Make a set-up in which an environment meets contention on products' rows, so that it sells these products from
+    lanes for a while."""
     return lambda world: world.meet_rivals(name, *product_ids)
 
 
 def lend(name: str, location: str = "", **units: int) -> SetUp:
-    """Let an environment meet contention and sell some units, so that stock is lent and its lane is filled."""
+    """Make a set-up in which an environment meets contention and sells some units, so that stock is lent and its lane
+    is filled."""
 
     def set_up(world: World) -> None:
         world.meet_rivals(name, *(key_of({"productId": p, "locationId": location}) for p in units))
@@ -365,7 +369,7 @@ def lend(name: str, location: str = "", **units: int) -> SetUp:
 
 
 def wait(seconds: float) -> SetUp:
-    """Let time pass."""
+    """Make a set-up that lets some seconds pass."""
 
     def set_up(world: World) -> None:
         world.clock.seconds += seconds

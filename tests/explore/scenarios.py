@@ -91,7 +91,7 @@ def _stock(world: World) -> int:
 
 
 def _ends(world: World) -> list[str | None]:
-    """The outcome of each message."""
+    """List the outcome of each message."""
     return [world.handlers.end_of(world, message_id) for message_id in world.sent]
 
 
@@ -128,7 +128,7 @@ def _one_body(world: World) -> None:
 
 
 def _one_choice_of_locations(world: World) -> None:
-    """Check that the first message is placed, and that each other message is rejected because it reuses the id."""
+    """Check that one message is placed, and that every other message is rejected because it reuses the same id."""
     require(_statuses(world, "o") == ["PENDING"], "it was placed from none of the locations")
     ends = _ends(world)
     require(ends.count("ORDER_ID_REUSED") == len(ends) - 1, f"orders under one id ended as {ends}")
@@ -142,7 +142,7 @@ def _others_are_left_alone(world: World) -> None:
 
 
 def _check_units_of(world: World, *held: str) -> None:
-    """Check that the stock of p is the one spare unit plus the units that no order holds."""
+    """Check that the stock of product `p` is the one spare unit plus the units that no order holds."""
     orders = [row for row in world.rows("Orders") if row["status"] not in held]
     free = 1 + sum(row["items"][0]["quantity"] for row in orders)
     require(_stock(world) == free, f"{_stock(world)} units are left, but no order holds {free}")
@@ -268,7 +268,7 @@ def _is_paid(world: World) -> None:
 
 
 def _at_once(world: World) -> None:
-    """Check that no message was returned without a fault: the loser of a race can continue at once."""
+    """Check that without a fault no message is returned to its queue: the loser of a race can continue at once."""
     again = [name for name in world.processes if name.startswith("R")]
     require(world.faults_used > 0 or not again, "messages were returned, though nothing failed")
 
@@ -296,14 +296,14 @@ def _are_handed_over(world: World) -> None:
 
 
 def _units_at(world: World, location: str) -> int:
-    """Units of p in its row at a location; the row must exist."""
+    """The units of product `p` in its row at a location. The row must exist."""
     row = world.row("Products", f"p#{location}") or {}
     units: int = row["stockCount"]
     return units
 
 
 def _all_placed(world: World) -> None:
-    """Check that all orders are placed: with two rivals there is enough stock."""
+    """Check that all orders are placed, because there is enough stock for two rivals."""
     ended = {row["orderId"]: row["status"] for row in world.rows("Orders")}
     is_short = "C" in world.processes
     require(is_short or set(ended.values()) == {"PENDING"}, f"they ended as {ended}")
@@ -322,7 +322,7 @@ def _split_is_placed(world: World) -> None:
 
 
 def _one_is_rejected(world: World) -> None:
-    """Check that one order is rejected: there is one order more than units at the two locations."""
+    """Check that one order is rejected, because the two locations have one unit too few for all orders."""
     statuses = [row["status"] for row in world.rows("Orders")]
     left = _units_at(world, "berlin") + _units_at(world, "lyon")
     require(
@@ -347,13 +347,13 @@ def _units_at_depot(world: World) -> int:
 
 
 def _leased(world: World) -> None:
-    """Lease p for a count before the run."""
+    """Take the lease on product `p` for a count before the run."""
     asks("count_stock", acquire(20))(world, "A")
     world.finish("A")
 
 
 def _commit(world: World) -> Message:
-    """Make a command that books a count under the lease from `_leased`."""
+    """Make a command that commits a count under the lease that `_leased` took."""
     (_, _, acquired), *_ = world.answers
     return commit(acquired, "c", 3)
 
@@ -377,7 +377,8 @@ def _event(event_id: str, second: int, price: int) -> Message:
 
 
 def _lane_filled_again(world: World) -> None:
-    """Let B lease A's lane, empty its page, and fill it with as many units as A remembers."""
+    """Let worker B take the lease of worker A's lane, empty its page, and refill it with as many units as A
+    remembers."""
     remembered = world.units_in_lane(1, "p")
     world.end_lease(1)
     lend("B", q=1)(world)
@@ -390,7 +391,8 @@ def _lane_filled_again(world: World) -> None:
 
 
 def _page_replaced(*, same_epoch: bool) -> SetUp:
-    """Replace the page of lane 1 by a page with fewer units and the version that A remembers."""
+    """Make a set-up that replaces the page of lane 1 with a page that has fewer units, but still the version that
+    worker A remembers."""
 
     def set_up(world: World) -> None:
         (page,) = (page for page in world.handlers.pages(world) if page.key.lane == 1)
@@ -401,7 +403,7 @@ def _page_replaced(*, same_epoch: bool) -> SetUp:
 
 
 def _count_begun(world: World) -> None:
-    """Lease p for a count that never continues."""
+    """Take the lease on product `p` for a count that is never finished."""
     row = world.row("Products", "p") or {}
     row |= {"lockedBy": "a count", "lockTime": int(world.clock.seconds) + 4}
     row |= {"lockVersion": row["_version"], "lentTo": frozenset(row["lentTo"])}
@@ -409,7 +411,7 @@ def _count_begun(world: World) -> None:
 
 
 def _two_holds_ended(world: World) -> None:
-    """Place two orders whose holds have ended, one from the row and one from A's lane."""
+    """Place two orders whose holds have ended: one from the product's row, and one from worker A's lane."""
     for order_id in ("by-row", "from-lane"):
         world.warm_up("A", order(order_id, p=1) | {"holdSeconds": 60})
         world.put("Orders", _row(world, order_id) | {"expiresAt": world.moment(OVER)})
@@ -452,7 +454,7 @@ def _loses_and_orders(client: Client) -> None:
 
 
 def _relisted(world: World) -> None:
-    """List p again, and place and confirm an order for the new generation."""
+    """List product `p` again, then place and confirm an order for the new generation."""
     runs(relists)(world, "S")
     world.finish("S")
     world.warm_up("S", order("new", p=1))

@@ -17,7 +17,7 @@ MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::8]]
 
 
 def in_a_process(function, *arguments):
-    """Call a function in a new process, because a run replaces parts of its process permanently."""
+    """Call a function in a new process, because a run permanently replaces parts of the process that it runs in."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(function, arguments)
 
@@ -90,7 +90,7 @@ def test_a_failure_can_be_replayed():
 
 
 def ends(name, faults, kind, reduce):
-    """Collect all final states of a scenario, without times: rows, dead letters, answers."""
+    """Collect all final states of a scenario: rows, dead letters and answers, but no times."""
     found = set()
 
     def note(world):

@@ -1,4 +1,5 @@
-"""Runs explorations as tasks in separate processes, because a run replaces parts of its process permanently."""
+"""Runs explorations as tasks in separate processes, because a run permanently replaces parts of the process that it
+runs in."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Task:
         kind: The kind of the one fault, or `no fault`, for a complete search with two rivals. Empty for random
             schedules.
         seeds: Seeds of random schedules with three rivals and two faults.
-        most: Stop after this many runs; None for all.
+        most: Stop after this many runs. With None, run all.
     """
 
     scenario: str
@@ -60,7 +61,7 @@ class FinishedTask:
     Attributes:
         task: The task; for a mutant, its last task.
         result: The result; for a mutant, the total of all its tasks.
-        error: An error of the exploration itself.
+        error: An error in the exploration itself.
     """
 
     task: Task
@@ -81,13 +82,13 @@ def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
 
 
 def run(tasks: Sequence[Task], processes: int) -> Iterator[FinishedTask]:
-    """Run tasks in parallel, and yield each when it ends."""
+    """Run tasks in parallel, and yield each as soon as it ends."""
     with multiprocessing.get_context("fork").Pool(processes, _quiet) as pool:
         yield from pool.imap_unordered(_explore, tasks)
 
 
 def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, FinishedTask]]:
-    """Explore mutants in parallel until each is caught, and yield each when it ends."""
+    """Explore mutants in parallel until each is caught, and yield each as soon as it ends."""
     _preload()
     # Each mutant has its own process, because a process keeps the bugs of the modules that it has imported.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
@@ -187,7 +188,7 @@ def replay(
     clocks: Mapping[str, float],
     name: str,
 ) -> tuple[list[str], str]:
-    """Run one schedule, with a mutant if one is named. Returns its trace and the failure."""
+    """Run one schedule, with a mutant if one is named. Returns the trace, and the failure if there was one."""
     with tempfile.TemporaryDirectory() as folder:
         root = ROOT
         if name:

@@ -83,7 +83,7 @@ class GaveUpError(Exception):
 
 
 class CrashedError(BaseException):
-    """The invocation has crashed. Derives from BaseException, so that no handler catches it and continues."""
+    """The invocation has crashed. Derived from BaseException, so that no handler catches it and continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Choice:
     """One step of a schedule.
 
     Attributes:
-        process: The process that makes its call; empty for a step that affects the whole world.
+        process: The process that makes its next call; empty for a step that affects the whole world.
         action: `go`, or the fault that happens instead.
     """
 
@@ -146,7 +146,7 @@ def _is_of_leases(call: Call | None) -> bool:
 
 
 def _meet(writes: frozenset[Place], reads: frozenset[Place]) -> bool:
-    """Whether any of the written items is among those that are read. A query reads all items of its table."""
+    """Whether any written item is also read. A query counts as reading all items of its table."""
     return any(place in reads or (place[0], ()) in reads for place in writes)
 
 
@@ -169,12 +169,12 @@ class Call:
 
 @dataclass(slots=True)
 class LateRequest:
-    """A request that its sender has given up on, and that DynamoDB has not received yet.
+    """A request that its sender has given up on, but that DynamoDB has yet to receive.
 
     Attributes:
         process: Its sender.
         call: The request.
-        repeated: Whether the sender has continued. Before that, its arrival would be the same as a lost response.
+        repeated: Whether the sender has continued. Until then, its arrival would have the effect of a lost response.
     """
 
     process: Process
@@ -183,7 +183,7 @@ class LateRequest:
 
     @property
     def step(self) -> Step:
-        """The step in which the request arrives."""
+        """The step in which the request finally arrives."""
         return Step(Choice(f"{self.process.name}*", ARRIVES), self.call.reads, self.call.writes)
 
 
@@ -193,8 +193,8 @@ class TornRead:
 
     Attributes:
         reads: All items that it reads.
-        answers: The answers to its first half.
-        since: Number of writes before that.
+        answers: The answers to the first half.
+        since: Number of writes before the first half was read.
     """
 
     reads: frozenset[Place]
@@ -227,15 +227,15 @@ class Process:
         call: The AWS call that it will make next.
         forced: The action to apply if it repeats its last call.
         ends_at: Unix second at which Lambda ends its invocation.
-        begun: Number of writes before its invocation made its first call that is not about leases of lanes; None
-            before that call.
-        asked: Its last call and the number of writes before it, if the call changed nothing.
-        refusals: How often it has repeated that call without effect.
+        begun: Number of writes before its invocation first called AWS about anything but leases of lanes. None until
+            then.
+        asked: Its last call, if it changed nothing, and the number of writes before that call.
+        refusals: How often it has repeated the call in `asked` without effect.
         environment: Its execution environment, which keeps state between invocations.
         batch: The queue and the messages, for an event source.
-        clock: Seconds by which its clock is ahead.
-        torn: The first half of a batch read whose other half is its next call.
-        parted: Its transaction, which becomes fully visible with its next step.
+        clock: How many seconds its clock is ahead.
+        torn: The first half of a batch read. Its next call reads the other half.
+        parted: Its half-visible transaction, which becomes fully visible with its next step.
     """
 
     name: str
@@ -263,13 +263,13 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of an item.
+    """A change to an item.
 
     Attributes:
         number: Number of the write, from 1.
         place: Table and key of the item.
-        before: The item before; None if it was created.
-        after: The item after; None if it was deleted.
+        before: The item before the write; None if the write created it.
+        after: The item after the write; None if the write deleted it.
         process: The process that wrote it.
     """
 
@@ -298,14 +298,14 @@ class Stock:
 
     @property
     def available(self) -> int:
-        """Units available to orders; the product must have a row."""
+        """Units available to orders. The product must have a row."""
         assert self.row is not None
         units: int = self.row["stockCount"] + self.set_aside
         return units
 
     @property
     def on_hand(self) -> int:
-        """Units on hand; the product must have a row."""
+        """Units on hand. The product must have a row."""
         assert self.row is not None
         units: int = self.row["onHand"] - self.out
         return units
@@ -313,14 +313,14 @@ class Stock:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Products, and the rivals that change them.
+    """Products, and the rivals (concurrent writers) that change them.
 
     Attributes:
         name: Name of the scenario.
-        set_up: Creates the products, and acts before the run.
-        rivals: Start the three rivals `A`, `B` and `C`.
-        jumps: Seconds by which time may jump, as a fault.
-        check: Checks the end of the run, in addition to the invariants.
+        set_up: Functions that create the products and do everything else that happens before the run.
+        rivals: Functions that start the three rivals `A`, `B` and `C`.
+        jumps: Numbers of seconds by which time may jump. Each jump is a fault.
+        check: Checks the state at the end of a run, in addition to the invariants.
         faults: The kinds of faults that the complete search covers, one at a time; None for all. Random schedules use
             all kinds.
         switches: How often the complete search may interrupt a process that could continue; 0 for any number of times.
@@ -355,7 +355,7 @@ class World:
         scenario: The scenario.
         rivals: Number of processes at the start.
         faults: Maximum number of faults.
-        clocks: Seconds by which clocks are ahead, by the process whose environment has them.
+        clocks: By process, how many seconds the clock of its environment is ahead.
     """
 
     def __init__(
@@ -423,7 +423,7 @@ class World:
     # ------------------------------------------------------------------ setting up
 
     def product(self, product_id: str, stock: int, **more: Any) -> None:
-        """Create a product, or its row at one location, with the adjustment that explains its stock."""
+        """Create a product, or its row at one location, with the adjustment that accounts for its stock."""
         created = "2026-01-01T00:00:00.000000+00:00"
         status = "OUT_OF_STOCK" if stock <= -more.get("backorderLimit", 0) else "ACTIVE"
         if 0 < stock <= more.get("lowStockThreshold", 0):
@@ -454,7 +454,7 @@ class World:
         )
 
     def _listed_at(self, key: str) -> dict[str, str]:
-        """List a location in the product's own row. Returns the attributes that only a location's row has."""
+        """Add a location to the product's own row. Returns the attributes that only the location's row has."""
         product_id, _, location_id = key.partition("#")
         if not location_id:
             return {}
@@ -475,13 +475,13 @@ class World:
         self.put("Allotments", lease | {"lockTime": 0})
 
     def units_in_lane(self, lane: int, product_id: str) -> int:
-        """Units of a product in a lane."""
+        """Count the units of a product in a lane."""
         return sum(p.units(product_id) for p in self.handlers.pages(self) if p.key.lane == lane)
 
     def take_out_of_page(
         self, page: Any, product_id: str, units: int, epoch: str = "another"
     ) -> None:
-        """Replace a page by a page of the same version with fewer units of a product, and book the difference as
+        """Replace a page with one that has the same version but fewer units of a product, and record the difference as
         lost."""
         held = page.entries[product_id]
         fewer = {**page.entries, product_id: replace(held, units=held.units - units)}
@@ -495,7 +495,7 @@ class World:
         self.add_on_hand(product_id, -units)
 
     def add_on_hand(self, product_id: str, units: int) -> None:
-        """Change a product's units on hand; the caller books the difference."""
+        """Add units to a product's `onHand`. The caller records them in an adjustment."""
         stored = self.model.dynamodb.tables["Products"].items[product_id,]
         on_hand = int(stored["onHand"]["N"]) + units
         item = stored | {"onHand": {"N": str(on_hand)}}
@@ -509,7 +509,7 @@ class World:
         self.model.dynamodb.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def moment(self, seconds: float = 0.0) -> str:
-        """The time in a number of seconds from now, in the format of rows."""
+        """The time this many seconds from now, in the format of the rows."""
         moment = datetime.fromtimestamp(self.clock.seconds + seconds, UTC)
         return moment.isoformat(timespec="microseconds")
 
@@ -523,7 +523,7 @@ class World:
         through: str = "",
         waits: float = 0.0,
     ) -> None:
-        """Start an event source, which passes one batch of messages to a function.
+        """Start an event source that passes one batch of messages to a function.
 
         Args:
             name: Name of the process.
@@ -552,7 +552,7 @@ class World:
         self._start(name, function, (function, queue, messages), environment or name)
 
     def warm_up(self, name: str, *bodies: Any, function: str = "place_orders") -> None:
-        """Process messages before the run, without a rival, in the environment that a process is going to have."""
+        """Process messages before the run, without a rival, in the environment that a process will have."""
         process = f"{name}{len(self.sent)}-"
         self.deliver(process, function, *bodies, environment=name)
         self.finish(process)
@@ -564,27 +564,27 @@ class World:
         self._act_in(name, lambda: self.handlers.meet_rivals(product_ids))
 
     def wait_in_line(self, name: str) -> None:
-        """Make an environment believe that it has just waited for the depot, so that it avoids visits."""
+        """Make an environment believe that it has just waited for the depot, so that it avoids visiting the depot."""
         self._act_in(name, self.handlers.wait_in_line)
 
     def _act_in(self, name: str, act: Callable[[], None]) -> None:
-        """Run code in the environment that a process is going to have."""
+        """Run code in the environment that a process will have."""
         process = Process(f"{name}-", lambda _: act())
         self._add(process, name)
         del self.processes[process.name]
 
     def client(self, name: str, script: Callable[[Client], None]) -> None:
-        """Start a client, which invokes functions directly."""
+        """Start a client that invokes functions directly."""
         self._add(Process(name, lambda process: script(Client(self, process))))
 
     def finish(self, name: str) -> None:
-        """Let a process run to its end without a rival, and forget it."""
+        """Run a process to its end without a rival, and remove it."""
         while not self.processes[name].is_over:
             self.take(Choice(name))
         del self.processes[name]
 
     def follow(self, name: str, table: str) -> None:
-        """Start the event source of a table's stream, which passes all changes from now on to `publish_events`."""
+        """Start the event source of a table's stream. From now on, it passes all changes to `publish_events`."""
         self.streams[table] = []
         self._add(Process(name, lambda process: self._follow(process, table)))
 
@@ -676,7 +676,8 @@ class World:
         )
 
     def _follow(self, process: Process, table: str) -> None:
-        """Act as the event source of a stream: pass on its changes in order, and repeat each until it is accepted."""
+        """Act as the event source of a stream: pass on its changes in order, and repeat each change until it is
+        accepted."""
         taken = 0
         while True:
             request = {"Table": table, "From": taken}
@@ -708,7 +709,7 @@ class World:
         return answer
 
     def on_sleep(self, seconds: float) -> None:
-        """Let time pass without waiting. It is a violation to wait beyond the end of the invocation."""
+        """Let time pass without really waiting. It is a violation to wait beyond the end of the invocation."""
         self.clock.sleep(seconds)
         process = self._current()
         if process is not None and self.clock.seconds > process.ends_at:
@@ -717,7 +718,7 @@ class World:
             raise CrashedError
 
     def random_bytes(self, count: int) -> bytes:
-        """Make tokens that are distinct, and the same in every run."""
+        """Make tokens that are distinct, but the same in every run."""
         process = self._current()
         if process is None:
             return bytes(count)
@@ -727,13 +728,13 @@ class World:
 
     @property
     def environment(self) -> int:
-        """The execution environment that is running."""
+        """The execution environment that is running now."""
         process = self._current()
         return 0 if process is None else process.environment
 
     @property
     def wall_clock(self) -> float:
-        """Unix seconds by the clock of the running environment."""
+        """The Unix time in seconds by the clock of the running environment."""
         process = self._current() if self.clocks else None
         return self.clock.seconds + (0.0 if process is None else process.clock)
 
@@ -776,7 +777,7 @@ class World:
         return [late.step for late in arriving] + steps
 
     def _running(self) -> list[Process]:
-        """The processes that have a call to make, except those whose call would change nothing."""
+        """List the processes that have a call to make, except those whose call would change nothing."""
         running = [
             process
             for process in self.processes.values()
@@ -787,7 +788,8 @@ class World:
         return [process for process in running if not self._is_in_line(process)] or running
 
     def _next_of(self, process: Process) -> Step:
-        """The next call of a process. If it repeats the last call, the same fault may hit it again."""
+        """Make the step for the next call of a process. If the call repeats the last one, the same fault may hit it
+        again."""
         call = process.call
         assert call is not None
         if process.forced is not None and self._is_repeated(process):
@@ -796,7 +798,7 @@ class World:
         return Step(Choice(process.name), call.reads, call.writes)
 
     def _makes_a_change(self, call: Call) -> bool:
-        """Whether a late request would change anything now. If not, its arrival need not be tried."""
+        """Whether a late request would change anything now. If not, there is no need to explore its arrival."""
         if call.request.get(TOKEN) in self.applied:
             return False
         before = self._items(call.writes)
@@ -818,8 +820,7 @@ class World:
                 self.model.dynamodb.tables[name].items[key] = item
 
     def _is_rent(self, process: Process) -> bool:
-        """Whether a process is not between the halves of a read, or one of its items has changed since the first
-        half."""
+        """Whether a process has no half-finished read, or an item of this read has changed since the first half."""
         torn = process.torn
         return torn is None or any(c.place in torn.reads for c in self.history[torn.since :])
 
@@ -833,12 +834,12 @@ class World:
         )
 
     def _is_waiting(self, process: Process) -> bool:
-        """Whether a process is about to repeat a call that was refused `MAX_REFUSALS` times."""
+        """Whether a process is about to repeat a call that has already been refused `MAX_REFUSALS` times."""
         asks = (str(process.call), len(self.history))
         return process.refusals >= MAX_REFUSALS and asks == process.asked
 
     def _is_in_line(self, process: Process) -> bool:
-        """Whether a process was refused the depot's lease, and would be refused again now."""
+        """Whether a process was refused the depot's lease, and would still be refused now."""
         call, asked = process.call, process.asked
         return (
             call is not None
@@ -849,7 +850,7 @@ class World:
         )
 
     def without_switch(self, steps: list[Step]) -> list[Step]:
-        """Keep only the steps that continue the process of the last step, or all steps if it cannot continue."""
+        """Keep only the steps that continue the process that took the last step, or all steps if it cannot continue."""
         goes_on = any(not s.is_fault and s.choice.process == self._before for s in steps)
         return [
             s
@@ -902,8 +903,8 @@ class World:
                 yield fault(action, applied=True)
 
     def _may_tear(self, call: Call) -> bool:
-        """Whether a read of several items is strongly consistent. Only then might code expect that all are from the
-        same moment."""
+        """Whether a call reads several items with strong consistency. Only then might code assume that all of them are
+        from the same moment."""
         entries = call.request["RequestItems"].values() if call.operation == "BatchGetItem" else ()
         return len(call.reads) > 1 and any(entry.get("ConsistentRead") for entry in entries)
 
@@ -925,7 +926,7 @@ class World:
                 yield Step(Choice(process.name, "again"), is_fault=True)
 
     def _changed_since(self, call: Call) -> frozenset[Place]:
-        """List items whose last change an eventually consistent read may miss."""
+        """List the items whose last change an eventually consistent read may miss."""
         if call.operation == "BatchGetItem":
             entries = call.request["RequestItems"]
         elif call.operation == "GetItem":
@@ -960,7 +961,7 @@ class World:
             self._make_call(self.processes[choice.process], choice.action)
 
     def _make_call(self, process: Process, action: str) -> None:
-        """Let a process make its call, and continue with the outcome."""
+        """Make the next call of a process, and let the process continue with the outcome."""
         self._note_turn(process)
         call, forced = process.call, process.forced
         assert call is not None
@@ -985,7 +986,7 @@ class World:
         self._run(process, outcome)
 
     def _note_turn(self, process: Process) -> None:
-        """Record that a process takes a step: count the switch, note when its invocation began, and allow its late
+        """Before a process takes a step, count the switch to it, note when its invocation began, and allow its late
         requests to arrive."""
         stopped = self.processes.get(self._before)
         if stopped not in (None, process):
@@ -1006,7 +1007,7 @@ class World:
         self.faults_used += 1
 
     def _outcome(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
-        """Compute the outcome of a process's call."""
+        """Determine the outcome of a process's call."""
         match action:
             case "crash" | "crash-after":
                 if action == "crash-after":
@@ -1035,7 +1036,7 @@ class World:
         return self._answered(process, call, action, repeated=repeated)
 
     def _answered(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
-        """Apply a process's call. Its response may be lost."""
+        """Carry out a process's call. Its response may be lost."""
         outcome = self._apply(process, call)
         if process.torn is not None:
             outcome = _merged(process.torn.answers, outcome)
@@ -1049,14 +1050,14 @@ class World:
         return ReadTimeoutError(endpoint_url="simulated")
 
     def _arrive(self, choice: Choice) -> None:
-        """Let a late request arrive."""
+        """Carry out a late request, which arrives now."""
         late = next(late for late in self.late if late.repeated and late.step.choice == choice)
         self.late.remove(late)
         outcome = self._apply(late.process, late.call)
         self.trace.append(f"{choice.process:4} {late.call} arrives: {_short(outcome)}")
 
     def _tear(self, process: Process, call: Call, first: int) -> None:
-        """Answer one half of a BatchGetItem. The other half is the next call of the process."""
+        """Answer one half of a BatchGetItem. The next call of the process reads the other half."""
         halves = [self._seen(*half) for half in _halves(call)]
         answers = self._apply(process, halves[first])
         process.torn = TornRead(call.reads, answers, len(self.history))
@@ -1064,8 +1065,8 @@ class World:
         self._note(process, halves[first], "reads these first")
 
     def _part(self, process: Process, call: Call, first: int) -> None:
-        """Apply a transaction with only one half visible to others. The other half becomes visible with the next call
-        of the process."""
+        """Apply a transaction, but show only one half of it to others. The other half becomes visible with the next
+        call of the process."""
         before, since = self._items(call.writes), len(self.history)
         outcome = self._apply(process, call)
         written = sorted(p for p, item in self._items(before).items() if item != before[p])
@@ -1080,7 +1081,7 @@ class World:
         return outcome
 
     def _run(self, process: Process, outcome: Any) -> None:
-        """Let a process continue to its next call or to its end."""
+        """Let a process run until its next call or its end."""
         process.green.switch(outcome)
         if process.is_over and process.call is not None:
             process.call = None
@@ -1092,7 +1093,7 @@ class World:
         return CrashedError()
 
     def _apply(self, process: Process, call: Call) -> Any:
-        """Let the simulated AWS answer a call, and check the changes."""
+        """Let the simulated AWS answer a call, and check the changes that it makes."""
         tables, before = self.model.dynamodb.tables, self._items(call.writes)
         if call.service == "streams":
             return {"Records": self.streams[call.request["Table"]][call.request["From"] :]}
@@ -1124,8 +1125,8 @@ class World:
         return outcome
 
     def _answer(self, call: Call) -> dict[str, Any]:
-        """Let the simulated AWS answer a call. If it meets a transaction that is partly visible, a read misses the
-        rest, and a write conflicts."""
+        """Let the simulated AWS answer a call. If only half of a transaction is visible, a read misses the other half,
+        and a write conflicts."""
         unseen: dict[Place, dict[str, Any] | None] = {}
         for parted in self._parted():
             unseen |= parted.unseen
@@ -1146,7 +1147,7 @@ class World:
     def _answer_with(
         self, items: Mapping[Place, dict[str, Any] | None], call: Call
     ) -> dict[str, Any]:
-        """Let the simulated AWS answer a read, with some items replaced."""
+        """Let the simulated AWS answer a read as if some items had other contents."""
         now = self._items(items)
         self._put_back(items)
         try:
@@ -1158,7 +1159,7 @@ class World:
         return [p.parted for p in self.processes.values() if p.parted is not None]
 
     def _reasons(self, call: Call, unseen: Mapping[Place, Any]) -> list[dict[str, Any]]:
-        """The reasons for the cancellation of a transaction that meets another one in flight: the conflict, and failed
+        """List the reasons why a transaction is cancelled while another is in flight: the conflict, and failed
         conditions."""
         actions = call.request["TransactItems"]
         reasons: list[dict[str, Any]] = [{"Code": "None"} for _ in actions]
@@ -1220,7 +1221,7 @@ class World:
                 self._run(process, self._crash(process))
 
     def _again(self, process: Process) -> None:
-        """Deliver the messages of a process again."""
+        """Deliver the messages of a process a second time."""
         process.duplicated = True
         assert process.batch is not None
         function, queue, messages = process.batch
@@ -1229,7 +1230,8 @@ class World:
         self.processes[f"{process.name}'"].duplicated = True
 
     def wake(self) -> bool:
-        """When no process can run, wait until a message is visible and deliver it. Returns False at the end."""
+        """When no process can run, wait until a message is visible, then deliver it. Returns False at the end of the
+        run."""
         waiting = [
             (max(message.visible_at for message in queue.messages), feed.function, queue)
             for feed in FEEDS.values()
@@ -1259,7 +1261,7 @@ class World:
     # ------------------------------------------------------------------ invariants
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """List all rows of a table."""
+        """List all rows in a table."""
         return [
             self.handlers.decode(item) for item in self.model.dynamodb.tables[table].items.values()
         ]
@@ -1269,7 +1271,7 @@ class World:
         return self._plain(self.model.dynamodb.tables[table].items.get(key))
 
     def states(self, since: int, table: str, *key: str) -> list[dict[str, Any] | None]:
-        """List the states of a row: after the write with this number, and since then."""
+        """List the states of a row: the state after write number `since`, and all later ones."""
         place = (table, key)
         writes = [change for change in self.history if change.place == place]
         before = [change for change in self.history[:since] if change.place == place]
@@ -1277,7 +1279,7 @@ class World:
         return [first, *(change.after for change in writes[len(before) :])]
 
     def dead_letters(self, message_id: str) -> list[str]:
-        """List the error codes with which a message was dead-lettered."""
+        """List the error codes of the dead letters for a message."""
         return [
             message.attributes["errorCode"]["StringValue"]
             for queue in self.model.sqs.queues.values()
@@ -1307,7 +1309,7 @@ class Client:
     process: Process
 
     def __call__(self, function: str, command: dict[str, Any]) -> dict[str, Any]:
-        """Invoke a function, and once more after a crash, as a caller would.
+        """Invoke a function, and invoke it a second time if it crashes, as a caller would.
 
         Returns:
             The answer; empty if the second invocation crashed too.
@@ -1380,7 +1382,7 @@ class Handlers:
         self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
 
     def _noted(self, name: str, module: ModuleType) -> ModuleType:
-        """Make a handler that records which function the running environment runs."""
+        """Wrap a handler so that it records which function the running environment belongs to."""
         handler = module.lambda_handler
 
         def invoked(event: Any, context: Any) -> Any:
@@ -1390,7 +1392,7 @@ class Handlers:
         return SimpleNamespace(lambda_handler=invoked)  # type: ignore[return-value]
 
     def _process_of_now(self) -> Any:
-        """The objects that the running environment has made from its function's settings."""
+        """The objects that the running environment made from its function's settings."""
         environment = self._world_of_now().environment
         key = environment, self._function_of[environment]
         if key not in self._processes:
@@ -1399,7 +1401,7 @@ class Handlers:
         return self._processes[key]
 
     def _variables_of(self, name: str) -> dict[str, str]:
-        """The environment variables in which functions differ."""
+        """The environment variables that differ between functions."""
         lanes = self._world_of_now().scenario.lanes if name == "place_orders" else 0
         return queue_settings(name, URLS) | {"LANES": str(lanes)}
 
@@ -1435,7 +1437,7 @@ class Handlers:
         random.seed(0)
 
     def leave(self) -> None:
-        """End a run, and drop the metrics that a crashed invocation has counted."""
+        """End a run, and drop the metrics of crashed invocations."""
         self._telemetry.metrics.clear_metrics()
 
 
@@ -1457,7 +1459,7 @@ def _record(
 
 
 def _without_line(request: dict[str, Any]) -> dict[str, Any]:
-    """Make conditions on the depot's lease in a write always true."""
+    """Make a write's conditions on the depot's lease always true."""
     entries = request.get("TransactItems", [{"Update": request}])
     for action in (content for entry in entries for content in entry.values()):
         if action.get("Key") == {"page": {"S": DEPOT_LEASE[1][0]}}:
@@ -1473,7 +1475,7 @@ def _without_token(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _conflict(call: Call) -> ServiceError:
-    """The error of DynamoDB if another transaction on one of the call's items is in flight."""
+    """The error that DynamoDB returns if another transaction on one of the items of a call is in flight."""
     if call.operation != "TransactWriteItems":
         return ServiceError("TransactionConflictException", "a transaction is in flight")
     reasons = [{"Code": "None"} for _ in call.request["TransactItems"]]

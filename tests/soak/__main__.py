@@ -1,14 +1,16 @@
 """The soak sends ten thousand orders and other messages to a stack whose workers, DynamoDB and EventBridge fail.
 
 Workers are killed, and most clocks are two minutes off. DynamoDB throttles requests, cancels transactions, loses
-responses, executes requests after they were repeated, and reads the halves of a batch at different times. EventBridge
-has brown-outs. Customers receive the published events and answer with commands: they pay, cancel, collect and return,
-and some units are lost. Some products are at three locations, and most of the orders name locations. The staff count
-products while they are sold, move units between locations, and delist products and locations with open orders. The
-exit status is 0 only if every message has exactly one outcome, the books balance (also by the soak's own arithmetic),
-exactly the changes of orders and of product statuses were published, no event was parked or overtaken by a later one
-of its order, each rejected order was short of units at that time, and faults did happen, including some to publishers
-and sweepers.
+responses, executes requests after their senders have repeated them, and reads the two halves of a batch at different
+times. EventBridge has brown-outs. Customers receive the published events and answer with commands: they pay, cancel,
+collect and return, and some units are lost. Some products are at three locations, and most orders name locations. The
+staff count products while these are being sold, move units between locations, and delist products and locations with
+open orders.
+
+The exit status is 0 only if every message has exactly one outcome, the books balance (also by the soak's own
+arithmetic), the published events match the changes of orders and product statuses exactly, no event was parked or
+overtaken by a later event of the same order, each rejected order was short of units at that time, and faults did
+happen, including some that hit publishers and sweepers.
 """
 
 import os
@@ -120,7 +122,7 @@ HAPPENED = (
 
 
 class Killer:
-    """Kills a worker of the embedded AWS each time a few hundred more messages are settled.
+    """Kills a worker of the embedded AWS whenever another few hundred messages have been settled.
 
     It counts messages, not seconds, because a busy machine would kill workers faster than they start.
 
@@ -161,9 +163,9 @@ class Trouble:
 
     Attributes:
         killer: Kills workers.
-        proxy: DynamoDB, with faults.
-        bus: EventBridge, with brown-outs.
-        clocks: The folder in which each worker records the offset of its clock in a file's name.
+        proxy: Injects faults into DynamoDB.
+        bus: Injects brown-outs into EventBridge.
+        clocks: The folder in which each worker creates a file whose name is the offset of its clock.
     """
 
     killer: Killer
@@ -196,9 +198,9 @@ def prepare(aws: Aws, trouble: Trouble) -> None:
 
 
 def sweep(aws: Aws, over: threading.Event) -> int:
-    """Sweep repeatedly until told to stop. Returns how many entries of outbound pages these sweeps report as folded.
+    """Sweep repeatedly until told to stop. Returns how many entries of outbound pages these sweeps reported as folded.
 
-    A sweep may be killed, or report a failure, and then its entries are not counted.
+    The entries of a sweep that is killed or reports a failure are not counted.
     """
     folded = 0
     while not over.wait(SECONDS_BETWEEN_SWEEPS):
@@ -219,8 +221,8 @@ def soak(
     """Send everything while workers are killed, and wait until every message is settled or nothing changes any more.
 
     Returns:
-        Seconds from the first message sent until the last one was settled, the number of messages that are not settled,
-        and how many entries of outbound pages the sweeps have folded.
+        The seconds from sending the first message until the last one was settled, the number of unsettled messages, and
+        how many entries of outbound pages the sweeps folded.
     """
     sent: list[int] = []
     send = partial(queues.send, aws, on_sent=sent.append)
@@ -272,7 +274,7 @@ def soak(
 
 
 def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
-    """Receive and delete all dead letters of a queue. Unless they are deleted, at most ten of a FIFO group are
+    """Receive and delete all dead letters of a queue. If they were not deleted, at most ten of each FIFO group would be
     visible."""
     url = aws.outputs[output]
     while found := aws.sqs.receive_message(
@@ -286,7 +288,7 @@ def take_dead_letters(aws: Aws, output: str) -> Iterator[DeadLetter]:
 def read_ends(
     aws: Aws, work: Workload, customers: Customers, books: Books
 ) -> tuple[Ends, Counter[str]]:
-    """Find the outcome of every message. Also returns the number of dead letters by cause, without copies."""
+    """Find the outcome of every message. Also returns how many dead letters each cause has, not counting copies."""
     dead_letters = {
         (queue, dead_letter.original_message_id): dead_letter
         for queue, output in zip(queues.QUEUES, queues.DEAD_LETTERS, strict=True)
@@ -404,7 +406,7 @@ def of_shelf(aws: Aws, books: Books, staff: Staff) -> dict[str, Any]:
 
 
 def of_books(books: Books, baseless: Sequence[str], auditor: Auditor) -> dict[str, Any]:
-    """Summarise orders, stock, and the audits during the run."""
+    """Summarise the orders, the stock, and the audits during the run."""
     wrong = [entry.as_json for entry in books.accounts if not entry.balances]
     return {
         "rejectedWithoutReason": list(baseless),
@@ -478,7 +480,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
 
 
 def _in_words(value: object) -> str:
-    """Format an entry of the summary: a list as its length and its first three items."""
+    """Format an entry of the summary. A list is shown as its length and its first three items."""
     match value:
         case Mapping():
             return ", ".join(f"{count:,} {name}" for name, count in value.items()) or "none"

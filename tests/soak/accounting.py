@@ -1,4 +1,4 @@
-"""Finds the outcome of each message, from data alone, so that this code can itself be tested."""
+"""Finds the outcome of each message. Its only input is data, so that this code can be tested without a stack."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = Mapping[tuple[str, ...], Row]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A distinct message; its duplicates are equal.
+    """A message that was sent. Duplicates of it are equal.
 
     Attributes:
         queue: Name of the stack output with the queue's URL.
@@ -43,7 +43,7 @@ class Tables:
     Attributes:
         products: By productId.
         orders: By orderId.
-        adjustments: By productId and adjustmentId; only adjustments that are made by messages of a queue.
+        adjustments: By productId and adjustmentId. Only adjustments that messages from a queue made.
     """
 
     products: Rows
@@ -73,7 +73,8 @@ class Ends:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every message has exactly one outcome, the right one, and there is nothing else."""
+        """Whether every message has exactly one outcome, which is the right one, and there is nothing else in the
+        tables."""
         return not (self.both or self.missing or self.strangers or self.wrong)
 
 
@@ -85,13 +86,13 @@ def account(
 ) -> Ends:
     """Find each distinct message in the tables or among the dead letters.
 
-    An invalid message becomes a dead letter, and nothing else. But if it is invalid only because it reuses the id of a
-    good message, the first one to arrive is stored, and the others become dead letters.
+    An invalid message becomes a dead letter and has no other effect. But if it is invalid only because it reuses the id
+    of a good message, then whichever arrives first is stored, and the others become dead letters.
 
     Args:
-        sent: The messages, including invalid ones; duplicates count once.
+        sent: The messages, including invalid ones. Duplicates count once.
         tables: The rows of the tables.
-        dead_letters: The dead letters by the queue that each came from, and their causes; copies count once.
+        dead_letters: The dead letters, each with the queue that it came from, and its cause. Copies count once.
         invalid: The messages that have to be dead-lettered.
     """
     distinct, dead = dict.fromkeys(sent), dict.fromkeys(dead_letters)
@@ -133,8 +134,8 @@ def account(
 
 
 def _name(message: Sent) -> tuple[object, ...] | None:
-    """The key of the row that makes a message exactly-once; None if there is none. Does not use the parser, which is
-    under test."""
+    """The key of the row that ensures that a message is applied exactly once, or None. Does not use the parser, which
+    is under test."""
     fields = _NAMED_BY.get(message.queue)
     try:
         document = json.loads(message.body)
@@ -169,7 +170,7 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
 
 
 def _as_sent(order: Row, document: Row) -> bool:
-    """Whether an order has the hold and the locations that its message requests."""
+    """Whether an order has the hold and the locations that its message asked for."""
     names = ("holdSeconds", "locations", "split")
     asked = {line["productId"]: line.get("askedLocationId") for line in order["items"]}
     named = {i["productId"]: i["locationId"] for i in document["items"] if "locationId" in i}

@@ -1,4 +1,4 @@
-"""Audits the shop while it is open, and checks that audits find exactly the units that were removed by hand."""
+"""Audits the shop while it is open, and checks that audits report exactly the units that were removed by hand."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Auditor:
 
     Args:
         aws: The stack.
-        keys: The rows of products from which it removes units.
+        keys: The keys of the product rows from which it removes units.
 
     Attributes:
         audits: Number of audits so far.
-        wrong: Results of wrong audits, by product: a false alarm, or a missed theft.
-        thefts_found: The rows and attributes from which a unit was removed, and whose loss was found.
+        wrong: The results of wrong audits, which were false alarms or missed a theft, by product.
+        thefts_found: The attributes and rows from which a unit was removed and reported as missing.
     """
 
     def __init__(self, aws: Aws, *keys: str) -> None:

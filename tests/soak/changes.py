@@ -1,4 +1,4 @@
-"""Reads the streams of the tables, to find out which events and which rejections the changes of rows justify."""
+"""Reads the streams of the tables, to find out which events and rejections the changes to rows justify."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo
 
 
 def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
-    """Yield all changes of a table, including those that the publisher's filters drop.
+    """Yield all changes to a table, including those that the publisher's filters drop.
 
-    The embedded AWS keeps them for 24 hours, as AWS does. An empty page is the end, because nothing writes any more.
+    The embedded AWS keeps them for 24 hours, as AWS does. An empty page means the end, as nothing is being written.
     """
     streams = aws.session.client("dynamodbstreams")
     arn = aws.dynamodb.describe_table(TableName=aws.tables[table])["Table"]["LatestStreamArn"]
@@ -41,7 +41,7 @@ def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
 
 
 def demanded(changes: Iterable[Change]) -> set[str]:
-    """The ids of the events that changes require. Does not use the service's own code."""
+    """List the ids of the events that changes require, without using the service's own code."""
     return {
         _event_id(after, name)
         for image in (change["dynamodb"] for change in changes)
@@ -56,7 +56,7 @@ def _event_id(row: Row, name: str) -> str:
 
 
 def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]:
-    """Describe the rejections of orders that no row justifies.
+    """Describe the rejected orders whose rejection no row justifies.
 
     A rejected order must have been short of a product at each location: shortly before the rejection was written, the
     product's row there had too few units and no `lentTo` (docs/lanes.md, "The rules"), or did not exist. An order that
@@ -68,7 +68,8 @@ def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]
         images.setdefault(image["Keys"]["productId"]["S"], []).append(written)
 
     def known(key: str, at: datetime) -> list[Row | None]:
-        """The states of a product's row at a location that a rejection may rest on; None while there was no row."""
+        """List the states of a product's row at a location that may have caused a rejection. None stands for a missing
+        row."""
         written = [*(images.get(key) or [(_BEGINNING, None)]), (_END, None)]
         return [
             row
@@ -88,7 +89,7 @@ _Known = Callable[[str], list[Row | None]]
 
 
 def _is_founded(order: Row, known: _Known) -> bool:
-    """Whether one of these states of a row justifies a rejection."""
+    """Whether the states of products' rows at that time justify the rejection of an order."""
     keys = [
         [_key(line["productId"], location) for location in _locations_of(order, line)]
         for line in order["items"]
@@ -124,7 +125,7 @@ def _is_founded(order: Row, known: _Known) -> bool:
 
 
 def _locations_of(order: Row, line: Row) -> list[str]:
-    """The locations that a line may be taken from."""
+    """List the locations that a line may be taken from."""
     locations = order.get("locations", [""])
     return [line["askedLocationId"]] * len(locations) if "askedLocationId" in line else locations
 
@@ -134,7 +135,7 @@ def _key(product_id: str, location_id: str) -> str:
 
 
 def _is_short(row: Row, wanted: int) -> bool:
-    """Whether a product's row has too few units, and names no lanes."""
+    """Whether a product's row has too few units and names no lanes."""
     return "lentTo" not in row and bool(row["stockCount"] + row.get("backorderLimit", 0) < wanted)
 
 

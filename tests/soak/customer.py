@@ -1,4 +1,4 @@
-"""The soak's customers: they receive events about their orders, and pay, cancel, collect, lose and return units."""
+"""The soak's customers: they receive events about their orders, and pay for, cancel, collect, lose and return units."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Customers:
     """Customers who answer events with commands.
 
     Args:
-        seed: Seed of their behaviour.
+        seed: The seed for their random behaviour.
 
     Attributes:
-        heard: Events received, by `eventId`, without duplicates.
+        heard: The events received, by `eventId`, without duplicates.
         repeated: Number of duplicate events.
         commands: Commands sent, in order.
-        last_news: When the last new event was received, on the monotonic clock.
+        last_news: When the last new event was received, by the monotonic clock.
     """
 
     def __init__(self, seed: int) -> None:
@@ -58,7 +58,7 @@ class Customers:
         self.last_news = time.monotonic()
 
     def hear(self, news: Iterable[Heard]) -> list[OrderMessage]:
-        """Record an event. Returns the commands to send."""
+        """Record events that were received. Returns the commands to send."""
         asked: list[OrderMessage] = []
         for heard in news:
             event_id = heard.event["detail"]["metadata"]["eventId"]
@@ -86,12 +86,12 @@ class Customers:
 
     @property
     def events(self) -> Counter[str]:
-        """Number of received events by type."""
+        """The number of events received, by type."""
         return Counter(str(heard.event["detail-type"]) for heard in self.heard.values())
 
     @property
     def news_of_products(self) -> set[str]:
-        """The ids of the received product events."""
+        """The ids of the product events received."""
         return {
             event_id
             for event_id, heard in self.heard.items()
@@ -123,11 +123,12 @@ _OF_ONE: Mapping[str, Mapping[str, Any]] = {
 def differences(
     rows: Mapping[str, Mapping[str, Any]], events: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """Compare the events that the rows of orders require with the published ones. Empty if each was published once.
+    """Compare the published events with the events that the orders' rows require. Empty if each was published exactly
+    once.
 
     Args:
         rows: All orders, by id.
-        events: Without duplicates.
+        events: The published events, without duplicates.
     """
     told: dict[str, list[tuple[int, str]]] = {}
     for event in events:
@@ -150,7 +151,8 @@ def differences(
 
 
 def _happened(row: Mapping[str, Any]) -> list[str]:
-    """The types of the events that an order's row requires. A tombstone whose order never arrived requires none."""
+    """List the types of the events that an order's row requires. A tombstone whose order never arrived requires
+    none."""
     if "userId" not in row:
         return []
     status = row["status"]

@@ -1,4 +1,4 @@
-"""Checks the equations of the books, the staff's counts and transfers, and the locations of products, from rows alone.
+"""Checks, from rows alone, the equations of the books, the staff's counts and transfers, and the locations of products.
 
 It does not use the service's own code, which is under test.
 """
@@ -24,10 +24,10 @@ class StaffCount:
     """A count that the staff tried to commit.
 
     Attributes:
-        key: The key of the row: the product, and the location of the count.
+        key: The key of the counted row, which names the product and the location.
         adjustment_id: The id of the count.
-        on_hand: Units on hand when the lease was acquired, from the answer.
-        counted: Counted units.
+        on_hand: The units on hand when the lease was acquired, according to the answer.
+        counted: The number of units counted.
         result: The `result` of the answer; empty if there was none.
     """
 
@@ -63,7 +63,7 @@ def imbalances(
     adjustments: Iterable[Row],
     orders: Iterable[Row],
 ) -> list[str]:
-    """Describe the equations of the books that are wrong for a listed product.
+    """Describe the equations of the books that do not hold for a listed product.
 
     Args:
         products: The rows of Products.
@@ -102,8 +102,8 @@ def imbalances(
 
 
 def _entries(pages: Iterable[Row]) -> Iterator[tuple[str, Generation, int]]:
-    """The units on pages: name of the page, generation, and number of units. A lane's page also names products without
-    units."""
+    """Yield the units on pages: the name of the page, the generation, and the number of units. A lane's page also lists
+    products without units."""
     for row in pages:
         entries = json.loads(zlib.decompress(bytes(row["units"]))) if "units" in row else []
         for product_id, *rest in entries:
@@ -112,8 +112,8 @@ def _entries(pages: Iterable[Row]) -> Iterator[tuple[str, Generation, int]]:
 
 
 def _of_order(order: Row) -> Iterator[tuple[Generation, tuple[int, int, int]]]:
-    """By generation: the units that an order holds, those that were handed over or lost and not returned, and the open
-    ones."""
+    """Yield, by generation, the units that an order holds, those that were handed over or lost and not returned, and
+    the open units."""
     open_, delivered = units_of(order)
     cancelled, lost = Counter[str](), Counter[str]()
     restocked, broken = Counter[str](), Counter[str]()
@@ -139,8 +139,8 @@ def _of_order(order: Row) -> Iterator[tuple[Generation, tuple[int, int, int]]]:
 
 
 def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> list[str]:
-    """The counts that were booked although refused, not booked although committed, or booked with a wrong
-    difference."""
+    """Describe the counts that were recorded although refused, not recorded although committed, or recorded with a
+    wrong difference."""
     booked = {
         (row["productId"], row["adjustmentId"]): row
         for row in adjustments
@@ -164,8 +164,8 @@ def wrong_counts(counts: Iterable[StaffCount], adjustments: Iterable[Row]) -> li
 
 
 def wrong_transfers(transfers: Iterable[StaffTransfer], adjustments: Iterable[Row]) -> list[str]:
-    """The transfers that are booked on one side only, with a wrong number of units, or although they were refused, or
-    that are not booked although they were applied."""
+    """Describe the transfers that are recorded on one side only, with a wrong number of units, or although they were
+    refused, and those that were applied but not recorded."""
     booked: dict[str, list[Row]] = {}
     for row in adjustments:
         if row["reason"] in ("TRANSFER_OUT", "TRANSFER_IN"):
@@ -193,8 +193,8 @@ def wrong_transfers(transfers: Iterable[StaffTransfer], adjustments: Iterable[Ro
 
 
 def wrong_places(products: Iterable[Row]) -> list[str]:
-    """The products whose `places` are not the locations of their other rows, and rows whose attributes contradict their
-    key."""
+    """Describe the products whose `places` do not match the locations of their other rows, and the rows whose
+    attributes contradict their key."""
     places: dict[str, set[str]] = {}
     named: dict[str, set[str]] = {}
     found = []

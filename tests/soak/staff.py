@@ -43,11 +43,11 @@ class Staff:
     Args:
         aws: The stack.
         run: Prefix of the ids of their counts and transfers.
-        seed: Seed of their work.
+        seed: The seed for their random choices.
 
     Attributes:
         counts: The counts that they tried to commit.
-        transfers: The requested transfers.
+        transfers: The transfers that they requested.
         delisted: How often a product was delisted at one of its locations.
     """
 
@@ -70,7 +70,7 @@ class Staff:
             self._relist(*self._chance.choice(_DELISTED_TOGETHER))
 
     def _count(self, key: str) -> None:
-        """Count a product at a location, sometimes with a unit missing, sometimes with a surplus."""
+        """Count a product at a location. Sometimes a unit is missing, and sometimes there is one too many."""
         acquire = {"action": "acquire", **public_key(key), "seconds": _LEASE_SECONDS}
         taken = self._ask("CountStock", {**acquire, "outliveInvocation": True}, tries=1)
         if taken.get("result") != "ACQUIRED":
@@ -100,8 +100,8 @@ class Staff:
         self.transfers.append(StaffTransfer(transfer_id, keys[0], keys[1], quantity, result))
 
     def _relist(self, *keys: str) -> None:
-        """Delist a product at its locations for a moment, even with open orders. Its own row is deleted last and
-        created first."""
+        """Delist a product at its locations for a moment, even while there are open orders. Its own row is deleted last
+        and created first."""
         for key in keys:
             names = {**public_key(key), "createdAt": self._row(key)["createdAt"]}
             self._insist({"action": "delist", **names}, ("APPLIED", "STALE"))
@@ -125,7 +125,7 @@ class Staff:
                 raise AssertionError(f"{command} was answered {answer}")
 
     def _ask(self, function: str, command: dict[str, Any], tries: int = _TRIES) -> dict[str, Any]:
-        """Send a command until it has a final answer. Returns that answer; empty if there was none."""
+        """Send a command until it gets a final answer. Returns that answer; empty if there was none."""
         for _ in range(tries):
             try:
                 answer = self._aws.invoke(function, command)

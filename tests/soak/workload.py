@@ -50,8 +50,8 @@ class Workload:
     """The messages of each queue, in order.
 
     Attributes:
-        messages: By queue, including the invalid ones.
-        invalid: The bodies of the invalid ones, by queue.
+        messages: All messages by queue, including the invalid ones.
+        invalid: The bodies of the invalid messages, by queue.
     """
 
     messages: Mapping[str, Sequence[OrderMessage]]
@@ -150,7 +150,7 @@ def _product(chance: random.Random) -> str:
 
 
 def _place(chance: random.Random) -> dict[str, str]:
-    """A product at one of its locations, as a message names it."""
+    """Choose a product at one of its locations, and name it as messages do."""
     product_id, _, location_id = chance.choice(sample_orders.stocked()).product_id.partition("#")
     return {"productId": product_id, **({"locationId": location_id} if location_id else {})}
 

@@ -1,6 +1,6 @@
 """Fuzzing: whatever the input, a handler raises no exception and loses nothing, and every error names a field.
 
-Inputs are generated from the handlers' JSON Schemas and broken in many ways, and so are changes of rows. An independent
+Inputs are generated from the handlers' JSON Schemas and broken in many ways. So are changes to rows. An independent
 validator (jsonschema) decides which inputs are valid. DynamoDB and SQS are simulated. Time passes only in waits.
 Nothing is random: Hypothesis derives its choices from the tests.
 """
@@ -124,7 +124,7 @@ class World:
         return {table: dict(self.shop.items(table)) for table in Table}
 
     def note(self, changes, outcomes):
-        """Record the outcomes of the engine's changes."""
+        """Record the outcomes of the changes that the engine processed."""
         for change_, outcome in zip(changes, outcomes, strict=True):
             kind = type(change_).__name__
             if isinstance(change_, OrderCommand):
@@ -134,7 +134,8 @@ class World:
             self.met[kind, outcome.kind] += 1
 
     def invoke(self, name, event, *, sqs_fails=False):
-        """Invoke a handler. Checks that Lambda accepts the answer and CloudWatch Logs the output. Returns the answer."""
+        """Invoke a handler, and return its answer. Checks that Lambda accepts the answer and CloudWatch Logs the
+        output."""
         for table, items in self._start.items():
             self.shop.aws.dynamodb.tables[table.value].items = dict(items)
         for queue in self.shop.aws.sqs.queues.values():
@@ -160,12 +161,12 @@ class World:
         return list(self.shop.items(Table(table)).values())
 
     def start(self, table, **key):
-        """A row before the invocation; None if there was none."""
+        """A row as it was before the invocation, or None."""
         rows = (decode(row) for row in self._start[Table(table)].values())
         return next((row for row in rows if key.items() <= row.items()), None)
 
     def messages(self, *queues):
-        """The messages of queues, each with the name of its queue."""
+        """List the messages in these queues, each with the name of its queue."""
         return [(name, each) for name in queues for each in self.shop.queues[name].messages]
 
     @property
@@ -185,7 +186,7 @@ def texts_of(message):
 
 
 def raise_again(_record):
-    """Raise errors in logging, which would otherwise silently drop a line."""
+    """Raise the error of a failed log call. Otherwise, logging would silently drop the line."""
     raise  # noqa: PLE0704 - called by logging while it handles the error
 
 
@@ -289,7 +290,8 @@ MOMENTS = st.datetimes(*map(datetime.fromisoformat, ("2000-01-01", "2100-01-01")
 
 
 def to_the_end(pattern):
-    """Translate `$`, which in a schema means the end of the string; in Python's `re`, a line break may follow it."""
+    """Translate `$`, which in a schema means the end of the string. In Python's `re`, a line break may still follow
+    it."""
     return re.sub(r"\$$", r"\\Z", pattern)
 
 
@@ -352,7 +354,7 @@ def broken(draw, whole):
 
 @st.composite
 def written(draw, values):
-    """Encode a value as a JSON library would, or with careless mistakes."""
+    """Encode a value as a JSON library would, or with typical mistakes."""
     text = json.dumps(draw(values), ensure_ascii=draw(st.booleans()))
     habit = draw(st.sampled_from(["plain", "plain", "spaced", "twice", "exponent", "cut"]))
     if habit == "spaced":
@@ -369,7 +371,7 @@ def written(draw, values):
 
 
 def known_commands(function):
-    """List commands for existing rows. Each command succeeds for some rows and is refused for the others."""
+    """List commands for existing rows. Each command succeeds for some rows and is refused for others."""
     if function == "count_stock":
         yield {"action": "release", "lease": LEASES[1]}
         for lease in (*LEASES, LEASES[0] | {"owner": "count-another"}):
@@ -399,7 +401,7 @@ def known_commands(function):
 
 
 def orders():
-    """Generate orders, mostly with unused ids."""
+    """Generate orders, most of them with unused ids."""
     made = documents(json_schema("order"))
     ids = st.sampled_from(["o-1", "o-2", None])
     return st.builds(lambda order, i: order if i is None else order | {"orderId": i}, made, ids)
@@ -478,7 +480,7 @@ ATTRIBUTES = st.sampled_from(
 
 @st.composite
 def broken_changes(draw, table):
-    """Generate a change of a row that is broken in an attribute, in an image, or anywhere else."""
+    """Generate a change to a row in which an attribute, an image, or anything else is broken."""
     record = change(*draw(st.sampled_from(CHANGES[table])))
     images = record["dynamodb"]
     name = draw(st.sampled_from(["NewImage", "OldImage"] if "OldImage" in images else ["NewImage"]))
@@ -502,7 +504,7 @@ INVALID = object()
 
 
 def strictly(text):
-    """Parse a JSON document by the strict rules of the contract. Returns INVALID if it violates them."""
+    """Parse a JSON document by the strict rules of the contract. Returns INVALID if it breaks them."""
 
     def reject(*_):
         raise ValueError
@@ -528,7 +530,7 @@ def strictly(text):
 
 @functools.cache
 def validator(schema):
-    """Make an independent validator for the same schema."""
+    """Make an independent validator for a schema."""
 
     def matches(_validator, pattern, text, _schema):
         if isinstance(text, str) and not re.search(to_the_end(pattern), text):
@@ -539,7 +541,7 @@ def validator(schema):
 
 
 def missing_beside_others(document, dependencies):
-    """List the missing fields that other fields of a document require."""
+    """List the fields that are missing but required because of other fields of the document."""
     return [
         needed
         for name, (needed,) in dependencies.items()
@@ -548,7 +550,7 @@ def missing_beside_others(document, dependencies):
 
 
 def faults(document, schema):
-    """Find the wrong fields of a document. `the message` stands for the whole document."""
+    """Find the wrong fields of a document. The result `the message` means the document as a whole."""
     result = set()
     for error in validator(json.dumps(schema)).iter_errors(document):
         path = "".join(
@@ -568,7 +570,7 @@ def faults(document, schema):
 
 
 def wrong_fields(function, document):
-    """Find the wrong fields of a message of a queue."""
+    """Find the wrong fields of a message in a queue."""
     if SCHEMA_OF[function] is not None:
         return faults(document, json_schema(SCHEMA_OF[function]))
     action = document.get("action") if isinstance(document, dict) else None
@@ -577,7 +579,7 @@ def wrong_fields(function, document):
 
 
 def is_nonsense(function, document):
-    """Whether a document is so wrong that its schema cannot name a field."""
+    """Whether a document is wrong in a way that its schema cannot describe."""
     if function == "manage_products":
         return not "2000" < document["eventTime"] <= SOON or "T24" in document["eventTime"]
     return False
@@ -706,7 +708,7 @@ def check_batch(world, function, event, answer, *, sqs_fails):
 
 
 def check_reason(document, wrong, body, texts):
-    """Check that an error names the field, or the position in the text."""
+    """Check that an error names the wrong field, or the position in the text."""
     message = texts["errorMessage"]
     if document is not INVALID:
         assert texts["errorCode"] == "SCHEMA_VIOLATION"
@@ -742,8 +744,8 @@ def check_books(world):
 
 
 def is_no_news(record):
-    """Whether a change must not be published, because the status is the same, the row is a tombstone, or the shop made
-    the change."""
+    """Whether a change must not be published, because the status is unchanged, the row is a tombstone, or the shop
+    itself made the change."""
     images = record["dynamodb"]
     before = {} if record["eventName"] == "INSERT" else images["OldImage"]
     after = images["NewImage"]
@@ -853,8 +855,8 @@ def test_the_largest_messages_have_the_same_outcomes_as_others(world, function):
 @fuzz
 @given(data=st.data())
 def test_an_event_that_sqs_would_not_send_loses_nothing(world, function, data):
-    """Check that an event with missing attributes, other sources or other types is processed completely or not at
-    all."""
+    """Check that an event with missing attributes or with other sources or types is processed either completely or not
+    at all."""
     groups = [None, "g"] if function == "place_orders" else [None]
     group = data.draw(st.sampled_from(groups))
     good = st.just(sqs_event(GOOD[function], "invalid", group=group, queue=queue_of(function)))
@@ -1028,7 +1030,7 @@ def test_commands_in_batches_are_each_applied_and_rejected(world):
 
 
 def check_answer(world, function, command, answer):
-    """Check that the tables match the answer to a direct command."""
+    """Check that the answer to a direct command matches the tables."""
     done = answer["result"]
     if function == "change_orders" and done in ("APPLIED", "REPLAYED", "REFUSED"):
         before = world.start("Orders", orderId=command["orderId"])

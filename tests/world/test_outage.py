@@ -84,7 +84,7 @@ def has_no_table(sleep):
 
 
 class ScheduledClock(ManualClock):
-    """The time of a scheduler."""
+    """A clock that shows the time of a scheduler."""
 
     def __init__(self, scheduler):
         super().__init__()
@@ -101,7 +101,7 @@ class World(Shop):
     """A shop whose queues feed the handlers, and whose tables become unavailable at BEGIN.
 
     Args:
-        refusals: The errors with which DynamoDB refuses requests, in turn.
+        refusals: The errors with which DynamoDB refuses requests, used in turn.
         hours: Length of the outage.
 
     Attributes:
@@ -158,7 +158,7 @@ class World(Shop):
         assert self.invoke("manage_products", command)["result"] == "APPLIED"
 
     def feed(self, name):
-        """Pass batches to the queue's function, as Lambda does, until the queue is empty."""
+        """Pass batches of a queue to its function, as Lambda does, until the queue is empty."""
         size, _ = POLLERS[name]
         queue = self.queues[name]
         while queue.messages or self.scheduler.now <= self.last_sent:
@@ -204,7 +204,7 @@ def receipt(adjustment_id, product_id):
 
 
 def life(world):
-    """Run the shop's traffic before, during and after the outage."""
+    """Generate the shop's traffic before, during and after the outage."""
     for product_id, stock in (("tea", 100), ("kettle", 100), ("drop", DROP_STOCK)):
         world.create(product_id, stock)
     for number, moment in enumerate((*MOMENTS, world.last_sent)):

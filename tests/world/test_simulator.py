@@ -83,7 +83,8 @@ class TestScheduler:
 
 
 class _Network:
-    """A network in which a request takes one second to the service, two at the service, and one back."""
+    """A network in which each request takes one second to reach the service, two seconds there, and one second to
+    return."""
 
     def times(self, operation, items):
         return 1.0, 2.0, 1.0
@@ -113,7 +114,7 @@ def _read(key="a"):
 
 
 class _Rows:
-    """Rows `a` and `b` at version 1, and calls on them at given times."""
+    """Rows `a` and `b` at version 1, and calls that access them at given times."""
 
     def __init__(self, **limits):
         self.scheduler = Scheduler()

@@ -1,6 +1,6 @@
-"""Sets the clock of a worker: two minutes slow, right, or two minutes fast.
+"""Sets the clock of a worker so that it is two minutes slow, right, or two minutes fast.
 
-Python imports this at startup, because the worker's `PYTHONPATH` names its folder.
+Python imports this at startup, because the worker's `PYTHONPATH` contains this folder.
 """
 
 import os
