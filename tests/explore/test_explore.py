@@ -17,7 +17,7 @@ MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::8]]
 
 
 def in_a_process(function, *arguments):
-    """Call a function in a new process, because a run permanently replaces parts of the process that it runs in."""
+    """Call a function in a new process, because a run permanently replaces parts of its process."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(function, arguments)
 

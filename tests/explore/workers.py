@@ -1,5 +1,4 @@
-"""Runs explorations as tasks in separate processes, because a run permanently replaces parts of the process that it
-runs in."""
+"""Runs explorations as tasks in separate processes, because a run permanently changes its process."""
 
 from __future__ import annotations
 

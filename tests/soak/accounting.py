@@ -1,4 +1,4 @@
-"""Finds the outcome of each message. Its only input is data, so that this code can be tested without a stack."""
+"""Finds the outcome of each message, from data alone, so that tests of this code need no stack."""
 
 from __future__ import annotations
 
