@@ -1,4 +1,4 @@
-"""Fixtures for tests of the deployed stack: a run of the demonstration, and queues that each test file finds empty."""
+"""Fixtures for tests of the deployed stack: a run of the demonstration, and empty queues for each test file."""
 
 import json
 from collections.abc import Iterator

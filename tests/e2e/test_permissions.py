@@ -1,6 +1,6 @@
 """The embedded AWS enforces IAM, and every permission of a role is necessary: without it, the function is denied.
 
-The embedded AWS does not enforce the permissions for logs and for Lambda's pollers; tests/infra checks those on the
+The embedded AWS does not enforce the permissions for logs and for Lambda's pollers; tests/infra checks those in the
 template.
 """
 
@@ -63,7 +63,7 @@ class Preparation:
         return {"action": action, "productId": self.new_id, **more}
 
     def product(self, action="", **more):
-        """Create a product with 10 in stock, and return a command for it."""
+        """Create a product with 10 units in stock, and return a command for it."""
         created = self.call("manage_products", self.command("create", openingStock=10))
         if action == "delist":
             more = {"createdAt": created["createdAt"]}

@@ -26,7 +26,7 @@ ORDERS = 20
 
 @pytest.fixture(scope="module")
 def aws(aws):
-    """Prepare a stack with a single, unrelated dead letter, because each queue with dead letters takes a second."""
+    """Prepare a stack with a single, unrelated dead letter: reading a queue with dead letters takes a second."""
     for queue in queues.DEAD_LETTERS:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
     aws.sqs.send_message(QueueUrl=aws.outputs[queues.DEAD_LETTERS[0]], MessageBody="theirs")
@@ -79,7 +79,7 @@ def listed(aws):
 
 
 def end_the_hold(aws, run):
-    """Move the end of a hold into the past, so that its grace period is over now, and sweep."""
+    """Move the end of a hold so far into the past that its grace period is over, and run a sweep."""
     end = timestamp(
         SystemClock().now() - timedelta(seconds=traffic._variable(run, "HOLD_GRACE_SECONDS"))
     )

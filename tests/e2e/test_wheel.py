@@ -37,7 +37,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
-    """Install the wheel into a new environment, which links the packages that the wheel requires.
+    """Install the wheel into a new environment with links to the packages that the wheel requires.
 
     `make wheel CHECK=1` downloads these packages instead.
     """
@@ -105,7 +105,7 @@ def assembly(environment, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shop(assembly, embedded_aws):
-    """Deploy the example. Returns the physical ids of its resources by their logical ids without digests."""
+    """Deploy the example. Returns the physical ids of its resources, by logical id without the digest."""
     aws, running = embedded_aws
     stack.remove_metric_math(assembly)
     stack.deploy(running, assembly)

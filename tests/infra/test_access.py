@@ -181,7 +181,7 @@ class Access:
             READERS[resource["Type"]](self, self.name(id_), resource.get("Properties", {}))
 
     def name(self, value):
-        """Return the name that infra/ gives a referenced resource."""
+        """Return the name that infra/ uses for a referenced resource."""
         match value:
             case {"Fn::GetAtt": [id_, "StreamArn"]}:
                 return f"{self.name(id_)} stream"
@@ -451,7 +451,7 @@ def test_the_sweep_may_list_products_and_publish_only_with_stock_events(template
 
 
 def new_rights(before, after):
-    """Return the actions and resources that only the second template allows the sweep."""
+    """Return the actions and resources that the sweep may use according to the second template, but not the first."""
     rights = [
         {
             (action, line[2])

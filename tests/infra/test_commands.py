@@ -125,7 +125,7 @@ def tools(tmp_path):
 
 @pytest.fixture
 def setup(tmp_path, tools):
-    """Return a function that sets up a checkout in which one tool fails, and returns the lines that it prints."""
+    """Return a function that sets up a checkout in which one tool fails, and returns the printed lines."""
 
     def run(failing, output):
         fails = f"cat >&2 <<'END'\n{output}\nEND\nexit 1"

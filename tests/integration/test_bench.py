@@ -24,7 +24,7 @@ def run(embedded_aws, monkeypatch, tmp_path):
     monkeypatch.setattr(embedded, "stop", lambda: None)
 
     def run(cells):
-        """Measure cells and report them. Returns whether any failed, whether the results are right, and the output."""
+        """Measure cells and report them. Returns whether a cell failed, whether results are right, and the output."""
         printed = io.StringIO()
         console = Console(file=printed, width=150)
         kept = ResultFile(tmp_path / "bench.jsonl")

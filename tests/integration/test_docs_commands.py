@@ -1,7 +1,7 @@
-"""Runs the commands of README and docs from top to bottom, their JSON examples, and the sample events.
+"""Runs the commands in the README and the docs from top to bottom, their JSON examples, and the sample events.
 
-Each test has a stack as `make up` leaves it. The runbook's commands are in test_runbook.py, which creates each
-situation first.
+Each test has a stack in the state in which `make up` leaves it. The runbook's commands are in test_runbook.py, which
+creates each situation first.
 """
 
 import json

@@ -67,7 +67,7 @@ def logged(aws, heading, instead=("", ""), **about):
 
 
 def emitted(aws, function, name, since):
-    """Read the values of a metric that a function has emitted since a time (Unix milliseconds)."""
+    """Read the values of a metric that a function has emitted since a given time (in Unix milliseconds)."""
     return values_of(read_samples(aws, f"{function}LogGroupName", since), name)
 
 

@@ -120,7 +120,7 @@ class Calls:
         )
 
     def update(self) -> str:
-        """Change each attribute at most once: unlike AWS, the embedded AWS accepts two changes of one attribute."""
+        """Change each attribute at most once: unlike AWS, the embedded AWS accepts two changes to one attribute."""
         actions = {
             "n": [
                 ("SET", "#n = :1"),

@@ -1,4 +1,4 @@
-"""The pages Today and Drop and the search, in a browser, for an in-memory tea shop."""
+"""The desk's Today page, drop page and search, in a browser, for an in-memory tea shop."""
 
 import re
 from datetime import UTC, datetime

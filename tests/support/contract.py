@@ -128,7 +128,7 @@ class Version:
 
 
 def versions() -> list[Version]:
-    """Find all versions that have files, the newest last."""
+    """Find all versions that have files, with the newest one last."""
     names = (path.name for path in FOLDER.iterdir() if path.is_dir())
     return [Version(name) for name in sorted(names, key=lambda name: [*map(int, name.split("."))])]
 
@@ -182,9 +182,9 @@ def read(table: Table, row: Item) -> Read:
 
 
 def meaning(value: Any) -> Any:
-    """Convert a domain object to JSON, without attributes that have their default.
+    """Convert a domain object to JSON, without attributes that have their default values.
 
-    A later version may have further attributes, whose values are then the default.
+    A later version may have more attributes, which then have their default values.
     """
     match value:
         case PageKey() | OutboundKey():

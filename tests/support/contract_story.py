@@ -69,7 +69,7 @@ class StreamedShop(Shop):
 
 @contextlib.contextmanager
 def opened(clock: ManualClock) -> Iterator[StreamedShop]:
-    """Open a shop with `stockEvents`, whose random numbers and ids are the same each time. It discards its logs."""
+    """Open a shop with `stockEvents`. Its random numbers and ids are always the same, and it discards its logs."""
     chance = random.Random(1)
     with (
         patch.object(os, "urandom", chance.randbytes),
@@ -351,7 +351,7 @@ class Story:
         self.command("fulfil", "sent-there")
 
     def return_units(self) -> None:
-        """Return both sellable and damaged units."""
+        """Send back sellable units and damaged ones."""
         for order_id, restock in (("returned", True), ("returned-broken", False)):
             words = "sellable" if restock else "broken"
             self.place(f"order, fulfilled, a unit returned {words}", order_id, units("tea", 2))
@@ -428,7 +428,7 @@ class Story:
         self.shop.bus.judge = lambda *_: None
 
     def leave_units_on_pages(self) -> None:
-        """Hand over units from a row, a lane and a delisted generation, and leave their pages to a later sweep."""
+        """Hand over units from a row, a lane and a delisted generation, and leave outbound pages to a later sweep."""
         self.command("fulfil", "lane-fulfilled")
         self.command("fulfil", "old")
         for number in range(3):
@@ -464,7 +464,7 @@ class _ProcessEndedError(Exception):
 
 @contextlib.contextmanager
 def contested(shop: Shop, *product_ids: str) -> Iterator[None]:
-    """Let the function that places orders meet contention on the products' rows, so that it sells them from lanes."""
+    """Make the function that places orders meet contention on the products' rows, so that it sells them from lanes."""
     client = shop.process("place_orders").engine_with_lanes.client
     with patch.object(client.rivals, "are_met_on", product_ids.__contains__):
         yield

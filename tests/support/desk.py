@@ -1,4 +1,4 @@
-"""Runs the desk for tests, on the tea shop in memory."""
+"""Runs the desk of an in-memory tea shop for tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | 
 
 
 class LiveByHand(Live):
-    """Sends the desk's pages the events that a test chooses."""
+    """Sends events of a test's choice to the desk's pages."""
 
     def __init__(self) -> None:
         super().__init__(_no_stack, list, 1)
@@ -106,7 +106,7 @@ class DeskOfShop:
 
 
 class TrialOfShop(Trial):
-    """The HTTP API of a shop in memory."""
+    """The HTTP API of an in-memory shop."""
 
     def __init__(self, shop: Shop, aws: Aws) -> None:
         super().__init__(lambda: aws)
@@ -164,7 +164,7 @@ def desk_of_shop(
 def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
     """Open a desk in a browser page.
 
-    The page is left before the desk stops, because the answer to a late request would be an error.
+    The browser leaves the page before the desk stops, because a late request would be answered with an error.
     """
     with desk_of_shop(**how) as desk:
         page.goto(desk.address())

@@ -107,7 +107,7 @@ def snapshots(_: str) -> Iterator[Mapping[str, Any]]:
 
 
 def views() -> list[str]:
-    """Return the names of all views in the frame of the pages."""
+    """Return the names of all views in the frame that the desk's pages share."""
     (listed,) = re.findall(
         r"^const PARTS = (.*?)^const states", APP.read_text("utf-8"), re.M | re.S
     )

@@ -16,7 +16,7 @@ from requests.auth import AuthBase
 
 
 class Signature(AuthBase):
-    """Signs requests with AWS Signature Version 4 and the keys of the environment."""
+    """Signs requests with AWS Signature Version 4 and the keys from the environment."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         body: Any = request.body

@@ -1,4 +1,4 @@
-"""Commands, messages and waiting on the deployed stack."""
+"""Runs commands, sends messages and waits on the deployed stack."""
 
 import contextlib
 import io

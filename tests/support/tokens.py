@@ -28,7 +28,7 @@ def _number(value: int) -> str:
 
 @contextmanager
 def issued_by(api: HttpApi, issuer: Issuer) -> Iterator[None]:
-    """Let an API accept tokens of another issuer, with the same claims."""
+    """Make an API accept tokens from another issuer, with the same claims."""
     gateway: Any = boto3.client("apigatewayv2")
     (authorizer,) = gateway.get_authorizers(ApiId=api.id)["Items"]
     which = {"ApiId": api.id, "AuthorizerId": authorizer["AuthorizerId"]}

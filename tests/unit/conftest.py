@@ -27,7 +27,7 @@ settings.load_profile("unit")
 def one_command_line():
     """Cache the command line.
 
-    Otherwise, typer would rebuild it for each call, which would take most of the time of its tests.
+    Otherwise, typer would rebuild it for each call, which takes up most of a test's time.
     """
     with patch("typer.testing._get_command", cache(typer.testing._get_command)):
         yield
@@ -100,7 +100,7 @@ def checked_client(**options):
 
 
 def lose_no_responses(client):
-    """Restore the client's responses after a test that lost some of them."""
+    """Undo what a test did in order to lose some of the client's responses."""
     vars(client._endpoint).pop("_do_get_response", None)
 
 

@@ -67,7 +67,7 @@ def add(file, before, text):
 
 
 def run(package, *arguments):
-    """Run Python with a copy of the package in its place, and return the exit status and the output."""
+    """Run Python with the copy in place of the package, and return its exit status and output."""
     places = os.pathsep.join(map(str, (package.parent, ROOT)))
     done = subprocess.run(
         [sys.executable, *arguments],

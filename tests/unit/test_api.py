@@ -961,7 +961,7 @@ MATCHA = "tea-matcha"
 
 
 def marks(api):
-    """Return each order to ship with its mark and its missing products."""
+    """Return, for each order to ship, whether it is shippable and which products are missing."""
     listed = [
         order for page in pages(api, "/orders", status="CONFIRMED") for order in page["orders"]
     ]
@@ -1633,7 +1633,7 @@ def test_a_product_that_cannot_be_read_is_an_error_of_the_service(api):
 
 @pytest.fixture
 def located(api):
-    """Make a tea with 60 units at the default location, 5 at berlin and 300 at lyon, and a cup at the default one."""
+    """List a tea: 60 units at the default location, 5 at berlin, 300 at lyon. List a cup at the default location."""
     stock(api, berlin=5, lyon=300)
     assert api("POST", "/products", {"productId": "cup", "openingStock": 7}).status == 201
     return api

@@ -152,7 +152,7 @@ TWO_WAYS = "handed over, cancelled, expired or took back more of it than it has"
 
 
 def row_after(found):
-    """Apply the movements that an order's row records to a row of 10 units."""
+    """Take a row of 10 units, and apply the movements that an order's row records."""
     moves = [each for each in movements_of(found) if each.generation == ("p", BORN)]
     sums = (sum(each.available for each in moves), sum(each.on_hand for each in moves))
     return product(10 + sums[0], 9, onHand=10 + sums[1])

@@ -252,7 +252,7 @@ def half(shop, key, transfer_id="t-1"):
 
 
 def move(shop, key, units, version=2):
-    """Change a row's units by a number, so that they equal the sum of the row's adjustments."""
+    """Add a number to a row's units, so that they equal the sum of the row's adjustments."""
     row = decode(shop.row(key))
     count = {"N": str(row["stockCount"] + units)}
     edit(shop, key, stockCount=count, onHand=count, _version={"N": str(version)})

@@ -1,4 +1,4 @@
-"""The tables of docs/costs.md match docs_generator/costs.py, and its units and log sizes match the handlers."""
+"""The tables of docs/costs.md match docs_generator/costs.py; the page's units and log sizes match the handlers."""
 
 import json
 import math
@@ -44,7 +44,7 @@ def orders_of(kind, prefix="cost"):
 
 
 def give_ids(event):
-    """Give messages ids as long as the ids from SQS, because the log contains them."""
+    """Give messages ids that are as long as the ones from SQS, because the log contains them."""
     for number, record in enumerate(event["Records"]):
         record["messageId"] = str(UUID(int=number))
 

@@ -1,4 +1,4 @@
-"""The demonstration's result file contains all figures, and they count a single run."""
+"""The demonstration's result file contains all the figures of one run, and none of other runs."""
 
 import fcntl
 import io

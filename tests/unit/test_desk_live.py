@@ -246,7 +246,7 @@ class Sale:
         return self.left
 
     def tell(self, *events, skew=0.0):
-        """Report events from a clock that is some seconds ahead."""
+        """Report events whose times are given by a clock that is some seconds ahead."""
         for each in events:
             at = datetime.fromisoformat(each["detail"]["metadata"]["occurredAt"]).timestamp()
             self.live.heard(Heard(each, self.now + skew - at))

@@ -35,7 +35,7 @@ MOMENT = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 
 @pytest.fixture
 def account(monkeypatch):
-    """Make an account with DynamoDB and S3. botocore checks each request against AWS's model."""
+    """Fake an account with DynamoDB and S3. botocore checks each request against AWS's model."""
     dynamodb, s3 = (boto3.client(name, region_name="eu-west-1") for name in ("dynamodb", "s3"))
     session = SimpleNamespace(client=lambda _: s3)
     outputs = {f"{table.value}TableName": f"{table.value}-1" for table in Table}
@@ -156,7 +156,7 @@ SERDE = "org.apache.hive.hcatalog.data.JsonSerDe"
 
 
 def columns_of(ddl):
-    """Parse the type of `item` in a statement of Hive: structs become dicts, arrays become lists."""
+    """Parse the type of `item` in a Hive statement: structs become dicts, arrays become lists."""
     tokens = iter(re.findall(r"\w+|[<>:,]", ddl[ddl.index("(") : ddl.index("ROW FORMAT")]))
 
     def read():
@@ -197,7 +197,7 @@ def paths_of(columns, at=""):
 
 
 def read_as(columns, value, at, seen):
-    """Read an exported value as `SERDE` does: names in lower case, and without undeclared fields."""
+    """Read an exported value as `SERDE` does: with names in lower case, and without undeclared fields."""
     if value is None:
         return None
     if isinstance(columns, dict):

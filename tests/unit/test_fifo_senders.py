@@ -21,7 +21,7 @@ class Counter:
         self.stock = shop.stock
 
     def send(self, *messages):
-        """Send messages, deliver the ones that SQS did not drop, and return their number."""
+        """Send messages, deliver the ones that SQS did not drop, and return how many were delivered."""
         queues.send(self.aws, queues.FIFO, messages)
         return self.deliver()
 

@@ -289,7 +289,7 @@ def statuses(shop):
 
 
 def deliver(shop, queue):
-    """Deliver messages until none is visible in a queue."""
+    """Deliver the messages of a queue until none is visible."""
     while shop.waiting(queue):
         shop.deliver(queue)
 

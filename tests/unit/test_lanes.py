@@ -523,9 +523,9 @@ def test_a_throttled_page_of_the_depot_is_waited_for(shop):
 
 
 def visit_and_more(shop, *, crowded=False):
-    """Make a worker with units in its lane, and a batch that needs a visit, the row, the depot and the lane.
+    """Make a worker with units in its lane, and a batch with orders for rows, for the depot and for the lane.
 
-    If other workers wait, the lane's part is a separate transaction.
+    The batch needs a visit to the depot. If other workers wait, the orders for the lane are a separate transaction.
     """
     for product_id, stock in (("deep", 1000), ("new", 1000), ("scarce", 30), ("last", 2)):
         shop.list(product_id, stock)

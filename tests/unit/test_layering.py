@@ -1,4 +1,4 @@
-"""The rules of the code: which module may import which, first lines, lengths of functions, and names of tests."""
+"""The rules for code: which module may import which, first lines of modules, lengths of functions, names of tests."""
 
 import ast
 import re

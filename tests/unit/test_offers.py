@@ -543,7 +543,7 @@ def release(shop, key):
 
 
 def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(shop, worker):
-    """After throttles, the process slows down only writes, so reads of other locations need not wait."""
+    """After throttled requests, the process slows down only writes, so reads of other locations need not wait."""
     shop.stock_at(a=0, b=0, c=9)
     for _ in range(7):
         worker.client.pace.observe_throttle()

@@ -526,7 +526,7 @@ def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
 
 @pytest.mark.parametrize("action", ["cancel", "fulfil"])
 def test_the_row_keeps_room_for_commands_that_name_no_items(action):
-    """A row can have 400 KB, so commands that name items are refused before it is full."""
+    """A row can hold 400 KB, so commands that name items are refused before it is full."""
     ids = [f"{number:02}".rjust(64, "p") for number in range(99)]
     lines = tuple(OrderLine(product_id, 1_000, CREATED, 7) for product_id in ids)
     notes = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)

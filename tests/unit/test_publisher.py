@@ -1,4 +1,4 @@
-"""Publishing loses no event and keeps each order's events in sequence, despite a refusing bus or a killed publisher."""
+"""No event of an order is lost or published out of sequence, even if the bus refuses or a publisher is killed."""
 
 import json
 import random
@@ -77,7 +77,7 @@ class World:
         return self.publisher.publish(news, Deadline.after(seconds, self.clock))
 
     def handle(self, records):
-        """Run the publisher on a batch of records, like the handler."""
+        """Run the publisher on a batch of records, as the handler does."""
         if self.publish(*read_changes({"Records": list(records)})).left:
             raise RuntimeError("not all are published")
 
@@ -100,7 +100,7 @@ def life(order_id, at="2026-01-01T00:00:00.000000+00:00"):
 
 
 def stories(order_id, at):
-    """Return the events of an order whose changes all happened at one time."""
+    """Return the events of an order whose changes all happened at the same time."""
     rows = life(order_id, at)
     return [
         e

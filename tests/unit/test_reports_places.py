@@ -182,7 +182,7 @@ def test_a_product_at_one_location_costs_no_read_of_adjustments(shop):
 
 @pytest.fixture
 def placed(shop):
-    """Place orders to ship, oldest first: from lyon, from both locations, and from the default one."""
+    """Place orders to ship, oldest first: from lyon, from both locations, and from the default location."""
     do(shop, Order("o-1", "u-7", {"tea": 3}, locations=("berlin", "lyon")))
     do(shop, Order("o-2", "u-7", {"tea": 2, "mug": 1}, asked_locations={"tea": "lyon"}))
     do(shop, Order("o-3", "u-7", {"mug": 1}))

@@ -64,7 +64,7 @@ class Tables:
             raise self._errors.pop(0)
 
     def waits(self, *errors, seconds=1_000.0):
-        """Return the waits of a transaction whose first attempts fail with these errors."""
+        """Return how long a transaction waits before each new attempt if its first attempts fail with these errors."""
         self._errors, self.clock.slept = [*errors], []
         deadline = Deadline.after(seconds, self.clock)
         self.client.write(_ACTIONS, deadline, CommitStats())

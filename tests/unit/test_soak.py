@@ -627,7 +627,7 @@ def step(shop, action, order_id, step_id="", units=0, **more):
 
 
 def busy_shop(shop):
-    """Make units in lanes and on outbound pages, and lose, cancel, return and transfer units at two locations."""
+    """Put units in lanes and on outbound pages, and lose, cancel, return and transfer units at two locations."""
     shop.list("tea", 300)
     shop.list("tea#berlin", 40)
     shop.list("mug", 0)

@@ -1,4 +1,4 @@
-"""Stock events: each changed level is published, no interference loses one, and the setting is required."""
+"""Stock events: each changed level is published, no interference loses one, and the setting must be on."""
 
 import contextlib
 import random
