@@ -23,7 +23,7 @@ JWT = {"issuer": "https://a.example", "audience": ["a"]}
 
 
 def changed(path, value):
-    """Return settings in which only the value at this path is changed."""
+    """Return settings that override only the value at this path."""
     for name in reversed(path.split(".")):
         value = {name: value}
     return value

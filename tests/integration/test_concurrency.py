@@ -142,7 +142,7 @@ def test_duplicates_from_many_processes_are_placed_once(shop):
 
 
 def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dynoxide):
-    """Each message is delivered twice, to any process. Each process starts fresh, with its own clients."""
+    """Each message is delivered twice, to any of the processes, which start fresh with their own clients."""
     shop, chance = shop_on_dynoxide, random.Random(11)
     ids = [f"all-{n}" for n in range(5)]
     for product_id in ids:

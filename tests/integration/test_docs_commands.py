@@ -90,7 +90,7 @@ def test_the_files_that_contributing_names_exist():
 
 
 def steps_of(name):
-    """Return the commands of a document, each with the lines that it prints."""
+    """Return the commands of a document, each with the lines that the document shows as its output."""
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
     found = re.findall(
         r"^\$ ((?:.*\\\n)*.*\n)((?:(?!\$ ).*\n)*)", "".join(blocks), flags=re.MULTILINE
@@ -99,7 +99,7 @@ def steps_of(name):
 
 
 def prints(shell, command, expected):
-    """Whether each line on a page is the beginning of a line that the command prints."""
+    """Whether each line on a page is the start of a line that the command prints."""
     try:
         said = shell.run(command)
     except AssertionError:
@@ -116,7 +116,7 @@ LISTS = re.compile(" --to-ship| redrive|make audit")
 
 
 def lists(shell, command, expected):
-    """Whether a command prints the lines that a page shows, and its table has no other rows."""
+    """Whether a command prints the lines that a page shows, with no other rows in its table."""
     rows, shown = (
         [line for line in text.splitlines() if line.startswith(" ")]
         for text in (shell.run(command), expected)

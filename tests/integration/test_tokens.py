@@ -1,4 +1,7 @@
-"""The tokens of `inventory-orders tokens` on an embedded AWS that is started as by `make up`, without enforcing IAM."""
+"""The tokens that `inventory-orders tokens` prints.
+
+As after `make up`, the embedded AWS does not enforce IAM.
+"""
 
 import urllib.error
 import urllib.request

@@ -298,7 +298,7 @@ def write(version: str, folder: Path = FOLDER) -> str:
     """Write the files of a version unless it is released, and return a sentence about what was done.
 
     Raises:
-        FileExistsError: The version already has files, which differ.
+        FileExistsError: The version already has files with other contents.
     """
     target, files = folder / version, texts()
     if target.exists():

@@ -92,7 +92,7 @@ class Books:
     """The stored rows and pages, an allocation that moves their units, and the units sold.
 
     Attributes:
-        moved: The kinds of moves that have moved units and been written.
+        moved: The kinds of moves that have moved units and have been written.
     """
 
     def __init__(self, shelf):
@@ -124,7 +124,7 @@ class Books:
         return self.allocation.row(product_id).stock_count, *lanes
 
     def do(self, kind, product_id, number, units, whose):
-        """Make a move. `whose` chooses among lanes that may hold the product, or among all lanes."""
+        """Make a move. `whose` says whether any lane may be chosen, or only those that may hold the product."""
         if kind == "write":
             self.write()
             return

@@ -1870,7 +1870,7 @@ def test_a_refused_decrement_names_the_location_in_its_shortage(located):
 
 @pytest.fixture
 def split_up(located):
-    """Place orders to ship: one from two locations, one from each of them, and one from the default location."""
+    """Place three orders to ship: one from two locations together, and one from each of these locations."""
     located("PATCH", f"/products/{TEA}", {"backorderLimit": 9, **at("berlin")})
     items = [*lines(cup=1), {"productId": TEA, "quantity": 3, "locationId": "berlin"}]
     sold(located, "o-both", items=items)

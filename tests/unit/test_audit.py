@@ -136,7 +136,7 @@ def of(status, lines=None, steps=()):
 
 
 def moved(action, quantity, version=None, **more):
-    """Make a step that returns units to stock at a version of the row, or moves them onto an outbound page."""
+    """Make a step that returns units to stock at a given version of the row, or moves them onto an outbound page."""
     back = {} if version is None else {"returnedVersion": version}
     out = OUT if action == "fulfil" or more.get("restock") is False else {}
     return action, {"items": [{"productId": "p", "quantity": quantity, **back}], **out, **more}

@@ -281,7 +281,7 @@ def test_a_lease_that_ends_in_time_or_is_released_is_waited_for(is_released):
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_longer_lease_returns_only_its_orders_with_its_remaining_time(is_read):
-    """The lease may also begin between the read and the write."""
+    """In one case, the lease begins between the read and the write."""
     bench = Bench(product("p", 5), product("q", 5))
     if is_read:
         bench.lease("p", 600)

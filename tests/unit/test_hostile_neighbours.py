@@ -70,7 +70,7 @@ def throttle(shop, product_id, seconds=math.inf):
 
 
 def test_orders_are_placed_although_rows_have_300_kb(shop):
-    """The rows exceed the 16 MB that one BatchGetItem returns, and many times the 4 MB of a transaction."""
+    """The rows exceed the 16 MB of a BatchGetItem, and are many times as large as the 4 MB of a transaction."""
     large, small = [f"large{n}" for n in range(57)], [f"small{n}" for n in range(42)]
     shop.list_all(*large, size=300_000)
     shop.list_all(*small)
@@ -407,7 +407,7 @@ def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(s
 
 
 def test_refusals_for_a_busy_row_take_one_read_each_after_other_changes(shop):
-    """One read does not cover all refusals, and each read finds the product's row changed again."""
+    """One read does not cover all refusals, and after each read, the product's row has changed again."""
     shop.list("p", stock=5)
     shop.list("q")
 

@@ -399,7 +399,7 @@ def test_an_order_at_several_locations_is_sold_from_the_lane_like_any_other(shop
 
 
 def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
-    """The other location may also be locked by a count."""
+    """At the same time, a count locks the other location."""
     shop.stock_at(a=9, b=9)
     shop.stock_at("q", home=9)
     shop.lend("p#a", {}, 2, reach=2)

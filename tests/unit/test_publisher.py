@@ -407,7 +407,7 @@ def test_delays_are_measured_from_the_change_until_it_is_accepted():
 
 @cache
 def records_of(*order_ids, at="2026-01-01T00:00:00.000000+00:00"):
-    """Make a stream of the lives of many orders: interleaved, but each in sequence."""
+    """Make a stream of the changes of many orders: interleaved, but in sequence for each order."""
     chance, left = random.Random(5), {order_id: life(order_id, at) for order_id in order_ids}
     before, records = {}, []
     while left:

@@ -523,7 +523,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_that_needs_all_units_is_written_with_their_recall(shop, change):
-    """A fast-selling lane makes attempts fail, and cannot be filled between the recall and the change."""
+    """Sales from a lane make attempts fail. The lane cannot be filled between the recall and the change."""
     shop.list_lent()
     sales = iter([1, 2])
 
