@@ -109,7 +109,7 @@ def _study(name: str) -> Study:
 
 
 def measure(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
-    """Measure the cells without a result. If one fails, the others are still measured. Returns whether any failed."""
+    """Measure the cells that have no result. If one fails, the others are still measured. Returns whether any failed."""
     left = [cell for cell in cells if kept.get(cell) is None]
     if len(left) < len(cells):
         console.print(

@@ -9,8 +9,8 @@ formats"):
   half of that, and a transactional read takes 2. A missing item counts as the smallest item.
 - A write of an order's row also writes the index `byUser`, which takes 1 more unit. These units are counted separately.
 
-An update does not contain the size of the item. Products are far below 1 KB, so the size of key and values is close
-enough.
+An update request does not show the size of the item. Products are far below 1 KB, so the size of the request's key
+and values is close enough.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Cell:
         """The same cell with another value for a parameter.
 
         Raises:
-            UserError: The text is not a value of this parameter.
+            UserError: The string is not a valid value of this parameter.
         """
         kind = type(self.values[name])
         try:
@@ -104,7 +104,7 @@ def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]
             measured with these values instead of their own. Parameters of other studies are ignored.
 
     Raises:
-        UserError: A text is not a value of its parameter.
+        UserError: A string is not a valid value of its parameter.
     """
     cells = [Cell.of(name, **parameters) for parameters in study.cells(size)]
     for parameter, texts in given.items():

@@ -1,7 +1,7 @@
 """The embedded engine: runs contenders in real processes against the embedded AWS.
 
 Each worker is a process, as on Lambda, and calls the contender's handler with batches from one shared queue. Workers
-are forked from a server that has imported the libraries. Before the clock starts they import the contender, connect,
+are forked from a server that has imported the libraries. Before the clock starts, they import the contender, connect,
 and place one order outside of the workload. Returned messages are redelivered immediately. Each cell has new tables.
 """
 
@@ -237,7 +237,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """The queue that all workers of a cell share. A message is a position in the list of orders."""
+    """The queue that all workers of a cell share. A message is represented by its position in the list of orders."""
 
     size: int
     lock: Any
@@ -246,7 +246,7 @@ class _Queue:
     returned: Any
 
     def take(self, count: int) -> list[tuple[int, int, float]]:
-        """Take up to this many messages: position, number of deliveries, and Unix second of the first delivery."""
+        """Take messages, each with its position, its number of deliveries, and the Unix second of the first delivery."""
         with self.lock:
             batch: list[tuple[int, int, float]] = []
             while len(batch) < count and not self.returned.empty():
@@ -346,7 +346,7 @@ def _invoke(
 
 
 def keep_exchanges(exchanges: list[Exchange]) -> None:
-    """Record every request of this process from now on. They are parsed after the measurement."""
+    """Record every request of this process from now on. The requests are parsed after the measurement."""
     send = URLLib3Session.send
 
     def keeping(session: URLLib3Session, request: Any) -> Any:

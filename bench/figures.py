@@ -64,7 +64,7 @@ class Observations:
     """The observations of one cell. All times are seconds on a clock that all its workers share.
 
     Attributes:
-        tally: All requests, except during the warm-up.
+        tally: All requests, except those during the warm-up.
         began: When the workers started, or the warm-up was over.
         window: Seconds after `began` in which workers took batches; None if they answered all orders.
         received: When each order was first delivered to a worker.
@@ -92,7 +92,7 @@ class Audit:
         oversold: Units in placed orders that the stock does not cover.
         applied_twice: Units that were taken from stock without an order.
         lost: Number of orders that were acknowledged but have no row.
-        miscounted: Difference between units on hand and the units that the records explain.
+        miscounted: Difference between units on hand and the units that the records account for.
     """
 
     placed: int
@@ -246,8 +246,8 @@ class Books:
         placed: Number of placed orders.
         rejected: Number of rejected orders.
         sold: Units in placed orders, by product.
-        owed: Units of earlier orders that are not handed over yet, by product. They are on hand, but not in the opening
-            stock.
+        owed: Units of earlier orders that have not been handed over yet, by product. They are on hand, but not in the
+            opening stock.
     """
 
     def __init__(self) -> None:

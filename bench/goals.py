@@ -1,6 +1,6 @@
 """Goals of the service as deployed, compared with the figures of one run.
 
-They are ratios to the textbook contender on the same engine, unless the goal says otherwise.
+Goals are ratios to the textbook contender on the same engine, unless the goal says otherwise.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Workload:
     Attributes:
         name: Name on the command line.
         title: Name in reports.
-        stock: Opening stock, by the key of the row of a product at a location.
+        stock: Opening stock, by the key of a product's row at a location.
         bodies: The orders as message bodies, by order id, in the order in which they are sent.
     """
 

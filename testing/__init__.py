@@ -13,5 +13,5 @@ Start with `shop`: `with open_shop() as shop:` opens a whole stack in virtual ti
 | `clocks` | clocks that are wrong, run fast, or only move when code sleeps |
 | `faults` | lost responses |
 | `bench` | a shop that injects faults into single requests of its engine |
-| `lanes` | a shop that sells from lanes, and moves of units as by a concurrent writer or an operator |
+| `lanes` | a shop that sells from lanes, and functions that act as concurrent writers or operators |
 """

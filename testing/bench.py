@@ -36,7 +36,7 @@ LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
 
 
 def product(product_id: str, stock: int, **more: Any) -> Product:
-    """A product, with the status that follows from its stock unless `status` says otherwise."""
+    """A product, with the status that follows from its stock unless `status` is given."""
     values = {"version": 1, "created_at": "2026-01-01T00:00:00.000000+00:00", **more}
     status = values.pop("status", None) or stock_status(
         stock, values.get("backorder_limit", 0), values.get("low_stock_threshold", 0)
@@ -67,7 +67,7 @@ def one_attempt(
 
 
 def statuses(report: CommitReport) -> list[Outcome]:
-    """The status of each outcome."""
+    """The kind of each outcome."""
     return [outcome.kind for outcome in report.outcomes]
 
 
@@ -90,8 +90,8 @@ class Bench(Shop):
     """A shop without lanes that injects faults, and whose clock moves only when code sleeps.
 
     Attributes:
-        faults: Faults of the next transactions, one each.
-        read_faults: Faults of the next batch reads, one each.
+        faults: Faults for the next transactions, one for each.
+        read_faults: Faults for the next batch reads, one for each.
         hides_records: Whether eventually consistent reads find nothing.
         reads: The batch reads so far.
         writes: The transactions so far.

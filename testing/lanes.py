@@ -42,7 +42,7 @@ class LaneShop(Shop):
     """A shop whose units are in its rows, at the depot and in lanes.
 
     Attributes:
-        quiet: Products whose rows have no contention, so its sellers sell from the rows.
+        quiet: Products whose rows have no contention, so that workers sell them from their rows.
         orders: Number of orders made.
         sold: Units that concurrent writers have sold from lanes.
     """
@@ -155,7 +155,7 @@ class LaneShop(Shop):
     # ------------------------------------------------------------------ concurrent writers, and lost responses
 
     def before_each(self, operation: str, action: Callable[[], object]) -> None:
-        """Let concurrent writers act before each call of an operation, except their own calls."""
+        """Let concurrent writers act before each call of an operation, except before their own calls."""
 
         def act(_: Any) -> None:
             action()
@@ -219,14 +219,14 @@ class LaneShop(Shop):
     def sell(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> CommitReport:
-        """Let a worker apply changes, and record only its calls."""
+        """Let a worker apply changes. Afterwards, `calls` lists only the calls that this took."""
         self.calls.clear()
         return self.commit(worker, *changes, seconds=seconds)
 
     def outcomes(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> list[Outcome]:
-        """Sell, and return only the outcomes."""
+        """Let a worker apply changes, and return only the kind of each outcome."""
         return [outcome.kind for outcome in self.sell(worker, *changes, seconds=seconds).outcomes]
 
     # ------------------------------------------------------------------ invariants
@@ -258,7 +258,7 @@ def _names(key: Any) -> Callable[[Any], bool]:
 
 
 def cancels(code: str, is_it: Callable[[Any], bool]) -> Callable[[Any], None]:
-    """Cancel a transaction because of the action that meets a condition."""
+    """Cancel a transaction because some of its actions meet a condition."""
 
     def cancel(request: Any) -> None:
         reasons = [{"Code": code if is_it(each) else "None"} for each in request["TransactItems"]]
@@ -332,7 +332,7 @@ def _write(store: Store, allocation: Allocation) -> None:
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:
-    """Change the units on an idle page without booking the difference, as the service itself never does."""
+    """Change the units on an idle page without recording the difference, which the service itself never does."""
     page = _sound(store.read([key]).pages[key])
     entry = page.entries[product_id]
     changed = {**page.entries, product_id: replace(entry, units=entry.units + units)}

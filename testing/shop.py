@@ -108,7 +108,7 @@ class Shop:
         bus: The event bus that it publishes to.
         store: Its tables, as the service reads and writes them.
         before: Called with each operation and its request. It may raise an error, or return the answer.
-        calls: The operations so far.
+        calls: The operations that have been called so far.
         call_seconds: How long each call takes.
         queues: The queues that feed functions, and their dead-letter queues: `Order`, `OrderDeadLetter`, ...
     """
@@ -172,7 +172,7 @@ class Shop:
         return answered_directly_by(self.answer)
 
     def caller(self) -> object:
-        """The id of the calling thread. Each thread invokes Lambda processes of its own."""
+        """The id of the calling thread. Each thread has its own Lambda processes."""
         return threading.get_ident()
 
     @property
@@ -331,7 +331,7 @@ class Shop:
         return None if found is None else found["status"]["S"]
 
     def unexplained(self) -> dict[str, int]:
-        """Units of each product that the records do not explain: available, else on hand, else committed units."""
+        """The first difference between each product's units (available, on hand, committed) and its records, or 0."""
         return {
             account.product_id: next(filter(None, account.differences), 0)
             for account in self.accounts()
@@ -454,7 +454,7 @@ class Shop:
 
 
 def open_shop(products: Sequence[NewProduct] = ()) -> AbstractContextManager[Shop]:
-    """Open a shop with these products, which serves the AWS clients of this process."""
+    """Open a shop with these products, which answers the AWS clients of this process."""
     return Shop(products).open()
 
 

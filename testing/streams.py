@@ -128,7 +128,7 @@ def first_of_each(ids: Sequence[str]) -> list[str]:
 
 
 def overtaken(ids: Sequence[str]) -> list[str]:
-    """Ids of the events that first arrived after a later event of their subject."""
+    """Ids of the events that first arrived after a later event about the same subject."""
     latest: dict[tuple[str, ...], int] = {}
     found = []
     for event_id in first_of_each(ids):
@@ -156,12 +156,12 @@ class Shard:
     docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
 
     Args:
-        clock: Time.
+        clock: Provides the time.
         handle: The function. It raises if it could not process the whole batch.
-        most_age: Seconds after which the poller gives up a record.
+        most_age: Seconds after which the poller gives up on a record.
 
     Attributes:
-        given_up: The records that the poller gave up. The real stack keeps only a pointer to them.
+        given_up: The records that the poller gave up on. The real stack keeps only a pointer to them.
         invocations: Number of invocations of the function.
     """
 
@@ -175,7 +175,7 @@ class Shard:
         self.invocations = 0
 
     def poll(self, records: Sequence[Any]) -> None:
-        """Deliver records that are written now, until each is processed or given up."""
+        """Deliver records that are written now, until each is processed or the poller gives up on it."""
         began = self._clock.seconds
         lanes: dict[int, list[Any]] = {}
         for record in records:

@@ -4,12 +4,12 @@ A module has `lambda_handler(event, context)`, which returns `{"batchItemFailure
 
 - `TITLE`: its name in tables;
 - `BATCH`: the maximum number of messages for one invocation;
-- `LANES`, if it sells from lanes, with a lane for each worker;
+- `LANES`, if it sells from lanes, one for each worker;
 - `TABLES`, if it needs further tables: their partition keys, by the environment variable that names the table.
 
 All contenders read an order's id, user and lines from the message body, and write a row to the Orders table: `PENDING`
 if the stock was taken, else `REJECTED`. Other attributes and conditions differ, but all store the stock in the same
-attribute, so that the same audit checks them.
+attribute, so that the same audit can check them.
 """
 
 from __future__ import annotations

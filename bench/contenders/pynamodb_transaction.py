@@ -148,7 +148,7 @@ def order(message: Mapping[str, Any], status: str) -> Order:
 
 
 def reject(message: Mapping[str, Any]) -> None:
-    """Write the row of a rejected order, unless the order was answered before."""
+    """Write the row of a rejected order, unless the order already has a row."""
     try:
         order(message, "REJECTED").save(Order.order_id.does_not_exist())
     except PutError as error:

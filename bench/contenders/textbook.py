@@ -137,7 +137,7 @@ def placed_before(cancelled: ClientError) -> bool:
 
 
 def reject(order: Mapping[str, Any]) -> None:
-    """Write the row of a rejected order, unless the order was answered before."""
+    """Write the row of a rejected order, unless the order already has a row."""
     try:
         dynamodb.put_item(**order_row(order, quantities(order), "REJECTED"))
     except dynamodb.exceptions.ConditionalCheckFailedException:

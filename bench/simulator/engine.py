@@ -105,7 +105,7 @@ class Message:
 
 
 class Queue:
-    """A standard queue: delivers visible messages in the order of sending, including returned ones.
+    """A standard queue, which delivers visible messages, including returned ones, in the order of sending.
 
     Source of that order: "generally delivered in the same order as they are sent",
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html
@@ -144,7 +144,7 @@ class Queue:
         return len(self._again)
 
     def take(self, most: int) -> list[Message]:
-        """Wait for messages and take them. Returns none if all are settled or the queue is closed."""
+        """Wait for messages and take them. Returns no messages if all are settled or the queue is closed."""
         while not self.closed:
             taken = self._receive(most)
             ends = self._scheduler.now + self._gather
@@ -201,7 +201,7 @@ class Queue:
 
 
 class FifoQueue(Queue):
-    """A FIFO queue: delivers each group in order, and skips a group while one of its messages is in flight or hidden.
+    """A FIFO queue, which delivers each group in order. A group with a message in flight or hidden has to wait.
 
     A batch takes all messages of one group before it takes any of another:
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
@@ -242,7 +242,7 @@ class FifoQueue(Queue):
             heappush(self._ready, (message.sent, message.group))
 
     def _came_back(self, group: str | None) -> None:
-        """Note that a message of a group is neither in flight nor hidden any more."""
+        """Record that a message of a group is no longer in flight or hidden."""
         self._out[group] -= 1
         if not self._out[group] and (waiting := self._waiting[group]):
             heappush(self._ready, (waiting[0][0], group))
@@ -465,7 +465,7 @@ class Simulation:
             self._fill_lanes()
 
     def _fill_lanes(self) -> None:
-        """Fill all lanes, and put half of the remaining units into the depot, as they would be after a while."""
+        """Fill all lanes, and put half of the remaining units into the depot, as would be the case after a while."""
         lanes, demand = self._lanes(), Demand(SystemClock())
         demand.observe_orders(self._wanted)
         pages: dict[PageKey, dict[str, PageEntry]] = {}
@@ -496,7 +496,7 @@ class Simulation:
             self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
 
     def _learn_demand(self) -> None:
-        """Make the demand that all workers start with, from two orders for each product."""
+        """Estimate the demand that all workers start with, from two observations of all orders."""
         self._demand = Demand(SystemClock())
         for _ in range(2):
             self._demand.observe_orders(self._wanted)
@@ -544,7 +544,7 @@ class Simulation:
         return most if given is None else given
 
     def _once_a_worker(self, name: str, cached: Any) -> Callable[..., Any]:
-        """Replace a function that caches its result once per process by one that caches it once per worker."""
+        """Replace a function that caches its result once per process with one that caches it once per worker."""
 
         def call(*args: Any) -> Any:
             worker: Worker | None = self._scheduler.owner
@@ -558,7 +558,7 @@ class Simulation:
         return call
 
     def _answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request of a client, with its latency."""
+        """Answer a client's request, after the simulated latency."""
         worker: Worker | None = self._scheduler.owner
         if worker is None:
             return self._store.answer(operation, request)
@@ -643,7 +643,7 @@ class Simulation:
             yield batch
 
     def _load(self) -> Callable[[Any, Any], Any]:
-        """Import a copy of the contender. If the conditions are warm, the copy knows the demand."""
+        """Import a copy of the contender. In a warm simulation, the copy already knows the demand."""
         handler: Callable[[Any, Any], Any] = contenders.load(self._contender.name).lambda_handler
         if self._demand is not None:
             source = cast("LaneSource", runtime.process().engine_with_lanes.source)

@@ -136,7 +136,7 @@ class HandOvers(Swept):
             self._lost += 1
 
     def _enter_unanswered(self, message: Message) -> None:
-        """Enter a hand-over that was not answered into the books, if the order's row shows that it happened."""
+        """Enter an unanswered hand-over into the books, if the order's row shows that it happened."""
         row = self._store.tables["Orders"].items[message.order_id,]
         if row["status"] == {"S": OrderStatus.FULFILLED}:
             self._enter_hand_over(message)
@@ -192,7 +192,7 @@ class _Call:
     Attributes:
         message: The order.
         began: When the first call began, in virtual seconds.
-        asked_again: Whether an answer asked to try again.
+        asked_again: Whether an answer asked the operator to try again.
         ended: When the last call was answered, in virtual seconds.
     """
 

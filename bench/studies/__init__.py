@@ -14,6 +14,6 @@ NAMES = (*USUAL, "scenes")
 
 
 def study(name: str) -> Study:
-    """Import a study only when needed, because some import much of AWS's SDK."""
+    """Import a study only when needed, because some import a large part of AWS's SDK."""
     found: Study = import_module(f"bench.studies.{name}").STUDY
     return found

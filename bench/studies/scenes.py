@@ -118,7 +118,7 @@ class Sales(Simulation):
 
 
 class MinuteSales(Sales):
-    """Sells one order a minute.
+    """Places one order a minute.
 
     Args:
         count: Number of orders.
@@ -287,9 +287,9 @@ class Run:
 
     Attributes:
         orders: Path of the file of real orders.
-        lanes: Maximum number of lanes; 0 for one for each worker.
+        lanes: Maximum number of lanes; 0 means one per worker.
         seed: Seed of all randomness.
-        scale: Factor for all numbers of seconds, holds and orders.
+        scale: Factor by which all durations and all numbers of holds and orders are multiplied.
     """
 
     orders: str
@@ -327,7 +327,7 @@ class Run:
         return _run(kind(made, standard, fifo, lanes, self.seed, conditions))
 
     def minutely(self) -> SceneFigures:
-        """Sell one order a minute for a day."""
+        """Place one order a minute for a day."""
         count = int(24 * 60 * self.scale)
         rest = self.workload("zipf"), 1, 0, self.lanes or LANES, self.seed, Conditions(endless=True)
         return _run(MinuteSales(count, *rest))
@@ -586,7 +586,7 @@ def _mean(seeds: Sequence[SceneFigures]) -> SceneFigures:
 
 
 def compare(before: Path, after: Path, screen: Console) -> None:
-    """Print the ratio of after to before for each scene in both result files, from the newest result of each seed."""
+    """For each scene in both result files, print the ratio of after to before, from each seed's newest result."""
     was, now = _newest(before), _newest(after)
     both = was.keys() & now.keys()
     old, new = (

@@ -1,6 +1,6 @@
 """Simulated AWS: DynamoDB and SQS in memory, exact in everything that the service relies on.
 
-Tests compare it with the embedded AWS and with Dynoxide by random calls. It has no latency, no throttling and no
+Tests compare it with the embedded AWS and with Dynoxide by making random calls. It has no latency, no throttling and no
 transactions in flight: each call is one atomic step. The exploration and the simulator decide in their answer function
 when a step happens and which faults occur.
 

@@ -191,7 +191,7 @@ class ContendedDynamoDB:
 def _write_units(content: Mapping[str, Any], before: Item | None) -> int:
     """Compute the write units of a single write, from the larger of the old and the new item.
 
-    An update does not contain the new item. The size of its values is close enough.
+    An update request does not contain the new item, but the size of its values is close enough.
     """
     known = content.get("Item") or content.get("ExpressionAttributeValues", {})
     return max(1, ceil(max(size_of_item(known), size_of_item(before or {})) / 1024))

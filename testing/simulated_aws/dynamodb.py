@@ -145,7 +145,7 @@ class Table:
 
 @dataclass(frozen=True)
 class _Write:
-    """A write that was checked, and that can be applied or has a reason why it fails."""
+    """A write that was checked. Either it can be applied, or it has a reason why it fails."""
 
     table: Table
     key: Key

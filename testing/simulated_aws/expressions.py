@@ -465,7 +465,7 @@ class _Parser:
             raise self.wrong(self.peek())
 
     def listed(self, part: Callable[[], T]) -> list[T]:
-        """Parse parts with commas between them."""
+        """Parse parts that are separated by commas."""
         found = [part()]
         while self.takes(","):
             found.append(part())

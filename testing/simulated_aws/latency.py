@@ -12,14 +12,13 @@ ATC 2023; https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/trans
 - Another transaction or a plain write on an item in flight fails immediately, without waiting: with the cancellation
   reason `TransactionConflict`, or with `TransactionConflictException` for the plain write.
 - An item whose condition is not met cancels the transaction with `ConditionalCheckFailed`. A cancelled transaction
-  takes as long as
-  one that succeeds (measured, see `PUBLISHED`).
+  takes as long as one that succeeds (measured, see `PUBLISHED`).
 - Reads are never blocked, and see the last applied write. Here `BatchGetItem` reads all items at one moment. On
   DynamoDB, the moments may differ, which the conditions of the writes detect.
 
 **Capacity** (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html): each
-partition has a token bucket of write units and one of read units. A request that exceeds them is throttled, as on a
-table on demand: with the cancellation reason `ThrottlingError`, or with `ThrottlingException` for a single request. A
+partition has a token bucket of write units and one of read units. A request that exceeds them is throttled, as on an
+on-demand table: with the cancellation reason `ThrottlingError`, or with `ThrottlingException` for a single request. A
 cancelled write consumes its units too.
 
 **Workers** are Lambda's execution environments. A free worker receives a batch after the delivery time, and is killed
@@ -237,7 +236,7 @@ class TokenBucket:
         self._units, self._at = burst, 0.0
 
     def take(self, units: float, now: float) -> bool:
-        """Take this number of units at a time in seconds, or none. Returns whether there were enough."""
+        """Take this number of units at the time `now`, or none if there are too few. Returns whether there were enough."""
         self._units = min(self._burst, self._units + (now - self._at) * self._rate)
         self._at = now
         if units > self._units:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SchedulerError(Exception):
-    """Code waits outside of a task, so that nothing can wake it."""
+    """Code waits outside of a task, so nothing can wake it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ class Scheduler:
         return self._running
 
     def start(self, function: Callable[[], None], owner: object = None) -> None:
-        """Start a task at the current time. `run` raises its exceptions.
+        """Start a task at the current time. `run` raises the task's exceptions.
 
         Args:
             function: The code to run.

@@ -69,8 +69,8 @@ class Queue:
         dead_letters: The dead-letter queue.
         content_based: Whether the deduplication id is derived from the body if the sender gives none.
         messages: In order of arrival, including those in flight.
-        remembered: By group and deduplication id, the end of the deduplication and the response to repeat. Its scope
-            is the group, as in the stack.
+        remembered: The end of the deduplication and the response to repeat, by group and deduplication id. Messages are
+            deduplicated within their group, as in the stack.
     """
 
     name: str

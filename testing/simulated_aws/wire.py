@@ -51,7 +51,7 @@ def answered_by(answer: Answer) -> Iterator[None]:
     Args:
         answer: Called with `dynamodb`, `sqs` or `events`, the operation's name, and the request in its wire format. Its return
             value is the response. A ServiceError becomes AWS's error response. Any other exception passes through
-            the client like an error of the network, so the client may repeat the request after botocore's
+            the client like a network error, so the client may repeat the request after botocore's
             HTTPClientErrors (ReadTimeoutError, ConnectTimeoutError).
     """
 
