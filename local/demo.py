@@ -138,11 +138,12 @@ class DemoResult:
         books: The tables at the end.
         dead_letters: The dead letters of this workload, without duplicates.
         samples: The handlers' metrics of this run.
-        lost: Number of messages of valid orders that are not stored, plus other messages that are not dead letters.
+        lost: Number of messages with valid orders that were not stored, plus other messages that did not become dead
+            letters.
         replayed: Number of messages that repeated a stored order.
         shop: The shop, with the events that it received.
         began: When the first message was sent (Unix milliseconds).
-        count: The count at the end; None if there was nothing to count.
+        count: The stock count at the end; None if there was nothing to count.
         transferred: The transfer; None if products have only one location.
     """
 
@@ -228,7 +229,7 @@ class DemoResult:
 
     @property
     def passed_over(self) -> int:
-        """How many orders are placed, but not entirely from the location that they named first."""
+        """How many orders were placed, but not entirely from the location that they named first."""
         placed = (read_order(row) for row in self.sent if row["status"] != OrderStatus.REJECTED)
         return sum(
             order.locations is not None
@@ -317,7 +318,7 @@ class DemoResult:
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
-    """Make a workload: a third of the orders for one hot product, 10 % sent twice, 1 % invalid in various ways.
+    """Make a workload. A third of the orders are for one hot product, 10 % are sent twice, and 1 % are invalid.
 
     Apart from its ids, the workload is always the same.
     """
@@ -465,7 +466,7 @@ def _live_on(
     shop: Shop,
     listen: Callable[[float], Iterable[Heard]],
 ) -> None:
-    """Receive events, and pay, ship and take back orders, until all expected events have arrived or nothing changes any more."""
+    """Receive events and answer them with commands, until all expected events have arrived or nothing changes any more."""
     patience = Patience()
     with progress_bar(console) as progress:
         bar = progress.add_task("Events  ", total=shop.awaited, note="")
@@ -489,7 +490,7 @@ def _live_on(
 
 
 def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transferred | None:
-    """Move units of the product with the most units in the warehouse to the store, in one transaction.
+    """Choose the product with the most units in the warehouse, and transfer some of them to the store.
 
     Raises:
         UserError: The transfer failed.
@@ -518,7 +519,7 @@ def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transfe
 
 
 def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCount | None:
-    """Count the product that most open orders are waiting for, at one location, and find fewer units than its row has on hand.
+    """Count the product with the most committed units, at one location, and report fewer units than its row has on hand.
 
     Raises:
         UserError: The count was refused.
@@ -545,7 +546,7 @@ def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCoun
 
 
 def _samples_since(since: int, found: Iterable[emf.Sample]) -> list[emf.Sample]:
-    """Select the metrics since a time (Unix milliseconds).
+    """Select the metrics logged since a time (Unix milliseconds).
 
     The embedded AWS may log the last lines of an earlier run late, among the lines of this run.
     """
@@ -557,7 +558,7 @@ def count_lost(
     dead_letters: Mapping[str, DeadLetter],
     books: Books,
 ) -> int:
-    """Count the messages of valid orders that are not stored, and other messages that are not dead letters.
+    """Count the messages with valid orders that were not stored, and other messages that did not become dead letters.
 
     A valid order may be a dead letter only if another message with its id came first.
 

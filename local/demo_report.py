@@ -95,7 +95,7 @@ def _orders(summary: Mapping[str, Any]) -> list[_Cells]:
 
 
 def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cells]:
-    """List the locations that supplied the orders. The numbers add up to the placed orders."""
+    """List the locations that supplied the orders. The numbers add up to the number of placed orders."""
     yield (
         "Locations",
         f"{len(result.workload.locations):,}",
@@ -195,7 +195,7 @@ def _work(summary: Mapping[str, Any], seconds: float) -> list[_Cells]:
 
 
 def _show_timeline(result: DemoResult, console: Console) -> None:
-    """Print throughput and conflict rate over time as bars of text, starting with the first message."""
+    """Print throughput and conflict rate over time as text bars, from the first message on."""
     ends = _points(
         sample
         for sample in result.samples

@@ -48,7 +48,7 @@ class ExampleResult:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the naive code failed in each run, and ours did not."""
+        """Whether the naive code failed in every run, and ours in none."""
         ran = self.naive_fails and self.ours_holds
         return bool(ran) and all([*self.naive_fails, *self.ours_holds])
 
@@ -64,7 +64,7 @@ class ExampleResult:
 
 
 class Sandbox:
-    """Creates products for an example, and has a bare boto3 client and the service's own classes."""
+    """Creates products for an example, and provides a bare boto3 client and the service's own classes."""
 
     def __init__(self, tables: dict[Table, str]) -> None:
         self.tables = tables
@@ -364,7 +364,7 @@ def decrement_modes(sandbox: Sandbox) -> ExampleResult:
 
 
 def hot_product(sandbox: Sandbox) -> ExampleResult:
-    """The cost of 8 concurrent writers with batches of 20 orders for one product, with jittered retries only and with lanes."""
+    """The cost of batches of 20 orders for one product with 8 concurrent writers: only jittered retries, and lanes."""
     result = ExampleResult()
     rivals = pattern_costs.RIVALS
     naive = sandbox.create(rivals)
@@ -405,7 +405,7 @@ EXAMPLES: dict[str, Callable[[Sandbox], ExampleResult]] = {
 
 
 def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -> None:
-    """Take a lock that expires, like most tutorials. Its owner does not check the lock again before writing."""
+    """Take a lock that expires, as most tutorials do. Its owner does not check the lock again before writing."""
     now = time.time()
     sandbox.raw.update_item(
         **sandbox.key(product_id),
@@ -420,7 +420,7 @@ def _naive_lock(sandbox: Sandbox, product_id: str, owner: str, seconds: float) -
 
 
 def _version_conditioned_put(sandbox: Sandbox, item: dict[str, Any], stock: int) -> bool:
-    """Write with optimistic locking like most tutorials, with a condition on the version only. Return whether this succeeded."""
+    """Write with optimistic locking as most tutorials do: conditional on the version only. Return whether it succeeded."""
     version = int(item["_version"]["N"]) + 1
     changed = {**item, "stockCount": {"N": str(stock)}, "_version": {"N": str(version)}}
     try:

@@ -69,7 +69,7 @@ def is_good(answer: Any) -> bool:
 
 
 def addressee(path: Path, event: Any) -> str | None:
-    """Find the function that an event is for, by its queue or stream, or by the name of a sample. Return None if unknown."""
+    """Find the function that an event is for, by its queue or stream, or by the sample's name. Return None if unknown."""
     records = event.get("Records") if isinstance(event, dict) else None
     if records and isinstance(records, list) and isinstance(records[0], dict):
         source, arn = records[0].get("eventSource"), str(records[0].get("eventSourceARN", ""))
@@ -136,7 +136,7 @@ def _whole_lines(tail: bytes, log_group: str) -> str:
 
 
 def invoke_in_process(name: str, event: Any) -> Invocation:
-    """Run a handler in this process with moto. Its tables have the sample catalogue. This is not thread-safe."""
+    """Run a handler in this process with moto. Its tables contain the sample catalogue. This is not thread-safe."""
     from moto import mock_aws  # noqa: PLC0415 - slow to import, and needed here only
 
     environment = environment_without_aws() | embedded_settings("http://127.0.0.1")

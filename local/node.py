@@ -1,4 +1,4 @@
-"""Finds the Node of this Python environment for the CDK, even if the machine has another one."""
+"""Finds the Node.js of this Python environment for the CDK, even if the machine has another one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ CDK = (str(ROOT / "node_modules" / ".bin" / "cdk"), "--no-notices")
 
 
 def with_node(environment: Mapping[str, str]) -> dict[str, str]:
-    """Copy an environment, and put the Node of this Python environment first on its PATH."""
+    """Copy an environment, and put the Node.js of this Python environment first on its PATH."""
     path = environment.get("PATH", os.defpath)
     return {**environment, "PATH": f"{NODE.parent}{os.pathsep}{path}"}

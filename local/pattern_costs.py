@@ -54,7 +54,7 @@ class Cost:
 
 
 def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
-    """Let concurrent writers decrement one product.
+    """Let concurrent writers decrement the stock of one product.
 
     Args:
         tables: Names of the tables.
@@ -138,7 +138,7 @@ def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
 
 
 def soon() -> Deadline:
-    """Make a deadline that is later than the end of every example."""
+    """Make a deadline that no example reaches."""
     return Deadline.after(20, SystemClock())
 
 

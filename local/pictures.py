@@ -59,7 +59,7 @@ def take(aws: Aws, server: background.DeskServer, folder: Path) -> None:
 
 
 def _ship_a_part(aws: Aws) -> None:
-    """Make an order that is worth a picture: pay for it, and hand over a part of it."""
+    """Make an order that is worth a picture: pay for it, and hand over part of it."""
     teas = ("tea-earl-grey", "tea-jasmine-pearls", "tea-gyokuro")
     lines = [{"productId": own_id(tea), "quantity": 2} for tea in teas]
     parcel = {"stepId": "parcel-1", "items": lines[:1], "reference": "1Z 999 AA1 0123 4567"}

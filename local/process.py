@@ -22,7 +22,7 @@ LOGS = STATE / "logs"
 
 @dataclass(frozen=True)
 class Server:
-    """A server process on this machine. A file in `.local/` describes it to later commands.
+    """A server process on this machine. A file in `.local/` describes it for later commands.
 
     Attributes:
         pid: The process id.

@@ -59,7 +59,7 @@ white-peony:White Peony:1440  yerba-mate:Yerba Mate:610  yunnan-gold:Yunnan Gold
 
 
 def catalogue() -> list[NewProduct]:
-    """Make some 40 products: one hot product with little stock, and some that soon sell out."""
+    """Make about 40 products: one hot product with little stock, and some that soon sell out."""
     chance = random.Random("tea")
     products = [
         NewProduct(HOT_PRODUCT, HOT_STOCK, 40, name="First Flush 2026, limited drop", price=3900)
@@ -145,7 +145,7 @@ def never_paid(run: str) -> list[Order]:
 
 
 def own_id(product_id: str) -> str:
-    """Return the id of the demonstration's own copy of a product, so that it does not change the user's products."""
+    """Return the id of the demonstration's own copy of a product. The user's products stay unchanged."""
     return _prefixed(_OWN, product_id, _LONGEST_PRODUCT_ID)
 
 
@@ -258,7 +258,9 @@ def _baskets() -> Iterator[OrderMessage]:
 
 
 def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
-    """Add up the units ordered of each product at each order's first location. Orders sent twice count once.
+    """Add up the ordered units of each product, at the first location that each order names.
+
+    An order that is sent twice counts once.
 
     Returns:
         Units by the key of a product's row, over all valid orders.

@@ -1,4 +1,7 @@
-"""The demonstration's shop: receives the events of its orders, pays and ships them, loses units, takes some back, and compares events with rows."""
+"""The demonstration's shop: receives the events of its orders, answers them with commands, and compares events with rows.
+
+Its commands pay for orders, ship them, lose some units and return others.
+"""
 
 from __future__ import annotations
 
@@ -125,11 +128,11 @@ class Shop:
 
     @property
     def delays(self) -> list[float]:
-        """Return for each event, sorted, how many seconds after its change it arrived in the queue."""
+        """The sorted delays of the events: how many seconds after its change each of them arrived in the queue."""
         return sorted(heard.delay for heard in self.heard.values() if heard.delay is not None)
 
     def differences(self, rows: Mapping[str, Row]) -> list[str]:
-        """Check that each step of an order's row has exactly one event, in sequence. Return a description of each difference."""
+        """Check that each step in an order's row has exactly one event, in sequence. Return descriptions of all differences."""
         told: dict[str, list[Heard]] = {order_id: [] for order_id in rows}
         for heard in self.heard.values():
             told.setdefault(_data(heard)["orderId"], []).append(heard)

@@ -159,7 +159,7 @@ def plain_alarm(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cdk_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Extend an environment for the CDK, with Node, a folder for its cache, and no telemetry."""
+    """Prepare a copy of an environment for the CDK, with Node.js, a folder for its cache, and no telemetry."""
     return {
         name: value
         for name, value in with_node(environment).items()

@@ -52,7 +52,7 @@ class AwsAccount:
             anywhere: Whether the environment may point at this machine.
 
         Raises:
-            UserError: Either is missing, or the environment points at this machine.
+            UserError: The credentials or the region are missing, or the environment points at this machine.
         """
         if not anywhere:
             refuse_loopback(environment)

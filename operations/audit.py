@@ -7,9 +7,9 @@ row or page they wrote, in the same transaction. So the audit finds every change
 ignores changes with a later version.
 
 It reads a product again in three cases. An atomic decrement does not record a version, so a product with recent
-decrements is read until no decrement arrives in between. Units that moved during the read, between row and lanes or
-from an outbound page into the row, may be missing or counted twice. A difference counts only if the next read shows it
-too.
+decrements is read again until no decrement arrives during the read. If units moved during the read, between row and
+lanes or from an outbound page into the row, they may be missing or counted twice. If the books differ, the difference
+counts only if the next read shows it too.
 
 Source: a strongly consistent read returns all writes that succeeded before it,
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
@@ -60,7 +60,7 @@ _SIDE_BY_SIDE = 8
 
 
 def read_books(aws: Aws) -> Books:
-    """Read all tables with strong consistency, and add up the books. The result is correct even during writes."""
+    """Read all tables with strong consistency, and add up the books. The result is correct even while other programs write."""
     corrupt: dict[str, str] = {}
     reading, corrupt_pages = _read_tables(aws, corrupt)
     reading = _confirmed(aws, reading, corrupt)
@@ -80,7 +80,7 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
 
 
 def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
-    """List every change of a product's stock since it was last created. This reads all orders.
+    """List every change to a product's stock since it was last created. This reads all orders.
 
     Returns:
         The product's account and the changes; None if the product never existed.
@@ -125,7 +125,7 @@ def _confirmed(aws: Aws, reading: _Reading, corrupt: dict[str, str]) -> _Reading
 
 
 def _with_locations(doubtful: Iterable[Account], reading: _Reading) -> set[str]:
-    """Return the keys of doubtful products at all locations, because their rows and adjustments name each other."""
+    """Return the keys of doubtful products at all locations, because the rows and adjustments refer to each other."""
     products = {product_of(account.product_id) for account in doubtful}
     keys = {account.product_id for account in doubtful}
     for account in reading.accounts.values():
@@ -186,7 +186,7 @@ def _read_again(
 class _Product:
     """A product's units and adjustments, read together.
 
-    It is settled if no atomic decrement arrived in between.
+    It is settled if no atomic decrement arrived during the read.
     """
 
     places: Places
@@ -197,7 +197,7 @@ class _Product:
 def _read_products(
     aws: Aws, product_ids: Iterable[str], page_names: Collection[str], corrupt: dict[str, str]
 ) -> dict[str, _Product]:
-    """Read some products, and repeat this while atomic decrements arrive in between."""
+    """Read some products, and repeat this until no atomic decrement arrives during the read."""
     products: dict[str, _Product] = {}
     left = sorted(product_ids)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:

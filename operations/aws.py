@@ -141,7 +141,7 @@ class Aws:
 
     @property
     def place(self) -> str:
-        """Account, region and stage, in words."""
+        """The account, region and stage, in words."""
         _, _, _, region, account, _ = self.stack_id.split(":")
         which = f", outputs {self.prefix}..." if self.prefix else ""
         return f"account {account}, {region}, stack {self.stack_name}{which}"
@@ -170,7 +170,7 @@ class Aws:
         return answer
 
     def store(self) -> Store:
-        """Make a store on the stack's tables. Its client leaves retries to the engine."""
+        """Make a store for the stack's tables. Its client leaves retries to the engine."""
         return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
 
 
@@ -200,7 +200,7 @@ def scan(aws: Aws, table: Table) -> Iterator[Item]:
 
 
 def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -> Iterator[Item]:
-    """Yield the items of one partition: of the table, read with strong consistency, or of an index."""
+    """Yield the items of one partition of a table, read with strong consistency, or of an index."""
     place: Any = {"IndexName": index} if index else {"ConsistentRead": True}
     pages = aws.dynamodb.get_paginator("query").paginate(
         TableName=aws.tables[table],
@@ -221,7 +221,7 @@ def holds(aws: Aws) -> int:
 
 
 def get_items(aws: Aws, table: Table, keys: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
-    """Yield the items of a table that exist, read with strong consistency. The keys must be distinct."""
+    """Yield the items with these keys that exist, read with strong consistency. The keys must be distinct."""
     name = aws.tables[table]
     left = list(keys)
     while left:

@@ -34,9 +34,9 @@ class Differences(NamedTuple):
     """The units by which each of the three stock figures is too high, or too low if negative.
 
     Attributes:
-        available: Difference of the units that orders can take.
-        on_hand: Difference of the units in the warehouse.
-        committed: Difference of the units on hand that are not available.
+        available: Difference in the units that orders can take.
+        on_hand: Difference in the units in the warehouse.
+        committed: Difference in the units on hand that are not available.
     """
 
     available: int = 0
@@ -75,7 +75,7 @@ class Account:
         in_lanes: Units in lanes, by lane.
         outbound: Units on outbound pages, which the row still counts as on hand.
         lent_to: The lanes that its row names; they may hold more units.
-        places: The other locations that its row names; only a product's own row does.
+        places: The other locations that its row names; only a product's own row names any.
         problems: Broken invariants of the row, the pages and the orders, in words.
         pages: The pages read together with the row.
     """
@@ -150,7 +150,7 @@ class Account:
 
     @property
     def unexplained_in_words(self) -> list[str]:
-        """Sentences on units that are certainly unexplained, to follow the product's name and "has"."""
+        """Phrases about units that are certainly unexplained, worded to follow the product's name and "has"."""
         if not self.settled:
             return []
         available, on_hand, committed = self.differences
@@ -172,13 +172,13 @@ class Account:
 
     @property
     def where(self) -> str:
-        """The places of the available units, in words."""
+        """Where the available units are, in words."""
         lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in self.in_lanes.items()]
         return ", ".join([f"row: {self.stock:,}", *lanes])
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """The account, for other programs."""
+        """The account as JSON, for other programs."""
         return {
             **public_key(self.product_id),
             "createdAt": self.created_at,
@@ -256,7 +256,7 @@ def add_up(
     orders: Iterable[Row],
     pages: Pages,
 ) -> list[Account]:
-    """Compare each product's units with its adjustments and orders, if all were read at one time."""
+    """Compare each product's units with its adjustments and orders, if all were read at the same time."""
     places = Places({row["productId"]: row for row in products}, pages, pages)
     by_product = dict.fromkeys(places.products, places)
     return add_up_places(by_product, booked(adjustments), orders, pages)
@@ -357,7 +357,7 @@ class _Sums:
         available: Added to the units that orders can take.
         on_hand: Added to the units in the warehouse.
         open: Added to the units that orders are waiting for.
-        between: Added to a page between its two reads, by generation and page, and to none of the figures.
+        between: Units added to a page between its two reads, by generation and page. They are in none of the figures.
     """
 
     available: Counter[Generation] = field(default_factory=Counter)
@@ -392,7 +392,7 @@ def _held(
     """Find the units in lanes and on outbound pages by generation.
 
     Returns:
-        Both, and the products whose units also moved in other ways than sales and hand-overs.
+        Both, and the products with moves of units other than sales and hand-overs.
     """
     lanes, outbound = _in_lanes(places, "before"), _outbound(places, rows, "before")
     in_lanes: dict[Generation, dict[int, int]] = {}
@@ -436,7 +436,7 @@ def _outbound(places: Mapping[str, Places], rows: Mapping[Generation, Row], when
 
 
 def _reads(places: Mapping[str, Places]) -> Iterable[Places]:
-    """Return each read once."""
+    """Return the distinct reads, because products that were read together share one."""
     return {id(read): read for read in places.values()}.values()
 
 
@@ -452,9 +452,9 @@ class Entry:
             changes that do not write the row: an order from a lane, and units that leave.
         at: Time of the change, ISO 8601; empty for a gap.
         what: A description of the change.
-        delta: Change of the available units; 0 for a gap.
+        delta: Change in the available units; 0 for a gap.
         available: Available units after the change.
-        on_hand_delta: Change of the units on hand; 0 for a gap.
+        on_hand_delta: Change in the units on hand; 0 for a gap.
         on_hand: Units on hand after the change.
         facts: The change for other programs, as in `Movement`; empty for a gap.
     """
@@ -470,7 +470,7 @@ class Entry:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """The entry, for other programs."""
+        """The entry as JSON, for other programs."""
         return {
             **self.facts,
             "version": self.version,
@@ -484,9 +484,9 @@ class Entry:
 
 
 def history(books: Books, account: Account) -> list[Entry]:
-    """List every change of a product's stock up to the account's version, in sequence, with the gaps between them.
+    """List every change to a product's stock up to the account's version, in sequence, with the gaps between them.
 
-    A generation that ends has no more units on hand, so units handed over later change nothing.
+    Once a generation has ended, it has no units on hand, so later hand-overs change nothing.
     """
     movements = [
         *map(adjustment_of, books.adjustments),
@@ -534,7 +534,7 @@ _GAP = "no stock change with a version: details, price, lease, units moved to or
 
 
 def _by_version(found: Iterable[Movement]) -> list[Movement]:
-    """Sort movements by the row's version. A movement without a version is placed by its time."""
+    """Sort movements by the row's version. A movement without a version is sorted in by its time."""
     in_time = sorted(found, key=lambda movement: movement.at)
     others = [movement for movement in in_time if movement.row_version is None]
     versioned = [movement for movement in in_time if movement.row_version is not None]

@@ -13,7 +13,7 @@ Missing fields are derived from the file alone, so that loading it a second time
 - the time of a change of details is when the file was last saved, and its id follows from the details;
 - the id of a count follows from the name of the file, the product and the units.
 
-So loading a file of counts again books nothing, but another number in it, or another file name, books a new count.
+So loading a file of counts again books nothing, but a changed number or another file name books a new count.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ _PRICE = re.compile(r"([0-9]{1,10})(?:[.,]([0-9]+))?")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a product, or of its stock at a location.
+    """A change to a product, or to its stock at a location.
 
     Attributes:
         product_id: The key of its row.
         details: The details to set; None removes a detail.
         others: Other attributes of `Product` to set.
         event_time: The time of the details, in the format of the tables.
-        event_id: Breaks ties between changes of details with the same time.
+        event_id: Decides between changes of details with the same time.
     """
 
     product_id: str
@@ -198,7 +198,7 @@ class Line(Generic[T]):
     """A valid line of the file.
 
     Attributes:
-        number: Its number in the file, from 1; the first one if it spans several.
+        number: Its line number in the file, from 1; the number of its first line if it spans several.
         content: The requested change.
     """
 
@@ -211,7 +211,7 @@ class BadLine:
     """A line that was not carried out.
 
     Attributes:
-        number: Its number in the file, from 1.
+        number: Its line number in the file, from 1.
         product_id: Its product; empty if the line names none.
         code: The reason code.
         message: What to correct.
@@ -515,7 +515,7 @@ def _schema(action: str) -> dict[str, Any]:
 
 
 def _check_ids(fields: Mapping[str, Any]) -> None:
-    """Reject ids that are long numbers rounded by a spreadsheet, because different codes would become one."""
+    """Reject ids that are long numbers rounded by a spreadsheet, because rounding makes different ids equal."""
     for name in _IDS:
         if _ROUNDED.fullmatch(text := _text(fields.get(name))):
             raise InvalidMessageError(
@@ -526,7 +526,7 @@ def _check_ids(fields: Mapping[str, Any]) -> None:
 
 
 def _check_location(fields: Mapping[str, Any]) -> None:
-    """Check that a line about a location sets no attributes that a product has at all locations."""
+    """Check that a line about a location sets only attributes that can differ between locations."""
     location_id = fields.get("locationId")
     for name in DETAILS:
         if location_id and fields.get(name) is not None:

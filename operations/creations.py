@@ -53,14 +53,14 @@ class Creation:
 def create_many(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> list[Creation]:
-    """Create products in one transaction, each like `ProductCatalogue.create`. Returns a result for each, in sequence.
+    """Create products in one transaction, each as `ProductCatalogue.create` does. Returns a result for each, in sequence.
 
     A product that exists stays unchanged, and the rest is sent again without it. The same applies to a product that
     DynamoDB will never accept, and to a place that its product cannot list. You may repeat the call after an error: it
     finds the products that it has created.
 
     Raises:
-        ValueError: There are more than `MAX_AT_ONCE` or `MAX_PLACES_AT_ONCE`, or two with the same product.
+        ValueError: There are more than `MAX_AT_ONCE` or `MAX_PLACES_AT_ONCE`, or two for the same product.
         StoreError: DynamoDB failed until the deadline.
     """
     most = MAX_PLACES_AT_ONCE if any(location_of(each.product_id) for each in new) else MAX_AT_ONCE
@@ -104,7 +104,7 @@ def _create_together(
 def _create_apart(
     client: RetryingClient, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
 ) -> dict[str, Creation]:
-    """Split the products in halves until the one that cannot be created is alone."""
+    """Split the products into halves until the one that cannot be created is alone."""
     if len(new) == 1:
         key = new[0].product_id
         return {key: Creation(created=False, error=_meaning_of(error, key))}

@@ -108,8 +108,8 @@ class DeadLetterReader:
     Args:
         sqs: A client.
         url: The queue's URL.
-        poll_seconds: The time that a request waits for a message; by default `POLL_SECONDS`. An SQS in memory has only
-            one server to ask.
+        poll_seconds: How long a request waits for a message; by default `POLL_SECONDS`. For an SQS in memory, 0 is
+            enough.
     """
 
     def __init__(self, sqs: SQSClient, url: str, poll_seconds: int | None = None) -> None:
@@ -195,7 +195,8 @@ def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], 
         limit: Maximum dead letters to read from each queue.
 
     Returns:
-        The dead letters by queue; and by queue why it may hold more: `LIMIT`, a crowded `GROUP`, or another `READER`.
+        The dead letters by queue; and, by queue, the reason why it may hold more: `LIMIT`, a crowded `GROUP`, or
+            another `READER`.
     """
 
     def read(queue: str) -> list[Delivery]:

@@ -29,7 +29,7 @@ class Sample:
 
 
 def read_samples(aws: Aws, log_group: str, since: int) -> Iterator[Sample]:
-    """Read the metrics in a log group since a time (Unix milliseconds)."""
+    """Read the metrics that a log group has received since a time (Unix milliseconds)."""
     return parse(event.message for event in Tail(aws.outputs[log_group], since).read(aws))
 
 

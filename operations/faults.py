@@ -66,7 +66,7 @@ def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
 
 
 def lent_to(row: Row) -> tuple[int, ...]:
-    """Read from a row which lanes may hold more of the product."""
+    """Read from a row which lanes may hold more units of the product."""
     return tuple(sorted(map(int, row.get("lentTo", ()))))
 
 
@@ -83,7 +83,7 @@ class Fault:
     """A fault in an order line. Its units may still be accounted for.
 
     Attributes:
-        key: The row that the line took units from; otherwise its product's own row.
+        key: The key of the row that the line took units from; if there is none, of the product's own row.
         created_at: The generation that the line took units from; empty if it names none.
         what: The fault, worded to follow the names of the affected orders.
         if_it_stands: Whether it is a fault only while the generation exists, because units cannot return to a delisted

@@ -66,7 +66,7 @@ def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
 def pseudonym_of(user_id: str, key: bytes) -> str:
     """Derive a user's pseudonym, a valid `userId` of 74 characters that depends only on the user and the key.
 
-    A plain hash would reveal the user to a program that tries all users; this one also needs the key.
+    A program that hashes all user ids could find the user of a plain hash. This hash also needs the key.
     """
     return _PREFIX + hmac.new(key, user_id.encode(), hashlib.sha256).hexdigest()
 
@@ -89,7 +89,7 @@ class Forgetting:
     Args:
         aws: The stack.
         user_id: The user to forget.
-        key: The key of `read_key`.
+        key: The key from `read_key`.
         on_progress: Called after each order.
         clock: Source of time.
 
@@ -112,7 +112,7 @@ class Forgetting:
         self._client = RetryingClient(self.aws.store(), RetryPolicy(), self.clock)
 
     def run(self) -> None:
-        """Find orders and pseudonymise them, until two searches in a row find none, because the index may be late.
+        """Find orders and pseudonymise them, until two searches in a row find none: the index is eventually consistent.
 
         Commands that arrived after an earlier run may have left notes in orders that it pseudonymised; these notes are
         removed, too.

@@ -62,7 +62,7 @@ class HttpApi:
 
     @classmethod
     def of(cls, aws: Aws, output: str = "ApiUrl") -> Self:
-        """Find the API of a stack; with the output `CustomerApiUrl`, find the API for tokens."""
+        """Find the API of a stack. With the output `CustomerApiUrl`, find the customers' API, which accepts tokens."""
         if output not in aws.outputs:
             raise UserError(
                 "the stack has no HTTP API: set `api` to true in cdk.json and deploy it"

@@ -89,8 +89,8 @@ class Pages:
 class Places:
     """Rows and pages that were read together.
 
-    Pages are read before the rows and once more after them. Every move of units writes a page. So if a product's two
-    reads of pages differ only by sales and hand-overs, its row and the first read of the pages are consistent.
+    Pages are read before the rows and once more after them. Every move of units writes a page. So if the two reads of a
+    product's pages differ only by sales and hand-overs, its row and the first read of the pages are consistent.
 
     Attributes:
         rows: Existing rows, by key.
@@ -168,7 +168,7 @@ def _read_in_turn(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Plac
 
 
 def _read_at_once(aws: Aws, rows: Sequence[Item], pages: Sequence[Item]) -> Places | None:
-    """Read rows and pages in one transaction. Returns None if there are too many or a concurrent writer changes one."""
+    """Read rows and pages in one transaction. Returns None if there are too many, or a concurrent writer changes one."""
     if len(rows) + len(pages) > _MAX_IN_TRANSACTION:
         return None
     wanted: Any = [
@@ -280,7 +280,8 @@ def empty_lanes(
     `on_progress` is called with the number of products just done.
 
     Returns:
-        Errors of items that cannot be read. All other units were reclaimed, except products under a longer lease.
+        Errors of items that cannot be read. All other units were reclaimed, except units of products under a longer
+            lease.
     """
     clock, policy = SystemClock(), RetryPolicy()
     client = RetryingClient(store, policy, clock)

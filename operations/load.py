@@ -115,7 +115,7 @@ Answer = Done | Finding | Problem
 
 
 class _Worker(Protocol):
-    """Answers each line of a batch. May raise a StoreError, which stops the load."""
+    """Returns an answer for each line of a batch. May raise a StoreError, which stops the load."""
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]: ...
     def change(self, batch: Batch[Change]) -> Sequence[Answer]: ...
@@ -180,7 +180,7 @@ class Load:
         self._carry_out(workers, size)
 
     def check(self) -> None:
-        """Find the results that `run` would have with the current tables, without writing."""
+        """Find the results that `run` would have with the tables as they are, without writing."""
         self._carry_out([_Checker(_Reader(self._store, self._clock))], MAX_AT_ONCE)
 
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
@@ -409,7 +409,7 @@ class _Writer:
 
 
 class _Checker:
-    """Finds the answers of a writer without writing, by applying the lines to products in memory."""
+    """Finds the answers that a writer would return, by applying the lines to products in memory only."""
 
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader
@@ -644,7 +644,7 @@ def _compared(
 
 
 def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
-    """Make the result of a change of a row, and of the product's rows at other locations, if any."""
+    """Make the result of a change to a row and, if any, to the product's rows at other locations."""
     own, *others = updates
     if change.is_stale(own.before):
         return Finding(

@@ -1,4 +1,4 @@
-"""The changes of a product's units available and on hand, as adjustments and orders record them."""
+"""The changes to a product's available units and units on hand, as recorded by adjustments and orders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Movement:
         available: Change in the units that orders can take; negative for units taken.
         on_hand: Units that came in; negative for units that left.
         open: Change in the units that orders are waiting for; negative for units handed over or cancelled.
-        page: Name of the page that it wrote, of a lane or outbound; empty for the row.
+        page: Name of the page that it wrote (a lane's page or an outbound page); empty if it wrote the row.
         closes: Whether it ends the generation.
         facts: The change for other programs: its `kind`, which is the reason of an adjustment or the action of an order
             (`lose` for units that are not sold again), and the ids and notes that come with it.
@@ -84,7 +84,7 @@ def adjustment_of(row: Row) -> Movement:
 
 
 def _other_location(row: Row) -> Iterator[str]:
-    """Name the location where the units of a transfer went or came from."""
+    """Name the location that the units of a transfer went to or came from."""
     if "transferWith" in row:
         direction = "to" if row["delta"] < 0 else "from"
         yield f"{direction} {location_name(location_of(row['transferWith']))}"
@@ -97,10 +97,10 @@ class Effect(NamedTuple):
     """The effect of a step on each figure, per unit that it moves.
 
     Attributes:
-        available: Change of the units that orders can take.
-        on_hand: Change of the units in the warehouse.
-        open: Change of the line's units that are neither handed over, cancelled nor expired.
-        delivered: Change of the line's units that were handed over and did not come back.
+        available: Change in the units that orders can take.
+        on_hand: Change in the units in the warehouse.
+        open: Change in the line's units that are neither handed over, cancelled nor expired.
+        delivered: Change in the line's units that were handed over and did not come back.
     """
 
     available: int

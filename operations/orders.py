@@ -41,7 +41,7 @@ class OrderList:
     """The first orders of a list.
 
     Attributes:
-        orders: With their lines; orders to ship also with missing units (`mark_shippable`).
+        orders: The orders with their lines. Orders to ship also have their missing units (`mark_shippable`).
         has_more: Whether the list continues.
         unreadable: Ids of orders within this part whose rows break the table's contract.
     """
@@ -74,8 +74,8 @@ def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> Orde
     Args:
         aws: The stack.
         limit: Maximum number of orders.
-        location_id: Only orders that wait for units at this location. All orders to ship are read, because no index has
-            locations.
+        location_id: If given, return only orders that wait for units at this location. All orders to ship are read,
+            because no index has locations.
     """
     client = RetryingClient(aws.store())
 
@@ -136,7 +136,7 @@ def count_open(aws: Aws, generations: Collection[Generation], seconds: float) ->
 def find_orders(
     aws: Aws, text: str, limit: int, seconds: float
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Find orders by a part of their id, or of a reference of their steps.
+    """Find orders by part of their id, or by part of a reference in one of their steps.
 
     This reads all orders, for at most the given seconds.
 

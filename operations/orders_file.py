@@ -57,7 +57,7 @@ class _Entry:
     Attributes:
         line: The number of its first line in the file.
         message: The message to send.
-        fault: The place and the correction; empty for a valid order.
+        fault: Where the fault is and how to correct it; empty for a valid order.
     """
 
     line: int
@@ -179,7 +179,7 @@ class _Row:
 
     @property
     def fault(self) -> str:
-        """The column and its correction; empty for a valid row."""
+        """The faulty column and how to correct it; empty for a valid row."""
         number = self.item["quantity"]
         if not isinstance(number, int) or not 1 <= number <= MAX_QUANTITY:
             return (

@@ -54,7 +54,8 @@ def check_warm_throughput(
         Why the check was impossible; None otherwise.
 
     Raises:
-        UserError: A table or an index already has more than the settings, or the account allows less.
+        UserError: A table or an index already has a higher warm throughput than the settings, or the account does not
+            allow that much.
     """
     if not wanted:
         return None
@@ -197,8 +198,8 @@ def count_publishers(
     """Estimate how many concurrent executions of `publish_events` the streams of both tables may start.
 
     Lambda processes several batches of each shard. AWS does not document how many shards a stream has; a table has a
-    partition for each 1,000 write or 3,000 read units a second of its warm throughput, and its stream about as many
-    open shards. docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
+    partition for each 1,000 write units or 3,000 read units per second of its warm throughput, and its stream has about
+    as many open shards. docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html
     """
     shards = 0
@@ -232,7 +233,7 @@ def check_concurrency(
         account: The account and region of the stack.
         stack_name: Its name.
         needs: Concurrent executions, by the queue or function that needs them.
-        callers: Callers of the HTTP API that may arrive per second and wait; 0 without an API.
+        callers: The number of callers of the HTTP API per second that may have to wait; 0 without an API.
         reserved: Concurrent executions to reserve for the API; None for no reservation.
 
     Returns:

@@ -49,7 +49,7 @@ class Bill:
         messages: Messages sent to the queue, one per request.
         deliveries: Messages received and then deleted or returned.
         messages_per_poll: Messages per receive or delete request; at most 10.
-        queue_requests: Requests to SQS by the handler.
+        queue_requests: Requests that the handler sends to SQS.
         events: Events on the bus.
     """
 

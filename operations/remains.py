@@ -1,4 +1,4 @@
-"""Lists the resources that remain on an account after a stack was deleted."""
+"""Lists the resources that remain in an account after a stack has been deleted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kept(account: AwsAccount, deleted: str) -> list[str]:
 
 
 def copies(account: AwsAccount, deleted: str) -> list[str]:
-    """Name the copies of a deleted stack's tables that restores created. Their names begin with the table's name."""
+    """Name the copies of a deleted stack's tables that `restore` created. Their names begin with the table's name."""
     tables = tuple(
         f"{resource['PhysicalResourceId']}-"
         for resource in _resources(account, deleted)

@@ -77,7 +77,7 @@ def rows_since(aws: Aws, since: str) -> Iterator[Row]:
 def republish(
     aws: Aws, rows: Iterable[Row], *, send: bool, on_progress: Callable[[int], None]
 ) -> Republished:
-    """Publish the current state of orders: for each row, its status, a late payment and each return, with its version.
+    """Publish the current state of orders: for each row, its status, a late payment and each return, with the row's version.
 
     Args:
         aws: The stack.

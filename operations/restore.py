@@ -1,7 +1,7 @@
 """Restores all rows to an earlier time: restores copies of the stack's tables, then copies their rows back.
 
 The stack's tables stay, with their streams, the streams' readers, their settings and their place in the CloudFormation
-stack. Replacing them by restored tables would lose all of these.
+stack. Replacing them with restored tables would lose all of these.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Moment:
 
 
 def restored(table: Table, live: Item | None, then: Item | None, moment: Moment) -> Item | None:
-    """Compute the item to write: its content at that time, with a version above all published versions.
+    """Compute the item to write: its content at that time, with a version higher than all published ones.
 
     An order that did not exist at that time stays, because its id is used up and other systems know it; but it takes no
     stock, and becomes `CANCELLED` if it held some. A hold keeps the time that it had left.
@@ -182,7 +182,7 @@ class Differences:
 
     Attributes:
         rows: The number of rows read.
-        back: The number of rows whose content, or the time left of their hold, is restored, by table.
+        back: The number of rows whose content or remaining hold time is restored, by table.
         gone: The number of rows that did not exist at that time and are removed, or emptied, by table.
         cancelled: The number of orders that did not exist at that time and hold stock, by status.
     """
@@ -413,7 +413,7 @@ class Restore:
             list(pool.map(lambda uuid: self._set_mapping(uuid, wanted), of_queues))
 
     def _set_mapping(self, uuid: str, wanted: str) -> None:
-        """Enable or disable a mapping. AWS refuses while the last change is in progress."""
+        """Enable or disable a mapping. AWS refuses this while an earlier change is in progress."""
         functions = self._aws.functions
         while (state := functions.get_event_source_mapping(UUID=uuid)["State"]) != wanted:
             if state in ("Enabled", "Disabled"):

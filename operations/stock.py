@@ -78,7 +78,7 @@ def by_product(levels: Iterable[StockLevel]) -> dict[str, list[StockLevel]]:
 
 
 def shown_total(levels: Sequence[StockLevel]) -> dict[str, Any]:
-    """Total a product's stock at all its locations, sorted as by `by_product`, with the best status of any location."""
+    """Add up a product's stock at all its locations, with the best status of any. `levels` is a group from `by_product`."""
     statuses = {level.product.status for level in levels}
     # If its own row cannot be read, the first row is another one.
     product_id = product_of(levels[0].product.product_id)
@@ -87,7 +87,7 @@ def shown_total(levels: Sequence[StockLevel]) -> dict[str, Any]:
 
 
 def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
-    """Read a product's stock, exactly if `read_level` succeeds.
+    """Read a product's stock. The figures are exact unless `read_level` marks them as an estimate.
 
     Returns:
         The level; None if there is no such product.
@@ -120,7 +120,7 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
 
     Args:
         aws: The stack.
-        keys: The keys of the product's rows. Units that left a location delisted since are not found.
+        keys: The keys of the product's rows. Units that left a location that has since been delisted are not found.
 
     Returns:
         Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest comes

@@ -31,7 +31,7 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[TextIO]:
-    """Open a file, which may be compressed with gzip, whatever its name.
+    """Open a file, which may be compressed with gzip, whatever its name is.
 
     Args:
         path: The file.
@@ -86,15 +86,15 @@ def first_line(lines: Iterable[str]) -> str:
 
 
 def delimiter_of(header: str) -> str:
-    """Find the separator of the cells of a header."""
+    """Find the character that separates the cells of a header."""
     return max(DELIMITERS, key=header.count)
 
 
 def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Read the rows that are not empty, the header first, each with the number of its first line.
 
-    Strips spaces around cells, and leaves out empty cells of columns without a name: spreadsheets write columns that
-    were once in use.
+    Strips spaces around cells, and leaves out empty cells of columns without a name, because spreadsheets also write
+    columns that were once in use.
 
     Raises:
         UserError: The file is not CSV, or a column without a name has a value.
@@ -125,7 +125,7 @@ def _without_spare(where: str, header: Sequence[str], cells: Sequence[str]) -> l
 
 
 def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) -> None:
-    """Check that a file is neither a JSON list, nor has objects that span several lines.
+    """Check that a file is not a JSON list, and has no objects that span several lines.
 
     Args:
         path: The file.
@@ -154,7 +154,7 @@ def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) 
 
 
 def _whole_document(lines: Iterator[str]) -> dict[str, Any] | list[Any] | None:
-    """Read a list or an object over several lines, or a one-line file with a list; None for anything else."""
+    """Read a list, or an object that spans several lines. Return None for JSON lines and anything else."""
     first = first_line(lines).removeprefix("\ufeff")
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(first), dict):

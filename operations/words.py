@@ -19,5 +19,5 @@ def location_name(location_id: str) -> str:
 
 
 def without_full_stop(error: Exception) -> str:
-    """Format an error of AWS for the middle of a message, without the full stop that some errors have."""
+    """Format an AWS error for the middle of a message, without the full stop that some errors end with."""
     return str(error).rstrip(".")

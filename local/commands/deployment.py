@@ -85,7 +85,7 @@ def settings(stage: _Stage = "dev", as_json: AsJson = False) -> None:
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
 def diff(stage: _Stage) -> None:
-    """Show the changes that `deploy` would make on the AWS account of your environment."""
+    """Show the changes that `deploy` would make in the AWS account of your environment."""
     _cdk(_account_for("diff", stage), "diff", "-c", f"stage={stage}")
 
 
@@ -98,8 +98,8 @@ def deploy(
 ) -> None:
     """Deploy the stack to the AWS account of your environment.
 
-    It first checks that the account's quotas allow the settings in cdk.json, and whether an earlier first deployment
-    failed.
+    It first checks whether the account's quotas allow the settings in cdk.json, and whether the stack's first
+    deployment failed earlier.
     """
     account = _account_for("deploy", stage)
     settings = _settings(stage)
@@ -163,7 +163,7 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
 
 
 def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
-    """Find the account from the environment, and print the command, account and region."""
+    """Look up the account of the environment, and print the command, account and region."""
     account = AwsAccount.of_environment()
     place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
     if ask:

@@ -13,7 +13,7 @@ from operations.errors import UserError
 
 
 class ThisCheckout:
-    """This checkout, as `operations.commands.target.Checkout` describes it."""
+    """Implements the protocol `operations.commands.target.Checkout` for this checkout."""
 
     stack_name = stack.STACK_NAME
     folder = STATE
@@ -35,9 +35,9 @@ class ThisCheckout:
 
 
 def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
-    """Start and deploy the embedded AWS unless it is up to date, and list the sample products.
+    """Start and deploy the embedded AWS unless it is up to date, and create the sample products.
 
-    With `fill`, the products are listed even if it is up to date.
+    With `fill`, it creates missing sample products even if the embedded AWS is up to date.
     """
     began = time.monotonic()
     steps = 0

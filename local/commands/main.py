@@ -19,7 +19,7 @@ for commands in (deployment, this_machine):
 
 
 def main() -> None:
-    """Run a command, and print errors that the user can fix without a traceback."""
+    """Run a command. For errors that the user can fix, print only the message, without a traceback."""
     operators.main(_run)
 
 

@@ -58,7 +58,7 @@ def demo(
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and check the books.
 
-    It uses products of its own: their ids begin with demo-, and each run sets their stock.
+    It uses its own products, whose ids begin with demo-. Each run sets their stock.
     """
     if orders is not None:
         # make passes the name in quotes, so no shell expands `~`.
@@ -136,7 +136,7 @@ def down(
 def dashboard(
     url: _UrlOnly = False,
 ) -> None:
-    """Open the live CloudWatch dashboard of the embedded AWS, a page of the desk. `make down` stops the desk."""
+    """Open the live CloudWatch dashboard of the embedded AWS, which is a page of the desk. `make down` stops the desk."""
     start_embedded(aside)
     address = background.start().address("dashboard")
     _open(
@@ -200,7 +200,7 @@ def print_tokens(
         str, typer.Option(metavar="USER", help="The userId of the customer.")
     ] = tokens.CUSTOMER,
 ) -> None:
-    """Print shell commands that set the tokens of a customer and an operator, and the URL of the API for tokens.
+    """Print shell commands that set variables for the customers' API: its URL, a customer's token and an operator's token.
 
     The tokens are valid for 12 hours, on the embedded AWS only.
     """
@@ -221,8 +221,9 @@ def invoke(
 ) -> None:
     """Invoke one handler with one event: on the running stack, or in this process with moto if no stack is running.
 
-    Exit status 0 if the event is accepted. 1 if there is no answer, or the event is for another function and is not
-    sent. 3 if the answer is a refusal, an error or "later", or a batch has returned or dead-lettered messages.
+    The exit status is 0 if the event is accepted; 1 if there is no answer, or if the event is for another function and
+    is not sent; 3 if the answer is a refusal, an error or "later", or if a batch has returned or dead-lettered
+    messages.
     """
     from local import invoke as invocations  # noqa: PLC0415 - boto3 is slow to import
     from testing import handlers  # noqa: PLC0415

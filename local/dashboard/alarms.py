@@ -136,7 +136,7 @@ def _check_supported(definition: Mapping[str, Any]) -> None:
 def _keeps_its_state(definition: Mapping[str, Any]) -> bool:
     """Whether an alarm keeps its state when there is no data.
 
-    Only alarms that evaluate one period can do so here. With several periods, CloudWatch has further rules.
+    Only alarms that evaluate one period can do so here. With several periods, CloudWatch applies further rules.
     """
     return definition.get("TreatMissingData") == "ignore" and definition["EvaluationPeriods"] == 1
 

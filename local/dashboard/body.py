@@ -94,7 +94,7 @@ def _content(
 
 
 def _text(markdown: str) -> dict[str, Any]:
-    """Split a section's text into its title, its first line, and the rest, which the page hides at first."""
+    """Split a section's text into a title, the line below it, and the rest, which the page hides at first."""
     title, _, rest = markdown.partition("\n")
     text, _, advice = rest.partition("\n")
     parts = {"html": _markdown.renderInline(text), "advice": _markdown.renderInline(advice)}
@@ -147,7 +147,7 @@ def read_lines(properties: Mapping[str, Any]) -> list[Line]:
 
 
 def drawings_of(lines: Iterable[Line], metric: Metric, stat: str) -> Iterator[tuple[str, Drawn]]:
-    """Find the lines that show a metric, directly or in an expression. Return their labels, and how they convert its values."""
+    """Yield the label of each line that shows a metric, directly or in an expression, with a function to convert values."""
     lines = [*lines]
     for line in lines:
         if line.source != (metric, stat):

@@ -1,4 +1,4 @@
-"""Collects samples from the embedded AWS: metrics and invocations from logs, lengths and ages from queues."""
+"""Collects samples from the embedded AWS: metrics and invocations from logs, and the lengths and ages of queues."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _of_function(function: str, name: str) -> Metric:
 
 
 def at_once(invocations: Iterable[Invocation], second: int) -> int:
-    """Compute how many invocations ran at the same time, at most, during a second."""
+    """Compute the maximum number of invocations that ran at the same time during a second."""
     start, end = second * 1000, second * 1000 + 1000
     changes = sorted(
         change

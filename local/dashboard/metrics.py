@@ -109,7 +109,7 @@ class Samples:
         self._series.setdefault(metric, _Series()).add(second, values)
 
     def replace(self, metric: Metric, second: int, values: Sequence[float]) -> None:
-        """Replace a metric's samples of one second."""
+        """Replace a metric's samples for one second."""
         series = self._series.setdefault(metric, _Series())
         series.add(second, ())
         series.values[second] = list(values)
@@ -135,8 +135,8 @@ class Samples:
     def latest_traffic(self, now: int, quiet: int, recent: int) -> Traffic | None:
         """Find the newest traffic.
 
-        It begins with the newest run that is not stray. Runs are separated by pauses of `quiet` seconds. A stray
-        run has less than a tenth of the invocations of the busiest run that ended at most `recent` seconds before the
+        It begins with the newest run that is not stray. Runs are separated by pauses of `quiet` seconds. A stray run
+        has fewer than a tenth as many invocations as the busiest run that ended at most `recent` seconds before the
         last invocation.
         """
         seconds = self._traffic.between(0, now + 1)

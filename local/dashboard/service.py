@@ -153,7 +153,7 @@ class Service:
         return {"on": shown, "count": len(judged)}
 
     def orders(self, metrics: Mapping[str, str], window: Window) -> dict[str, list[float]]:
-        """Sum up metrics of orders over each period. The caller chooses a name for each sum."""
+        """Add up metrics of orders in each period. The caller chooses a name for each sum."""
         service = frozenset({("service", self.aws.service_name)})
         with self._lock:
             if self._collector is None:
@@ -222,14 +222,14 @@ def _runbook() -> list[str]:
 
 
 def alarm_on(name: str, description: str) -> dict[str, str]:
-    """Describe an alarm that is on, by its short name, the first step, and its heading in the runbook."""
+    """Describe an alarm that is on: its short name, the first step to take, and its heading in the runbook."""
     title = name.replace(" ", "")
     heading = next((each for each in _runbook() if title.endswith(each)), "")
     return {"name": name, "step": first_step(description), "runbook": heading}
 
 
 def first_step(description: str) -> str:
-    """Find the first step in the description of an alarm, where it follows the alarm's meaning."""
+    """Extract the first step to take from the description of an alarm, where it follows the alarm's meaning."""
     step = description.rpartition("First: ")[2].partition(" More: ")[0]
     return step[:1].upper() + step[1:]
 

@@ -43,7 +43,7 @@ class CloudWatch:
         return answer if "problem" in answer else {"on": on, "count": len(alarms)}
 
     def orders(self, metrics: Mapping[str, str], window: Window) -> Document:
-        """Sum up metrics of orders per minute. They are read once a minute, because each request costs money."""
+        """Add up metrics of orders per minute. They are read once a minute, because each request costs money."""
         if self._minute != window.end:
             self._orders, self._minute = self._read_orders(metrics, window), window.end
         return self._orders
@@ -85,7 +85,7 @@ Signals = CloudWatch | Service
 
 
 def orders_of_last_hour(signals: Signals) -> Document:
-    """Return how many orders were `placed` and `rejected` in each minute, or null if the stack does not measure them."""
+    """Return how many orders were `placed` and `rejected` in each minute, or None if the stack does not measure them."""
     now = int(time.time())
     window = Window.covering(now - 59 * _MINUTE, now, _MINUTE)
     orders = {"placed": "OrdersPlaced", "rejected": "OrdersRejected"}

@@ -37,7 +37,7 @@ class Drops:
             drop.count(heard)
 
     def watch(self, product_id: str) -> Generator[Mapping[str, Any], None, None]:
-        """Yield how a product sells, about once a second. A `problem` is the last item."""
+        """Yield the sales of a product so far, about once a second. If there is a `problem`, it is the last item."""
         try:
             with closing(self._live.news()) as news:
                 for each in news:

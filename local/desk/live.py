@@ -1,4 +1,4 @@
-"""Tells all open pages what happens in a stack as it happens, with one queue that receives the events of the bus."""
+"""Tells all open pages what is happening in a stack, using one queue that receives the events of the bus."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Listen = Callable[[float], Iterator[Heard]]
 
 
 def reason(error: Exception) -> str:
-    """Explain an error in words. If it is a bug of the desk, log it, too."""
+    """Explain an error in words. If it is a bug in the desk, also log it."""
     if isinstance(error, _EXPECTED):
         return str(error)
     traceback.print_exception(error)
@@ -48,11 +48,12 @@ class Live:
 
     Args:
         stack: Finds the stack, which may be deployed again at any time.
-        look: Reads state that changes without events. It is called every few `seconds`, and pages learn when its answer changes.
+        look: Reads state that can change without an event. It is called every `seconds`; when its answer changes, pages
+            are told.
 
     Attributes:
-        heard: A function that several threads call with each event.
-        since: When it began to listen, in Unix seconds.
+        heard: Called with each event, possibly by several threads at once.
+        since: When it last began to listen, in Unix seconds.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Live:
         self._closed = False
 
     def news(self) -> Generator[News, None, None]:
-        """Yield what happens, and a heartbeat at least once a second, until the caller closes the generator or calls `close`."""
+        """Yield news, and a heartbeat at least once a second, until the generator is closed or `close` is called."""
         page: Queue[News] = Queue(_MOST_WAITING)
         with self._lock:
             self._pages.add(page)
@@ -113,7 +114,7 @@ class Live:
                 self._is_listening = False
 
     def _pass_on(self, aws: Aws, listen: _Listen) -> None:
-        """Tell the pages what happens, until no page is open, or the stack was deployed with another bus."""
+        """Pass events and changes on to the pages, until no page is open or the stack has been deployed with another bus."""
         seen, look_at, count = None, 0.0, 0
         running = set[Future[int]]()
         with ThreadPoolExecutor(_RECEIVERS) as pool:
@@ -147,7 +148,7 @@ class Live:
         return count
 
     def _goes_on(self) -> bool:
-        """Whether a page is open, or was until a minute ago. Once the thread has ended, the next page starts another one."""
+        """Whether a page is open, or was within the last minute. If not, the thread ends, and the next page starts another."""
         with self._lock:
             has_left = time.monotonic() - self._left_at
             if not self._closed and (self._pages or has_left < _LINGER_SECONDS):

@@ -1,7 +1,8 @@
-"""The desk's HTTP server: serves its pages, answers their requests, and refuses requests of other pages.
+"""The desk's HTTP server: serves its pages, answers their requests, and refuses requests from other pages.
 
-Pages of other origins must not be able to use the desk. So every request except for a file needs the token, which is only
-in the address that the command opens in the browser. The request's host and origin must be those of this server.
+Pages of other origins must not be able to use the desk. So every request needs the token, except requests for files.
+The token is only in the address that the command opens in the browser. The request's host and origin must be those of
+this server.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ Query = Mapping[str, str]
 
 
 class Site:
-    """The contents of the desk. On an account, it has neither a dashboard nor a page to try the service."""
+    """The contents of the desk. On an account, it has neither a dashboard nor a page for trying the service."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer a request of any method."""
+        """Answer a request with any method."""
         # The body of a refused request may be unread, and must not be taken for the next request.
         self.close_connection |= self.command != "GET"
         try:

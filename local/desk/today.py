@@ -17,7 +17,7 @@ _MOST_DEAD_LETTERS = 100
 
 
 def to_ship(listed: Document) -> Document:
-    """Count the orders to ship. For orders that cannot ship, count which products are missing."""
+    """Count the orders to ship. For each missing product, count the orders that cannot ship without it."""
     found = listed["orders"]
     blocked = [order for order in found if order.get("shippable") is False]
     # If an order lacks a product at two locations, count the product once.
@@ -58,7 +58,7 @@ def depths(aws: Aws) -> dict[str, int]:
 
 
 def dead_letters(aws: Aws) -> Document:
-    """Count dead letters by cause. Empty queues are not read, because that takes a second each."""
+    """Count dead letters by cause. Empty queues are not read, because reading one takes a second."""
     counts, causes = depths(aws), Counter[str]()
     for name, count in counts.items():
         if count:

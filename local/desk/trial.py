@@ -1,4 +1,4 @@
-"""Sends requests to the HTTP API and lists products, for the page to try the service and the page about the API."""
+"""Sends requests to the HTTP API and lists products, for the desk's pages Try it and API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Trial:
         return api.send(method, path, {**headers, **bearer}, body, signed=False)
 
     def shelf(self) -> list[str]:
-        """Return as many product ids as the API shows at once, the sample products first, even if some of them are not listed."""
+        """Return at most as many product ids as the API shows at once: first the sample products, whether or not they exist."""
         aws = self._stack()
         found = aws.dynamodb.scan(
             TableName=aws.tables[Table.PRODUCTS],

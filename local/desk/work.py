@@ -86,7 +86,7 @@ class Desk:
         return {"place": aws.place, "embedded": here, "production": aws.is_production}
 
     def attention(self) -> object:
-        """Return state that changes without events: the number of dead letters in each queue, and the alarms that are on."""
+        """Return state that can change without an event: the number of dead letters in each queue, and alarms that are on."""
         return today.depths(self._stack()), self._signals and self._signals.alarms().get("on")
 
     def today(self) -> Document:
@@ -120,9 +120,10 @@ class Desk:
         return {"products": products, "unreadable": dict(unreadable)}
 
     def product(self, product_id: str, location_id: str) -> Document:
-        """Return a product's stock at a location, and how many orders `history` would read. On AWS, that number may be six hours old.
+        """Return a product's stock at a location, and how many orders `history` would read.
 
-        If the product has several locations, also return its `total` stock and the units `onTheWay` between locations.
+        On AWS, the number of orders may be up to six hours old. If the product has several locations, also return its
+        `total` stock and the units `onTheWay` between locations.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
@@ -135,7 +136,8 @@ class Desk:
     def promised(self, product_id: str, location_id: str) -> Document:
         """Count the units of a product that are promised to open orders. Also count these orders, for at most a few seconds.
 
-        For the default location, this includes all others, because a product discontinued there is discontinued everywhere.
+        For the default location, this includes all other locations, because a product discontinued there is
+        discontinued everywhere.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
@@ -161,7 +163,7 @@ class Desk:
     def find(self, text: str) -> Document:
         """Find the orders, customers, products and locations with this id. If there are none, search ids, names and references.
 
-        Without such an id, all orders are read, unless there are too many of them (`areOrdersRead`).
+        If nothing has this id, all orders are read, unless there are too many of them (`areOrdersRead`).
         """
         aws = self._stack()
         products = self.products()["products"]
@@ -191,7 +193,7 @@ class Desk:
         return {**shown, "isAll": is_all, "areOrdersRead": are_read}
 
     def history(self, product_id: str, location_id: str) -> Document:
-        """List every change of a product's stock at a location, the oldest first. This reads all orders."""
+        """List every change to a product's stock at a location, oldest first. This reads all orders."""
         key = stock_key(product_id, location_id)
         found = read_history(self._stack(), key)
         if found is None:
@@ -208,10 +210,10 @@ class Desk:
         *,
         are_held: bool = False,
     ) -> Document:
-        """List the first pages of a customer's orders, the newest first.
+        """List the first pages of a customer's orders, newest first.
 
-        Without a customer, list the orders to ship, the oldest first; with a location, only those that need units from it.
-        With `are_held`, list the orders that are on hold until they are paid, in the sequence in which the holds end.
+        Without a customer, list the orders to ship, oldest first; with a location, only those that need units from it.
+        With `are_held`, list the orders that are on hold until they are paid, sorted by the end of the hold.
         """
         aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
         if are_held:
@@ -288,8 +290,8 @@ class Desk:
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
 
-        If the request has a `body`, send that instead of the original. Return an answer like that of `carry_out`, because the
-        body may be refused.
+        If the request has a `body`, send that instead of the original. The answer has the same form as that of
+        `carry_out`, because the body may be refused.
         """
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
         sources = {letters: source for source, letters in queues.pairs(aws)}
@@ -324,7 +326,7 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
 
 
 def _count_orders(aws: Aws) -> int:
-    """Return the number of orders. On AWS, it may be six hours old."""
+    """Return the number of orders. On AWS, it may be up to six hours old."""
     table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
     return int(table["ItemCount"])
 

@@ -1,4 +1,4 @@
-"""Commands on stock: audit the books, and show the units in lanes."""
+"""Commands for stock: audit the books, and show the units in lanes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def audit(
     as_json: AsJson = False,
     account: Target | None = None,
 ) -> None:
-    """Recompute every product's units on hand, committed and available. Exit status 1 if the books do not balance.
+    """Recompute every product's units on hand, committed and available. The exit status is 1 if the books do not balance.
 
     Each location of a product has its own books. The audit reads all adjustments and orders. It reports rows and pages
     that break the contract of their table, rows that their product does not list as a location, and transfers with one
@@ -65,7 +65,7 @@ def audit(
 def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
-    """Show the books. Returns whether they balance, and no row breaks its table's contract."""
+    """Show the books. Returns whether they balance and no row breaks its table's contract."""
     from ..audit import read_books  # noqa: PLC0415
     from ..books import history  # noqa: PLC0415
 
@@ -197,8 +197,8 @@ def lanes(
 ) -> None:
     """Show the lanes, their workers and their units.
 
-    `--empty` moves all units back to the products' rows, including units in lanes that earlier settings used. Exit
-    status 1 if some units remain.
+    `--empty` moves all units back to the products' rows, including units in lanes that earlier settings used. The exit
+    status is 1 if some units remain.
     """
     _check_options(product, location, empty=empty, as_json=as_json)
     aws = aws_of(account, aside if as_json else screen)

@@ -108,7 +108,7 @@ def print_json(value: object, default: Callable[[Any], object] | None = None) ->
 def table_of(
     headings: Sequence[str], rows: Iterable[Sequence[str | int]], right: Collection[str] = ()
 ) -> Table:
-    """Make a table without rules.
+    """Make a table without borders.
 
     Args:
         headings: The headings of the columns.
@@ -124,7 +124,7 @@ def table_of(
 
 
 def print_problems(heading: str, problems: Iterable[str], console: Console | None = None) -> None:
-    """Print problems, one a line, on standard output or another console."""
+    """Print problems, one per line, to standard output or another console."""
     for problem in problems:
         (console or screen).print(f"[bold red]{heading}:[/] {escape(problem)}")
 

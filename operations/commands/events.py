@@ -1,4 +1,4 @@
-"""Commands on events: publish them again, or follow them."""
+"""Commands for events: publish them again, or follow them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def republish(
     """Publish the current state of orders again, for a consumer that lost events.
 
     For each order, it publishes the events for its status, a late payment, and each partial fulfilment, partial
-    cancellation and return. They have the current version of the row, so most have new event ids. Exit status 1 if an
-    event cannot be published.
+    cancellation and return. They have the current version of the row, so most have new event ids. The exit status is 1
+    if an event cannot be published.
     """
     from .. import republish  # noqa: PLC0415 - the layer is slow to import
 

@@ -78,7 +78,7 @@ def load(
     errors: _ErrorsFile = None,
     account: Target | None = None,
 ) -> None:
-    """Load products, prices, receipts or counts from a file. Exit status 1 if a line was bad.
+    """Load products, prices, receipts or counts from a file. The exit status is 1 if a line was bad.
 
     Each line has a productId. The other columns determine its action:
 
@@ -90,12 +90,15 @@ def load(
 
     - counted: books a stocktake: the units on the shelf now. It corrects the stock by the difference
 
-    A column action can name the action: create, change, changeDetails (name and price only), adjust, count, discontinue or listAgain.
+    The column `action` can name the action: create, change, changeDetails (name and price only), adjust, count,
+    discontinue or listAgain.
 
-    With a column locationId, the line is about the product's stock at that location, and has no name or price. A line without a
-    location creates the product, and may be in the same file. Without a location, discontinue and listAgain apply to all locations.
+    If a line has a locationId, it is about the product's stock at that location, and has no name or price. A line
+    without a location creates the product, and may be in the same file. Without a location, discontinue and listAgain
+    apply to all locations.
 
-    You may interrupt it and run it again. Give the file of each stocktake a new name: the same count in the same file is booked once.
+    You may interrupt it and run it again. Give the file of each stocktake a new name: the same count in the same file
+    is booked only once.
     """
     from ..catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 

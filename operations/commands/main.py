@@ -74,7 +74,7 @@ def root(
 
 
 def main(run: Callable[[], object] = app) -> None:
-    """Run a command, and print errors that the user can fix without a traceback.
+    """Run a command. For errors that the user can fix, print only the message, without a traceback.
 
     Like Ctrl-C, SIGTERM and a closed terminal (except under `nohup`) stop the command after it has cleaned up.
     Background commands of a shell ignore Ctrl-C (POSIX, Shell Command Language, 2.11), and this command does not change

@@ -1,4 +1,4 @@
-"""Commands on queues: count messages, redrive dead letters, and send orders from a file."""
+"""Commands for queues: count messages, redrive dead letters, and send orders from a file."""
 
 from __future__ import annotations
 

@@ -48,9 +48,9 @@ def stock(
     """Show how many units of each product are on hand, committed to open orders, and available.
 
     Products that are out of stock or low at any location come first. A product with several locations has a line for
-    the total and one for each location; options that filter keep only the lines that match. A list is an estimate,
-    because units move while it is read. Figures for one product are exact unless marked `about`, and include the goods
-    in transit between its locations.
+    the total and one for each location; filter options keep only the matching lines. A list is an estimate, because
+    units move while it is read. Figures for one product are exact unless marked `about`, and include the goods in
+    transit between its locations.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
@@ -178,9 +178,9 @@ def orders(
     """Show an order, a user's orders (newest first), or with `--to-ship` the orders to ship (oldest first).
 
     A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its
-    remaining units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged alone. `--location` lists the
-    orders that wait for units from that location, and only these units: one warehouse's list. This reads all orders to
-    ship.
+    remaining units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged on its own. `--location` lists
+    the orders that wait for units from that location, and only these units, as a list for one warehouse. This reads all
+    orders to ship.
     """
     _check_which(order, user, location, to_ship=to_ship)
     aws = aws_of(account, aside if as_json else screen)
@@ -298,7 +298,7 @@ def export(
 ) -> None:
     """Export products, orders and adjustments to S3, and write SQL for Athena: tables over the export, and reports.
 
-    DynamoDB exports all three tables as they were at the same time, a few minutes ago. Needs an account.
+    DynamoDB exports all three tables as they were at one point in time, a few minutes ago. Needs an account.
     """
     if account is None:
         raise UserError(

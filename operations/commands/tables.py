@@ -1,4 +1,4 @@
-"""Commands on whole tables: restore them, or forget a customer."""
+"""Commands for whole tables: restore them, or forget a customer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def restore(
     """Restore all rows to their state at an earlier time, and publish it. Counts the rows to write, and asks first.
 
     The service is stopped during the restore; messages wait in their queues. Orders placed since that time are
-    cancelled. You may interrupt it and run it again. Exit status 1 if the books do not balance afterwards.
+    cancelled. You may interrupt it and run it again. The exit status is 1 if the books do not balance afterwards.
     """
     from ..republish import moment  # noqa: PLC0415 - the layer is slow to import
     from ..restore import Restore  # noqa: PLC0415
@@ -112,7 +112,7 @@ def forget(
     """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes.
 
     You cannot undo it. You may interrupt it and run it again. The books do not change, and the service still recognises
-    these orders if they are sent again. Exit status 1 if a row could not be changed.
+    these orders if they are sent again. The exit status is 1 if a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
 

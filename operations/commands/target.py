@@ -174,7 +174,7 @@ def say_which(aws: Aws, embedded: str, console: Console) -> None:
 
 
 def aws_of(account: Target | None, console: Console = screen) -> Aws:
-    """Find the stack on the AWS of the environment, or by default the one on the embedded AWS.
+    """Find the stack on the AWS that the environment points at, or by default on the embedded AWS.
 
     Prints to `console` which of them it found.
     """

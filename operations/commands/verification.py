@@ -56,7 +56,7 @@ def verify(
     ] = None,
     account: Target | None = None,
 ) -> None:
-    """Verify a deployed stack with test traffic and by asking AWS about its resources. Exit status 1 if a check fails.
+    """Verify a deployed stack with test traffic and by asking AWS about its resources. The exit status is 1 if a check fails.
 
     It starts the embedded AWS if necessary. Without AWS credentials in your environment, `--stage dev` means the
     embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end,
@@ -127,7 +127,7 @@ def _run_on(account: Target | None) -> tuple[Run, str]:
 
 
 def _run_checks(run: Run, report: Report, only: Sequence[str]) -> None:
-    """Run all checks or the given ones until Ctrl-C, and show the name of the next one."""
+    """Run the given checks, or all of them, until Ctrl-C, and show what the run is waiting for."""
     from ..verify import verify as run_checks  # noqa: PLC0415
 
     with aside.status("") as spinner:

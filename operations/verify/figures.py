@@ -63,7 +63,7 @@ def measure(run: Run, since: int, answered: int) -> dict[str, float | None]:
 
     Args:
         run: The run.
-        since: Unix milliseconds before the orders to measure.
+        since: A time before the orders to measure, in Unix milliseconds.
         answered: The number of these orders with an outcome. The function waits for their metrics, but not for long.
     """
     run.say("reading the log of place_orders")
@@ -105,7 +105,7 @@ def _total(samples: Sequence[emf.Sample], *metrics: str) -> float:
 def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocations) -> float:
     """Estimate the cost on AWS of a number of orders for one product, from the handlers' metrics.
 
-    A transactional write takes two units: for each order's row, and for the product's row if an order was placed.
+    A transactional write takes two write units per row: the row of each order, and the product's row for placed orders.
     Transactions that fail because of a conflict are charged too.
     """
     committed = emf.values_of(samples, "OrdersPerTransaction")

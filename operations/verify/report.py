@@ -47,7 +47,7 @@ def not_here(name: str, why: str) -> list[Line]:
 
 
 def judged(name: str, problems: Sequence[str], saw: str) -> list[Line]:
-    """Make the line of a check, which has failed if there are problems."""
+    """Make the line of a check. The check has failed if there are problems."""
     if not problems:
         return passed(name, saw)
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -58,7 +58,7 @@ _SHOWN = 4
 
 
 def what_went_wrong(error: Exception) -> str:
-    """Describe an error of AWS, and name the missing permission, if any."""
+    """Describe an AWS error, and name the missing permission, if any."""
     said = str(error)
     denied = re.search(r"not authorized to perform: ([\w:*]+)(?: on resource: (\S+))?", said)
     if denied is None:

@@ -70,7 +70,7 @@ class Run:
         say: Called with a description of what the run is waiting for.
         name: Id of the run, and prefix of everything that it creates.
         began: Unix seconds.
-        products: Keys of its products' rows that may exist.
+        products: Keys of its products' rows that may still exist.
         order_ids: Ids of its orders.
         placed: The number of its orders that were seen as placed.
         held: Row of its order that stays unconfirmed until the end of its hold.
@@ -245,7 +245,7 @@ class Run:
     # ------------------------------------------------------------------ cleaning up
 
     def clean_up(self) -> list[str]:
-        """Delist all products of this run, and remove its dead letters. Returns descriptions of left-overs."""
+        """Delist all products of this run, and remove its dead letters. Returns descriptions of what remains."""
         # A product's own row is deleted after the rows of its locations.
         in_order = sorted(self.products, key=lambda key: not location_of(key))
         listed = {key: why for key in in_order if (why := self._delist(key))}
@@ -284,7 +284,7 @@ class Run:
     def leftovers(self) -> tuple[list[str], int]:
         """Find rows of other runs' products.
 
-        Returns the keys of left-overs, and the number of products that may be in use.
+        Returns the keys of leftovers, and the number of products that may be in use.
         """
         pages = self.aws.dynamodb.get_paginator("scan").paginate(
             TableName=self.aws.outputs["ProductsTableName"],
@@ -305,7 +305,7 @@ class Run:
         return old, len(in_use)
 
     def remove_old_dead_letters(self) -> int:
-        """Remove left-over dead letters of other runs, and return their number.
+        """Remove leftover dead letters of other runs, and return their number.
 
         In a queue with many thousands of dead letters, it reads only a part: the first ones would become visible again
         before it reached the end.

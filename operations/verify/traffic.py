@@ -83,7 +83,7 @@ def leftovers(run: Run) -> list[Line]:
 
 
 def places(run: Run) -> list[Line]:
-    """An order sent through SQS is placed, takes its stock, and is found by its user."""
+    """An order sent through SQS is placed, takes its stock, and can be found by its user."""
     product = run.list_product("places", 5)
     order = run.order("places", {product: 2})
     began = time.monotonic()
@@ -547,7 +547,7 @@ def fifo(run: Run) -> list[Line]:
 
 
 def hot(run: Run) -> list[Line]:
-    """If many orders for one product arrive together, exactly as many are placed as there are units."""
+    """If many orders for one product arrive together, exactly as many are placed as the product has units."""
     units = max(1, round(run.orders * _HOT_SHARE))
     product = run.list_product("hot", units)
     orders = [run.order(f"hot-{n}", {product: 1}) for n in range(run.orders)]
