@@ -158,14 +158,23 @@ KINDS = (
     Kind("1 product, one order at a time", 1, lines=1, updates=1, reads=1, log_bytes=1450),
     Kind("1 product each, batches of 10", 10, lines=1, updates=10, reads=10, log_bytes=2050),
     Kind("3 products each, batches of 10", 10, lines=3, log_bytes=2050, **_FROM_A_LANE),
-    Kind("1 hot product for all, batches of 96", 96, lines=1, updates=1, reads=1, log_bytes=6300),
-    Kind("the same, all rejected: sold out", 96, lines=1, updates=0, reads=1, log_bytes=58_000),
+    Kind(
+        "1 hot product in all orders, batches of 96",
+        96,
+        lines=1,
+        updates=1,
+        reads=1,
+        log_bytes=6300,
+    ),
+    Kind(
+        "the same, but all rejected (sold out)", 96, lines=1, updates=0, reads=1, log_bytes=58_000
+    ),
     Kind(
         "13 products, one order at a time", 1, 13, log_bytes=1450, row_kilobytes=2, **_FROM_A_LANE
     ),
     # It takes leases of a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
     Kind(
-        "the same, a worker's first order",
+        "the same, but a worker's first order",
         *(1, 13, 23, 22),
         log_bytes=1800,
         row_kilobytes=2,
@@ -247,7 +256,7 @@ _EXPIRED = Kind(
 LIVES = (
     Life("held, confirmed and fulfilled, one at a time", tuple(_steps(1, 1, 1))),
     Life("the same in batches of 10", tuple(_IN_TENS)),
-    Life("the same, 1 hot product for all, batches of 96 and 10", tuple(_steps(96, 10, 1))),
+    Life("the same, 1 hot product in all orders, batches of 96 and 10", tuple(_steps(96, 10, 1))),
     Life("held and expired, in batches of 10", (_IN_TENS[0], _EXPIRED)),
 )
 
@@ -282,7 +291,7 @@ HAND_OVERS = (
     HandOver("an order of 1 product", 1, 1, 2),
     HandOver("an order of 13 products", 13, 2, 2),
     # The order stays in byToFulfil, and its status in byUser does not change.
-    HandOver("1 product of 13", 1, 2, 0),
+    HandOver("1 of the 13 products", 1, 2, 0),
 )
 ALIKE = 100
 """The number of like hand-overs per sweep in the table."""
@@ -469,7 +478,7 @@ def _standing_table() -> str:
             f"| total | | | ${sum(one.dollars for one in STANDING):.2f} |",
             f"| with `monitoring: basic` and without the FIFO queue | | | ${basic:.2f} |",
             f"| the same with `sweepMinutes: {SWEEP_MINUTES}` | | | ${basic - saved:.2f} |",
-            f"| the same in an account's free tiers | | | ${in_free_tiers():.2f} |",
+            f"| the same within an account's free tiers | | | ${in_free_tiers():.2f} |",
         ],
     )
 
@@ -495,7 +504,7 @@ def tables() -> list[str]:
             ],
         ),
         _table(
-            f"| handed over by one command | write units | fold of it alone | fold of {ALIKE} alike, each |",
+            f"| handed over by one command | write units | folded alone | folded with {ALIKE - 1} others like it |",
             3,
             [
                 f"| {one.title} | {one.write_units:.2f} | {one.fold_units(1):.2f} | {one.fold_units(ALIKE):.2f} |"
@@ -503,13 +512,13 @@ def tables() -> list[str]:
             ],
         ),
         _table(
-            "| orders | in a batch | cold starts | 1 M orders | of a hot product |",
+            "| orders | in a batch | cold starts | 1 M orders | 1 M for a hot product |",
             4,
             _at_all_rates(),
         ),
         _standing_table(),
         _table(
-            "| with stockEvents | read units a sweep | a month of sweeps | write units a change | 1 M changes | 1 M orders |",
+            "| with stockEvents | read units per sweep | a month of sweeps | write units per change | 1 M changes | 1 M orders |",
             5,
             [
                 f"| {one.products:,} products | {one.read_units:,.0f} | ${one.month:.2f} | {one.write_units} | "
@@ -583,7 +592,7 @@ def small_shop() -> dict[str, float]:
         "everything that does not depend on orders": sum(one.dollars for one in STANDING),
         f"{SHOP_ORDERS:,} orders of one product, {LIVES[0].title}": life.dollars(SHOP_ORDERS),
         f"{requests:,} requests to the HTTP API": asking_dollars(requests, read_units=1.0),
-        "the logs of both": log_dollars(logged),
+        "logs of these orders and requests": log_dollars(logged),
         f"{kept:,} orders kept": storage_dollars(*STORED_BYTES) * kept / 10**6,
     }
 

@@ -399,7 +399,7 @@ def _alone() -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                "another demo is already running on this embedded AWS, and each would distort the other's figures: "
+                "another demo is already running on this embedded AWS, and the two would distort each other's figures: "
                 "wait for it to finish, then start this one"
             ) from None
         yield

@@ -373,7 +373,7 @@ def _kept_port() -> int | None:
     except (ValueError, TypeError, KeyError):
         raise _unusable(f"{_KEPT} is damaged") from None
     if changed := sorted(name for name, _ in files.items() ^ _files().items()):
-        raise _unusable(f"{changed[0]} has been changed since")
+        raise _unusable(f"{changed[0]} was changed after the last stop")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -444,7 +444,7 @@ def _check_header(where: str, header: Sequence[str]) -> None:
         faults.append("the column productId is missing")
     if faults:
         raise UserError(
-            f"{where} is not the header of a file to load: {faults[0]}. It needs productId, and may have the columns "
+            f"{where} is not a valid header: {faults[0]}. It needs productId, and may have the columns "
             f"{', '.join(COLUMNS)}"
         )
 

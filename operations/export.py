@@ -62,7 +62,7 @@ def start(aws: Aws, bucket: str | None) -> list[Export]:
             if "LatestRestorableDateTime" not in recovery:
                 raise UserError(
                     f"{aws.tables[table]} has no point-in-time recovery, which exports need: deploy the stack "
-                    "again, which turns it on"
+                    "again to turn it on"
                 )
             latest.append(recovery["LatestRestorableDateTime"])
         if bucket is None:

@@ -190,7 +190,7 @@ def settle(
                 reader.delete(delivery)
             except (BotoCoreError, ClientError) as error:
                 raise LostAnswerError(
-                    f"SQS took it, but did not delete it here: {error}"
+                    f"SQS accepted the message, but did not delete the dead letter: {error}"
                 ) from error
             return True
     return False

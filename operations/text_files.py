@@ -149,7 +149,7 @@ def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) 
     fits = json.loads(example).keys() & document.keys()
     make = f"Convert it with: jq -c . {path.name}" if fits else "Name another file"
     raise UserError(
-        f"{path} has a JSON object over several lines ({holds or 'empty'}); {lines_are}. {make}"
+        f"{path} has a JSON object that spans several lines ({holds or 'empty'}); {lines_are}. {make}"
     )
 
 

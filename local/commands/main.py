@@ -31,8 +31,8 @@ def _run() -> None:
         if not emulator.is_lost():
             raise
         raise UserError(
-            "the embedded AWS stopped before this command had finished. `make down` stops it for all commands; "
-            f"otherwise see the end of {os.path.relpath(LOGS / 'emulator.log')}"
+            "the embedded AWS stopped before this command finished. `make down` may have stopped it; "
+            f"if not, see the end of {os.path.relpath(LOGS / 'emulator.log')}"
         ) from error
 
 

@@ -57,8 +57,7 @@ class Expression:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
                 return self._check(left) | self._check(right)
         raise DashboardError(
-            f"the expression {self._text!r} uses more than + - * / ( ), numbers and ids, "
-            "the only supported syntax"
+            f"the expression {self._text!r} is not supported; only + - * / ( ), numbers and ids are"
         )
 
     def _evaluate(self, node: ast.expr, values: Mapping[str, float | None]) -> float | None:

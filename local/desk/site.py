@@ -220,7 +220,7 @@ class Handler(BaseHTTPRequestHandler):
         """Refuse requests to other host names that resolve to this machine (DNS rebinding)."""
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if host not in ("127.0.0.1", "localhost"):
-            raise _RefusedError("this server answers requests to 127.0.0.1 only")
+            raise _RefusedError("this server only answers requests to 127.0.0.1")
 
     def _check_page(self) -> None:
         """Refuse a request unless it comes from a page of this server and has the token."""
@@ -233,7 +233,7 @@ class Handler(BaseHTTPRequestHandler):
         token = self.headers.get(_TOKEN, "")
         if not hmac.compare_digest(token.encode(), self.site.token.encode()):
             raise _RefusedError(
-                "this address has no token, or that of an earlier server: open the address that "
+                "this address has no token, or an earlier server's token: open the address that "
                 "`make desk` or `make dashboard` prints",
             )
 

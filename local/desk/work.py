@@ -297,7 +297,7 @@ class Desk:
         sources = {letters: source for source, letters in queues.pairs(aws)}
         if queue not in sources or action not in ("redrive", "delete"):
             raise UserError(
-                "the desk can only send again or delete dead letters of this stack's queues"
+                "the desk can resend or delete only dead letters of this stack's queues"
             )
         body = request.get("body")
         if body is not None:

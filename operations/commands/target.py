@@ -163,7 +163,7 @@ def _chosen(stage: str | None, stack: str | None, prefix: str | None) -> Target 
     if name is not None:
         return Target(name, prefix or "", is_stage=stage is not None)
     if prefix is not None:
-        raise typer.BadParameter("name the stack of this prefix with --stack")
+        raise typer.BadParameter("use --stack to name the stack that has this prefix")
     return None
 
 

@@ -276,7 +276,7 @@ class DynamoDB:
         if name in self.tables:
             raise ServiceError("ResourceInUseException", f"Table already exists: {name}")
         if any(one["AttributeType"] != "S" for one in request["AttributeDefinitions"]):
-            raise NotImplementedError("the simulated DynamoDB only has keys that are strings")
+            raise NotImplementedError("the simulated DynamoDB supports only string keys")
         indexes = {}
         for index in request.get("GlobalSecondaryIndexes", ()):
             projection = index["Projection"]

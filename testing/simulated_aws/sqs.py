@@ -244,7 +244,7 @@ class Sqs:
         queue, now = self._queue(request), self._now()
         limit = request.get("MaxNumberOfMessages", 1)
         if not 1 <= limit <= 10:
-            raise _wrong(f"MaxNumberOfMessages is {limit}, and must be between 1 and 10.")
+            raise _wrong(f"MaxNumberOfMessages is {limit}, but must be between 1 and 10.")
         visibility = float(request.get("VisibilityTimeout", queue.visibility))
         taken: list[dict[str, Any]] = []
         for message in list(self._receivable(queue, now)):
@@ -296,7 +296,7 @@ class Sqs:
     def _hide(self, queue: Queue, entry: Mapping[str, Any]) -> dict[str, Any]:
         seconds = entry["VisibilityTimeout"]
         if not 0 <= seconds <= 43_200:
-            raise _wrong(f"VisibilityTimeout is {seconds}, and must be between 0 and 43200.")
+            raise _wrong(f"VisibilityTimeout is {seconds}, but must be between 0 and 43200.")
         message, now = self._holder(queue, entry["ReceiptHandle"]), self._now()
         if message is None:
             raise _wrong("The message does not exist.")

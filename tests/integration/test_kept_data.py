@@ -132,7 +132,7 @@ def test_unusable_kept_data_is_an_error_in_one_line(data):
     emulator.stop(keep=True)
     whole = (data / "sqs.json").read_bytes()
     for damaged, why in (
-        (whole[:-1], r"sqs.json has been changed since"),
+        (whole[:-1], r"sqs.json was changed after the last stop"),
         (b"?" * len(whole), r"failed to load sqs: Expecting value.*"),
     ):
         (data / "sqs.json").write_bytes(damaged)

@@ -146,7 +146,7 @@ def edit_a_dead_letter(hands, desk):
     hands.press(f"Edit and send again: message {desk.letter}")
     hands.write("Body of the message", json.dumps(RIGHT))
     hands.press("Send edited message")
-    said(hands, "it is in OrderQueue")
+    said(hands, "it is back in OrderQueue")
 
 
 def watch_a_drop(hands, desk):

@@ -66,7 +66,7 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     letter(page, added).wait_for()
     assert json.loads(body.input_value()) == corrected
     send.click()
-    letter(page, bad).get_by_role("status").get_by_text("it is in OrderQueue.").wait_for()
+    letter(page, bad).get_by_role("status").get_by_text("it is back in OrderQueue.").wait_for()
     assert desk.shop.waiting("Order") == [json.dumps(corrected)]
     assert desk.shop.waiting("OrderDeadLetter") == []
     # The row stays even while another reader hides the message, and when it is back.
@@ -78,7 +78,7 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
         )
         assert letter(page, bad).locator("pre").count() == 0
         desk.live.tell({"changed": True})
-    assert letter(page, bad).get_by_text("No longer in the dead-letter queue").count() == 0
+    assert letter(page, bad).get_by_text("no longer in the dead-letter queue").count() == 0
 
     # A letter is deleted only after a confirmation.
     delete = page.get_by_role("button", name=f"Delete: message {second}")
@@ -90,8 +90,8 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     letter(page, second).get_by_text("Deleted at ").wait_for()
 
     group.get_by_role("button", name="Send all 3 again unchanged").click()
-    group.get_by_role("status").get_by_text("all of them are in their queue").wait_for()
-    letter(page, third).get_by_role("status").get_by_text("it is in StockQueue").wait_for()
+    group.get_by_role("status").get_by_text("all of them are back in their queue").wait_for()
+    letter(page, third).get_by_role("status").get_by_text("it is back in StockQueue").wait_for()
     assert desk.shop.waiting("Stock") == [damage(0), damage(2), damage(3)]
     page.get_by_text("There are no dead letters.").wait_for()
 
@@ -102,7 +102,7 @@ def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
     first, second = desk.dead_letter(ORDERS, body, cause), desk.dead_letter(ORDERS, "{}", cause)
     monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
     open_letters(page, desk)
-    page.get_by_text("OrderQueue has more than the 2 that are listed").wait_for()
+    page.get_by_text("OrderQueue holds more messages than the 2 shown here").wait_for()
     # The page keeps its content when it cannot be read again, and updates when it can.
     page.route("**/data/dead-letters", lambda route: route.fulfill(status=503, body="no"))
     page.get_by_role("button", name="Refresh").click()

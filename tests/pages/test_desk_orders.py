@@ -204,7 +204,7 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     desk.command("ChangeOrders", action="cancel", orderId="o-2")
     happened(desk, "o-2")
     page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
-    page.get_by_role("button", name="Put this order aside").click()
+    page.get_by_role("button", name="Set this order aside").click()
     place(desk, "o-4", (TEA, 1))
     scan("o-4", TEA, "berlin")
     said(page, "berlin is not in order o-4.", "alert")

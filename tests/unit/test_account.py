@@ -614,7 +614,7 @@ def test_options_choose_the_stack_of_a_command(monkeypatch, options, chosen):
     ("options", "said"),
     [
         (["--stage", "prod", "--stack", "Shop"], "either --stage or --stack"),
-        (["--prefix", "Tea"], "name the stack of this prefix with --stack"),
+        (["--prefix", "Tea"], "use --stack to name the stack that has this prefix"),
     ],
 )
 def test_options_that_name_no_single_stack_are_refused(options, said):

@@ -427,9 +427,7 @@ def test_a_command_whose_embedded_aws_was_stopped_says_so(monkeypatch, capsys, e
         monkeypatch.setattr(emulator, "running", lambda now=now: now)
         status, said = ended(error)
         assert status == 1
-        assert said.startswith(
-            "Error: the embedded AWS stopped before this command had finished. `"
-        )
+        assert said.startswith("Error: the embedded AWS stopped before this command finished. `")
     monkeypatch.setattr(emulator, "running", lambda: server)
     with pytest.raises((SystemExit, ConnectionRefusedError)):
         main.main()

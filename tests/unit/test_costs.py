@@ -226,7 +226,7 @@ def test_what_a_kept_order_costs():
 
 def test_what_the_api_costs(shop):
     alone, placed, looked, queued = re.search(
-        r"million requests cost \$(\S+) .* immediately\]\S+ cost \$(\S+), .* read cost \$(\S+)\. .* costs \$(\S+) per",
+        r"million requests cost \$(\S+) .*\[immediately\]\S+ costs \$(\S+), and \S+ a million costs \$(\S+)\. .* costs \$(\S+) more",
         PAGE.replace("\n", " "),
     ).groups()
     assert float(alone) == round(costs.asking_dollars(10**6), 2)

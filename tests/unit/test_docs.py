@@ -26,7 +26,7 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_220,
     "docs/orders.md docs/api.md docs/data-model.md": 4_370,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 2_830,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 2_840,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 620,
     "docs/limits.md": 650,

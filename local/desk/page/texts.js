@@ -20,7 +20,7 @@ export const T = {
     scan: "Scan an order, then its products. Then press Enter in the empty field to hand the order over.",
     products: "Products that are out of stock or low come first. Open a product to receive, count, correct or transfer its stock.",
     "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the rest.",
-    lanes: "The units of busy products are split into lanes, and one worker at a time sells from each lane. All of them are available to orders.",
+    lanes: "The units of busy products are split into lanes, and one worker at a time sells from each lane. All these units are available to orders.",
     try: "Orders go through the HTTP API of the stack on the embedded AWS. Their outcomes come from its event bus.",
     contract: "The API's contract is docs/openapi.yaml. To begin, read docs/api.md.",
   },
@@ -133,7 +133,7 @@ export const T = {
   // ---------------------------------------------------------------- the drop
   drop: {
     title: (name) => `Drop: ${name}`,
-    toProduct: "Product page", starting: "Connecting … Only orders from then on are counted.",
+    toProduct: "Product page", starting: "Connecting … Only orders placed after that are counted.",
     soldOut: (at, length) => `Sold out at ${at} after ${length}`,
     rejecting: (at, length) => `Nothing sold since ${at}, after ${length}: orders were rejected`,
     soldOutIn: (length, at) => `Sold out in about ${length}, at ${at}`,
@@ -169,7 +169,7 @@ export const T = {
 
   // ---------------------------------------------------------------- one product
   product: {
-    stock: "Stock", onHand: "On hand", committed: "Committed", available: "Available", short: "Promised beyond what is on hand",
+    stock: "Stock", onHand: "On hand", committed: "Committed", available: "Available", short: "Promised but not on hand",
     lowStockThreshold: "Low at", level: "Level", price: "Price", name: "Name", location: "Location", atAll: "At all locations", allLocations: "All locations",
     stockAt: (place) => `Stock at ${place}`,
     isShort: (amount) => `Open orders hold ${amount} more units than are on hand.`,
@@ -191,7 +191,7 @@ export const T = {
     takesOff: (reason, amount) => `${reason} reduces the stock, so enter ${amount}`,
     transfer: (amount, product, from, to) => `Transfer ${amount} ${product} from ${from}${to === undefined ? "" : ` to ${to}`}`,
     from: "From", to: "To", arriveLater: "another location, later", unitsToTransfer: "Units to transfer", onTheWay: "On the way",
-    lot: (units, reference, from, since) => `${units} under ${reference}, sent from ${from}, since ${since}`,
+    lot: (units, reference, from, since) => `${units} under ${reference}, sent from ${from}, in transit since ${since}`,
     arrival: (amount, product, where) => `Arrival of ${amount} ${product} at ${where}`,
     arriveButton: "They arrived", arriveAt: "At",
     unitsArrived: (reference) => `Units of ${reference} that arrived`,
@@ -214,14 +214,14 @@ export const T = {
     delistWarning: (what) =>
       `${what} and all its units are removed from the books. Open orders can still be shipped, but units that they cancel or return do not go back into stock. This cannot be undone.`,
     forOperators: "For operators: where its units are",
-    lanesMean: "All units in lanes are available. Workers sell them from there while many orders arrive.",
+    lanesMean: "All units in lanes are available. Workers sell them from there when many orders arrive.",
     lane: (lane) => `Available in ${lane ? `lane ${lane}` : "the depot"}`,
     inRow: "Available in its row", version: "Version of its row", listed: "Listed",
   },
 
   count: {
     title: "Count", beginButton: "Begin to count", bookButton: "Book the count", cancelButton: "Cancel the count", counted: "Units on the shelf",
-    about: (minutes) => `Orders for this product wait while you count, at most for ${counted(minutes, "minute")}.`,
+    about: (minutes) => `Orders for this product wait while you count, for at most ${counted(minutes, "minute")}.`,
     begin: (product) => `Count ${product}`,
     how: (start, end) =>
       `Count all units that were on the shelf at ${start}, including units promised to open orders and units that have left since. Orders wait until ${end}.`,
@@ -360,8 +360,8 @@ export const T = {
     notOpen: (product) => `This order has no more units of ${product} to ship.`,
     notInOrder: (id, orderId) => `${id} is not in order ${orderId}.`,
     missing: (items) => `Not ticked yet: ${items}.`,
-    handOverTicked: "Hand over the ticked lines", putAside: "Put this order aside",
-    aside: (orderId) => `Order ${orderId} is put aside.`,
+    handOverTicked: "Hand over the ticked lines", putAside: "Set this order aside",
+    aside: (orderId) => `Order ${orderId} was set aside.`,
     last: "Handed over last",
     lastAt: (items, at) => `${items}, at ${at}`,
   },
@@ -370,9 +370,9 @@ export const T = {
   letters: {
     none: "There are no dead letters.",
     more: {
-      LIMIT: (queue, listed) => `${queue} has more than the ${listed} that are listed. The others appear when these are gone.`,
-      GROUP: (queue, listed) => `${queue} may have more than the ${listed} that are listed: SQS shows ten of a FIFO group at a time.`,
-      READER: (queue, listed) => `${queue} has more than the ${listed} that are listed: another reader has them for up to two minutes.`,
+      LIMIT: (queue, listed) => `${queue} holds more messages than the ${listed} shown here. The others appear when these are gone.`,
+      GROUP: (queue, listed) => `${queue} may hold more messages than the ${listed} shown here: SQS shows ten messages of a FIFO group at a time.`,
+      READER: (queue, listed) => `${queue} holds more messages than the ${listed} shown here: another reader has the rest for up to two minutes.`,
     },
     count: (amount, since) => `${counted(amount, "message")}, the first ${since}`,
     allGone: "none left", repair: "What to do: ",
@@ -381,16 +381,16 @@ export const T = {
     since: "Since", about: "About",
     order: (orderId) => `order ${orderId}`,
     queue: "Queue", group: "Group", message: "Message id", body: "Body of the message",
-    gone: "No longer in the dead-letter queue, or another reader has it.",
+    gone: "This message is no longer in the dead-letter queue, or another reader has it.",
     send: "Send again unchanged", edit: "Edit and send again", sendEdited: "Send edited message",
     discard: "Discard changes", remove: "Delete",
     named: (text, messageId) => `${text}: message ${messageId}`,
     sendAll: (amount) => `Send all ${number(amount)} again unchanged`,
     progress: (at, all) => `Sending ${number(at)} of ${number(all)} …`,
-    allSent: "all of them are in their queue. A message that fails again comes back to this list",
+    allSent: "all of them are back in their queue. A message that fails again comes back to this list",
     partlySent: (sent, all) => `${number(sent)} of ${number(all)} sent; the others show why they were not`,
     settled: { redrive: (at) => `Sent again at ${at}.`, delete: (at) => `Deleted at ${at}.` },
-    outcomes: { redrive: (queue) => `it is in ${queue}. If it fails again, it comes back to this list`, delete: () => "deleted" },
+    outcomes: { redrive: (queue) => `it is back in ${queue}. If it fails again, it comes back to this list`, delete: () => "deleted" },
     lost: {
       redrive: (why) => `${why}. It may now be both here and in its queue. You can safely send it again: it is applied only once`,
       delete: (why) => `${why}. It may have been deleted: refresh this page`,
@@ -408,7 +408,7 @@ export const T = {
   // ---------------------------------------------------------------- the dashboard
   dashboard: {
     about: (start, end, resolution, earlier) =>
-      `${start} to ${end}, one point per ${resolution}. Legends show values for the whole range. To see a moment, point at it, or press ← or →.${earlier ? " There was earlier traffic: choose a longer range to see it." : ""}`,
+      `${start} to ${end}, one point per ${resolution}. Legends show values for the whole range. To see the values at a moment, point at it, or press ← or →.${earlier ? " There was earlier traffic: choose a longer range to see it." : ""}`,
     resolution: { 1: "second (CloudWatch: minute)", 5: "5 seconds (CloudWatch: minute)", 30: "30 seconds (CloudWatch: minute)", 60: "minute, as on CloudWatch" },
     range: "Show",
     ranges: { latest: "the latest traffic", "5m": "5 minutes", "15m": "15 minutes", "1h": "1 hour", "3h": "3 hours" },
@@ -443,9 +443,9 @@ export const T = {
     placed: "placed", accepted: "accepted, and the outcome follows as an event",
     result: (outcome, answer) => `${outcome}, ${answer}`,
     named: (text, orderId) => `${text}: order ${orderId}`,
-    orders: "Orders of this tab", noOrders: "None yet. Choose a product and place one.",
+    orders: "Orders of this tab", noOrders: "No orders yet. Choose a product and place an order.",
     held: (until) => `held until ${until}`,
-    events: "All events, newest first", noEvents: "None since this page was opened.",
+    events: "All events, newest first", noEvents: "No events since this page was opened.",
     available: (amount) => `${amount} available`,
   },
 
