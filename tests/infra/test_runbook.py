@@ -1,4 +1,4 @@
-"""Every alarm has a section in the runbook, and every command there exists."""
+"""Every alarm has a section in the runbook, and every command in these sections exists."""
 
 import re
 import shlex

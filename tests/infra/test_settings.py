@@ -1,4 +1,4 @@
-"""Settings are validated, and the error names the wrong setting."""
+"""Settings are validated, and each error names the setting that is invalid."""
 
 import json
 import re

@@ -120,7 +120,7 @@ def test_api_callers_and_workers_together_place_exactly_the_last_60(shop):
 
 
 def test_duplicates_from_many_processes_are_placed_once(shop):
-    """Eight environments place the same 60 orders for several products each, in different batches."""
+    """Eight Lambda environments place the same 60 orders, each for several products, in different batches."""
     ids = [f"mix-{n}" for n in range(12)]
     for product_id in ids:
         shop.create(product_id, 25)

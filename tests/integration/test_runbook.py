@@ -32,7 +32,7 @@ FUNCTION = "PlaceOrdersFunctionName"
 
 
 def run(aws, heading, operation, instead=("", ""), **variables):
-    """Run the first command of a runbook section that calls an operation."""
+    """In a section of the runbook, run the first command that calls an operation."""
     calls = [expand(command) for command in commands(sections()[heading])]
     return answer(aws, next(c for c in calls if f" {operation} " in c).replace(*instead), variables)
 

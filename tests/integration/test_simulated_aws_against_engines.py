@@ -415,7 +415,7 @@ def test_units_on_hand_and_outbound_pages_get_the_same_answers_from_each_engine(
 
 
 class Messages:
-    """Sends the same random calls to queues of the embedded AWS and the simulated AWS, and matches ids by body."""
+    """Sends the same random calls to queues of the embedded and the simulated AWS, and matches message ids by body."""
 
     def __init__(self, real: Any, fifo: bool, seed: int) -> None:
         self.random = random.Random(seed)

@@ -31,7 +31,7 @@ Line = dict[str, Any]
 
 
 class StreamedShop(Shop):
-    """A shop that records the changes of its tables in the format of their streams."""
+    """A shop that records the changes to its tables in the format of their streams."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.changes: list[dict[str, Any]] = []

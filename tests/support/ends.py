@@ -45,7 +45,7 @@ def lines_of(row: Row) -> dict[str, int]:
 
 
 def is_order(row: Row | None, body: Row) -> bool:
-    """Whether a row is the order of a message."""
+    """Whether a row belongs to the order in a message."""
     lines: dict[str, int] = {}
     for line in body["items"]:
         lines[line["productId"]] = lines.get(line["productId"], 0) + line["quantity"]
@@ -58,7 +58,7 @@ def is_order(row: Row | None, body: Row) -> bool:
 
 
 def is_adjustment(row: Row, asked: Row) -> bool:
-    """Whether a row is the adjustment of a message or a direct command."""
+    """Whether a row belongs to the adjustment in a message or in a direct command."""
     delta = asked.get("delta", -asked.get("quantity", 0))
     return (row["delta"], row["reason"]) == (delta, asked.get("reason", "DECREMENT"))
 

@@ -118,7 +118,7 @@ class _Proxy:
         self._thread.join()
 
     def respond(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
-        """Answer a request. None closes the connection without an answer."""
+        """Answer a request. If this returns None, the connection is closed without an answer."""
         return self.forward(path, headers, body)
 
     def forward(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:

@@ -44,7 +44,7 @@ def assemble(folder: Path, stage: str, **changes: Any) -> None:
 def shared_stack_of(
     stage: str, context: Mapping[str, Any] | None = None, **changes: Any
 ) -> InventoryOrdersStack:
-    """Make a stack, or return the cached one with the same settings, which must not be changed."""
+    """Make a stack, or return the cached one with the same settings. Callers must not change it."""
     return _stack_of(_key_of(stage, context, changes))
 
 

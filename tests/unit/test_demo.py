@@ -53,7 +53,7 @@ def line(product_id, quantity):
 
 
 def heard_of(after, delay=0.0, before=None):
-    """Return the first event of a change of a row, as a consumer receives it."""
+    """Return the first event caused by a change to a row, as a consumer receives it."""
     event = order_events(before, after)[0]
     return Heard({"detail-type": str(event.type), "detail": event.detail()}, delay)
 

@@ -375,7 +375,7 @@ def test_a_rejected_adjustment_writes_nothing_and_its_id_can_be_used_again():
 
 @pytest.mark.parametrize("knows", ["the product", "nothing"])
 def test_a_booked_adjustment_is_never_answered_with_insufficient_stock(knows):
-    """A rejected adjustment leaves no record, so only a consistent read shows that it is a repetition."""
+    """A rejected adjustment leaves no record. Only a consistent read shows whether an adjustment was booked before."""
     bench = Bench(product("p", 4))
     taken = [Adjustment("p", f"a-{number}", -1, "CORRECTION") for number in range(4)]
     for each in taken:

@@ -1,4 +1,4 @@
-"""Outcome events: the events that a change of a row causes, and the schemas that consumers rely on."""
+"""Outcome events: the events that a change to a row causes, and the schemas that consumers rely on."""
 
 import itertools
 import json

@@ -167,7 +167,7 @@ IMPORT = re.compile(r"^ *(from [.\w]+ import (?:\([^)]*\)|.+)|import .+)", re.MU
 
 @cache
 def imports(name):
-    """Find all modules that a module imports, at its beginning or later."""
+    """Find all modules that a module imports, at the top of its file or later."""
     found = set()
     statements = IMPORT.findall(MODULES[name].read_text("utf-8"))
     for node in ast.parse("\n".join(statements)).body:

@@ -296,7 +296,7 @@ def test_an_event_that_is_too_large_is_parked_and_never_sent():
 
 
 def test_the_events_of_the_largest_orders_are_published():
-    """Rows of up to 400 KB have 99 products and 100 steps that name all of them."""
+    """Rows of up to 400 KB have 99 products and 100 steps that name all of these products."""
     for length in (2, 14):
         ids = [f"{number:02}".rjust(length, "p") for number in range(99)]
         units = [{"productId": product_id, "quantity": 1} for product_id in ids]

@@ -1,4 +1,4 @@
-"""Republishing from rows: which orders, which events, and the report if the bus refuses events."""
+"""Republishing from rows: which orders and events are republished, and the report if the bus refuses events."""
 
 import json
 
