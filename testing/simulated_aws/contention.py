@@ -90,7 +90,7 @@ class ContendedDynamoDB:
         reads: Iterable[Place],
         writes: Iterable[Place],
     ) -> dict[str, Any]:
-        """Answer any request except a transaction. It takes effect on arrival."""
+        """Answer any request except a transaction. The request takes effect on arrival."""
         throttled = {place for place in reads if not self._has_room("read", place, 1.0)}
         if operation == "BatchGetItem" and throttled:
             return self._part_of_batch(request, throttled)

@@ -440,7 +440,7 @@ class DynamoDB:
         return {} if wanted == "NONE" else {"Attributes": write.after}
 
     def _single(self, write: _Write) -> None:
-        """Apply a single write, or raise the reason why it fails."""
+        """Apply a single write, or raise the error that it fails with."""
         if write.reason is not None and write.reason["Code"] == "ValidationError":
             raise invalid(write.reason["Message"])
         write.charge()

@@ -266,7 +266,7 @@ class Sqs:
         return {"Messages": taken} if taken else {}
 
     def _receivable(self, queue: Queue, now: float) -> Iterator[Message]:
-        """List the messages that may be delivered, without groups that have a message in flight."""
+        """List the messages that may be delivered, except those of groups with a message in flight."""
         blocked = (
             {message.group for message in queue.messages if message.visible_at > now}
             if queue.is_fifo
