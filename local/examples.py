@@ -364,7 +364,7 @@ def decrement_modes(sandbox: Sandbox) -> ExampleResult:
 
 
 def hot_product(sandbox: Sandbox) -> ExampleResult:
-    """The cost of batches of 20 orders for one product with 8 concurrent writers: only jittered retries, and lanes."""
+    """The cost of batches of 20 orders for one product with 8 concurrent writers: with jittered retries only, and with lanes."""
     result = ExampleResult()
     rivals = pattern_costs.RIVALS
     naive = sandbox.create(rivals)

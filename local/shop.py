@@ -1,6 +1,6 @@
 """The demonstration's shop: receives the events of its orders, answers them with commands, and compares events with rows.
 
-Its commands pay for orders, ship them, lose some units and return others.
+Its commands confirm, fulfil and cancel orders, and return units.
 """
 
 from __future__ import annotations

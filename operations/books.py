@@ -369,7 +369,7 @@ class _Sums:
 def _sum_up(
     movements: Iterable[Movement], rows: Mapping[Generation, Row], places: Mapping[str, Places]
 ) -> _Sums:
-    """Sum up the movements that rows and pages include, and the movements that wrote a page between its two reads."""
+    """Add up the movements that rows and pages include, and the movements that wrote a page between its two reads."""
     sums = _Sums()
     for movement in movements:
         key = movement.generation
@@ -436,7 +436,7 @@ def _outbound(places: Mapping[str, Places], rows: Mapping[Generation, Row], when
 
 
 def _reads(places: Mapping[str, Places]) -> Iterable[Places]:
-    """Return the distinct reads, because products that were read together share one."""
+    """Return each distinct read once. Products that were read together share a read."""
     return {id(read): read for read in places.values()}.values()
 
 
@@ -534,7 +534,7 @@ _GAP = "no stock change with a version: details, price, lease, units moved to or
 
 
 def _by_version(found: Iterable[Movement]) -> list[Movement]:
-    """Sort movements by the row's version. A movement without a version is sorted in by its time."""
+    """Sort movements by the row's version. A movement without a version is inserted according to its time."""
     in_time = sorted(found, key=lambda movement: movement.at)
     others = [movement for movement in in_time if movement.row_version is None]
     versioned = [movement for movement in in_time if movement.row_version is not None]

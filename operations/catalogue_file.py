@@ -164,7 +164,7 @@ class Change:
 
 
 def _newest(product: Product) -> tuple[str, str]:
-    """Return the time and id of the latest change of a product's details."""
+    """Return the time and id of the latest change to a product's details."""
     return product.details_event_time or "", product.details_event_id or ""
 
 

@@ -182,7 +182,7 @@ class DeadLetterReader:
 def peek_dead_letters(
     sqs: SQSClient, url: str, limit: int, poll_seconds: int = 0
 ) -> list[DeadLetter]:
-    """Read the first dead letters of a queue without deleting them. SQS shows at most ten of a FIFO group."""
+    """Read the first dead letters of a queue without deleting them. SQS shows at most ten messages of a FIFO group."""
     with DeadLetterReader(sqs, url, poll_seconds) as reader:
         return [delivery.content for delivery in islice(reader.deliveries(), limit)]
 

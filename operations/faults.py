@@ -103,9 +103,9 @@ _GAVE_ALL_BACK = {OrderStatus.CANCELLED, OrderStatus.EXPIRED}
 def faults_of(order: Row, outbound: Mapping[str, int] | None = None) -> Iterator[Fault]:
     """Yield the faults of an order's lines: no units taken, units not returned, or units moved twice.
 
-    Units that left without an outbound page are a fault, too. A `CANCELLED` line without a generation is not: its
-    cancellation arrived first, or a restore undid the order. A restore also leaves `EXPIRED` lines without a
-    generation.
+    Units that left without an outbound page are a fault, too. A `CANCELLED` line without a generation is not a fault:
+    its cancellation arrived before the order, or a restore undid the order. A restore also leaves `EXPIRED` lines
+    without a generation.
 
     Args:
         order: The row.

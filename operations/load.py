@@ -452,7 +452,7 @@ class _Checker:
         return _changed(change, updates)
 
     def _also_changed(self, change: Change) -> Sequence[str]:
-        """Return the keys of the rows at other locations that a change of the product's own row affects."""
+        """Return the keys of the rows at other locations that a change to the product's own row affects."""
         own = self._products.get(change.product_id)
         if own is None or change.status is None:
             return ()

@@ -151,12 +151,12 @@ def send(
 
 
 def depth(aws: Aws, queue: str) -> Depth:
-    """Count the messages of a queue: exact on the embedded AWS, approximate on AWS."""
+    """Count the messages in a queue: exactly on the embedded AWS, approximately on AWS."""
     return depth_of(aws.sqs, aws.outputs[queue])
 
 
 def depth_of(sqs: SQSClient, url: str) -> Depth:
-    """Count the messages of a queue by its URL."""
+    """Count the messages in the queue with this URL."""
     counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=_COUNTS)["Attributes"]
     return Depth(*(int(counts[name]) for name in _COUNTS))
 

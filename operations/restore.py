@@ -272,7 +272,7 @@ class Restore:
         return next((tag["Value"] for tag in tags if tag["Key"] == _DONE), None)
 
     def finish(self) -> None:
-        """Forget that all rows are restored, so that another restore to this time compares them again."""
+        """Forget that all rows have been restored, so that another restore to this time compares them again."""
         arn = self._orders_beside()["TableArn"]
         self._aws.dynamodb.untag_resource(ResourceArn=arn, TagKeys=[_DONE])
 

@@ -116,15 +116,15 @@ def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
 
 
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Find transfers of a product that left one of its locations and have not arrived at another, by their reference.
+    """Find the transfers of a product that are on the way: they have left one location, but not arrived at another.
 
     Args:
         aws: The stack.
         keys: The keys of the product's rows. Units that left a location that has since been delisted are not found.
 
     Returns:
-        Each `reference` with its `units`, the locations that they come `from`, and `since` when. The oldest comes
-            first.
+        The `reference` of each transfer with its `units`, the locations that they come `from`, and `since` when. The
+            oldest comes first.
     """
     moved = [
         row

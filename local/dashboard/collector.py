@@ -1,4 +1,4 @@
-"""Collects samples from the embedded AWS: metrics and invocations from logs, and the lengths and ages of queues."""
+"""Collects samples from the embedded AWS: metrics and invocations from logs, and the length and message age of each queue."""
 
 from __future__ import annotations
 

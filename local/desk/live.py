@@ -48,8 +48,8 @@ class Live:
 
     Args:
         stack: Finds the stack, which may be deployed again at any time.
-        look: Reads state that can change without an event. It is called every `seconds`; when its answer changes, pages
-            are told.
+        look: Reads state that can change without an event. It is called every few seconds; when its answer changes, the
+            pages are told.
 
     Attributes:
         heard: Called with each event, possibly by several threads at once.

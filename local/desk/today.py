@@ -53,7 +53,7 @@ def products(listed: Document) -> Document:
 
 
 def depths(aws: Aws) -> dict[str, int]:
-    """Count the dead letters of each queue."""
+    """Count the dead letters in each queue."""
     return {name: queues.depth(aws, name).total for _, name in queues.pairs(aws)}
 
 

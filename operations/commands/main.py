@@ -70,7 +70,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Operate the inventory & order service. A checkout has more commands: to deploy it, or run it on this machine."""
+    """Operate the inventory & order service. In a checkout, more commands deploy the service or run it on this machine."""
 
 
 def main(run: Callable[[], object] = app) -> None:

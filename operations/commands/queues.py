@@ -51,7 +51,7 @@ class AnyQueue(StrEnum):
 
 @on_stack(app)
 def status(as_json: AsJson = False, account: Target | None = None) -> None:
-    """Count the rows of the tables and the messages of the queues, and list the causes of dead letters."""
+    """Count the rows in the tables and the messages in the queues, and list the causes of dead letters."""
     found = _read_status(aws_of(account, aside if as_json else screen))
     if as_json:
         print_json(found)

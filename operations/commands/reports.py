@@ -296,7 +296,7 @@ def export(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all data is in S3.")] = False,
     account: Target | None = None,
 ) -> None:
-    """Export products, orders and adjustments to S3, and write SQL for Athena: tables over the export, and reports.
+    """Export products, orders and adjustments to S3, and write SQL for Athena: table definitions and reports.
 
     DynamoDB exports all three tables as they were at one point in time, a few minutes ago. Needs an account.
     """

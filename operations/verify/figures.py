@@ -105,8 +105,8 @@ def _total(samples: Sequence[emf.Sample], *metrics: str) -> float:
 def _dollars(orders: int, samples: Sequence[emf.Sample], invocations: Invocations) -> float:
     """Estimate the cost on AWS of a number of orders for one product, from the handlers' metrics.
 
-    A transactional write takes two write units per row: the row of each order, and the product's row for placed orders.
-    Transactions that fail because of a conflict are charged too.
+    A transaction takes two write units per row. It writes each order's row and, if an order was placed, the product's
+    row. Transactions that fail because of a conflict are charged too.
     """
     committed = emf.values_of(samples, "OrdersPerTransaction")
     lost = _total(samples, "VersionConflict", "TransactionConflict")

@@ -262,7 +262,7 @@ class Run:
         return left
 
     def _delist(self, key: str) -> str:
-        """Delist the row with a key. Returns the reason if it is still listed, else an empty string."""
+        """Delist the row with this key. Returns the reason if it is still listed, else an empty string."""
         until, name = time.monotonic() + _CLEAN_UP_SECONDS, in_words(key)
         while True:
             try:
