@@ -172,8 +172,8 @@ def problems_of_orders(
 
     Args:
         orders: The orders.
-        standing: The generation of each row.
-        outbound: As for `faults_of`.
+        standing: The generation of each existing row.
+        outbound: As in `faults_of`.
     """
     found: _ByGeneration = {}
     for order in orders:
@@ -216,7 +216,7 @@ def problems_of_places(
     """Compare the `places` of products' own rows with the existing rows.
 
     Args:
-        rows: By key.
+        rows: The existing rows, by key.
         is_known: Whether a key that is not in `rows` certainly has no row.
 
     Returns:

@@ -66,7 +66,7 @@ def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
 def pseudonym_of(user_id: str, key: bytes) -> str:
     """Derive a user's pseudonym, a valid `userId` of 74 characters that depends only on the user and the key.
 
-    From a plain hash, a program could find the user by hashing all user ids. This hash also needs the key.
+    A plain hash could be reversed by hashing all user ids. This one also needs the key.
     """
     return _PREFIX + hmac.new(key, user_id.encode(), hashlib.sha256).hexdigest()
 

@@ -277,7 +277,7 @@ def empty_lanes(
 ) -> list[str]:
     """Reclaim all units of products from lanes. It may be interrupted and run again.
 
-    `on_progress` is called with the number of products just done.
+    `on_progress` is called with the number of products that were just completed.
 
     Returns:
         Errors of items that cannot be read. All other units were reclaimed, except units of products under a longer

@@ -209,7 +209,7 @@ def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
 
 
 def stranded(order: Row) -> Iterator[tuple[Generation, int]]:
-    """Yield the open units of a finished order, by generation: they will never be handed over, and are not sold."""
+    """Yield the open units of a finished order, by generation: they are not sold, and will never be handed over."""
     if order.get("status") not in ("PENDING", "CONFIRMED"):
         for line in _taken_lines(order):
             moves = moves_of_line(order, line)

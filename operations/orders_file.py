@@ -1,4 +1,4 @@
-"""Reads files of orders as messages to send."""
+"""Reads files of orders, and converts them to messages to send."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ CAUSES = frozenset(DEAD_LETTERS)
 
 
 class Decision(Enum):
-    """A decision about a dead letter. Its value completes a sentence that begins with the message."""
+    """A decision about a dead letter. Its value completes a sentence whose subject is the message."""
 
     SEND_BACK = "goes back"
     STAY = "stays"
@@ -46,7 +46,7 @@ class Selection:
         self._sent: set[str] = set()
 
     def decide(self, dead_letter: DeadLetter) -> Decision:
-        """Decide what to do with a dead letter. Call this once for each."""
+        """Decide what to do with a dead letter. Call this once for each dead letter."""
         if dead_letter.original_message_id in self._sent:
             # A message that comes back immediately could otherwise be sent again endlessly.
             return Decision.CAME_BACK

@@ -249,7 +249,7 @@ def _show_lanes(aws: Aws, *, as_json: bool) -> None:
 
 
 def _show_places(aws: Aws, product: str, location: str, *, as_json: bool) -> None:
-    """Show where the units of one product at a location are."""
+    """Show where the units of a product at one location are."""
     from ..lanes import read_pages, read_places  # noqa: PLC0415
 
     key = stock_key(product, location)

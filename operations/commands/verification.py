@@ -58,9 +58,9 @@ def verify(
 ) -> None:
     """Verify a deployed stack with test traffic and by asking AWS about its resources. The exit status is 1 if a check fails.
 
-    It starts the embedded AWS if necessary. Without AWS credentials in your environment, `--stage dev` means the
-    embedded AWS too. Names of its products, orders and users begin with verify-. It delists its products at the end,
-    and also after Ctrl-C.
+    It starts the embedded AWS if necessary. Without AWS credentials in your environment, `--stage dev` also means the
+    embedded AWS. Names of its products, orders and users begin with verify-. It delists its products at the end, and
+    also after Ctrl-C.
     """
     from ..verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
 

@@ -75,7 +75,7 @@ class Report:
         place: Account, region and stack, in words.
         run: Id of the run: the prefix of its products, orders and users.
         started_at: Time of the start, ISO 8601.
-        lines: In sequence, each with its check.
+        lines: The lines in sequence, each with the name of its check.
         figures: Measured figures, by name; None if one could not be measured.
         seconds: The duration of the run.
         finished: Whether all checks ran.
@@ -97,7 +97,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether all checks ran, no line failed, and nothing remained."""
+        """Whether all checks ran, no line failed, and nothing was left behind."""
         return self.finished and not self.left and not self.count(State.FAILED)
 
     def as_json(self) -> dict[str, Any]:

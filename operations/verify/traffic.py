@@ -153,7 +153,7 @@ def expires(run: Run) -> list[Line]:
 
 
 def _variable(run: Run, name: str) -> int:
-    """Return the value of an environment variable as deployed: a number that all functions with the variable share."""
+    """Return the deployed value of an environment variable: a number that is the same in all functions that have it."""
     (value,) = {
         int(variables[name])
         for properties in run.deployed.of_type("AWS::Lambda::Function").values()
