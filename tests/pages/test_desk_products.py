@@ -186,7 +186,7 @@ def test_a_long_history_is_read_after_a_click(page, desk):
 
     page.route("**/data/product?*", with_many)
     show(page, desk, f"product/{TEA}", "Earl Grey")
-    read = page.get_by_role("button", name="Read the history: all 20,001 orders")
+    read = page.get_by_role("button", name="Read all 20,001 orders for the history")
     read.wait_for()
     assert page.get_by_role("table").count() == 0
     read.click()
@@ -359,7 +359,7 @@ def test_a_product_at_several_locations(page, desk):
     page.keyboard.press("Enter")
     said(page, f"Transfer 5 {TEA} from berlin to the default location: done")
     page.get_by_role("table").get_by_text("Transferred to the default location").wait_for()
-    transfer.locator("[name=to]").select_option("another location, later")
+    transfer.locator("[name=to]").select_option("another location, to be chosen on arrival")
     transfer.get_by_label("Units to transfer").fill("4")
     transfer.get_by_label("Reference").fill("van-7")
     page.keyboard.press("Enter")

@@ -105,7 +105,7 @@ export const T = {
     },
     toShip: "paid, to ship",
     oldest: (ago) => `The oldest was paid ${ago}.`,
-    cannotShip: (count) => `${number(count)} cannot ship, waiting for:`,
+    cannotShip: (count) => `${number(count)} cannot ship until these arrive:`,
     waitFor: (count) => `(${counted(count, "order")})`,
     held: "on hold, waiting for payment",
     nextEnd: (when, moment) => `The next hold ends ${when}, at ${moment}.`,
@@ -190,7 +190,7 @@ export const T = {
     unitsOff: "Units, such as -2 or 5", reason: "Reason", reasons: { CORRECTION: "Correction", DAMAGE: "Damage", LOSS: "Loss", RETURN: "Return" },
     takesOff: (reason, amount) => `${reason} reduces the stock, so enter ${amount}`,
     transfer: (amount, product, from, to) => `Transfer ${amount} ${product} from ${from}${to === undefined ? "" : ` to ${to}`}`,
-    from: "From", to: "To", arriveLater: "another location, later", unitsToTransfer: "Units to transfer", onTheWay: "On the way",
+    from: "From", to: "To", arriveLater: "another location, to be chosen on arrival", unitsToTransfer: "Units to transfer", onTheWay: "On the way",
     lot: (units, reference, from, since) => `${units} under ${reference}, sent from ${from}, in transit since ${since}`,
     arrival: (amount, product, where) => `Arrival of ${amount} ${product} at ${where}`,
     arriveButton: "They arrived", arriveAt: "At",
@@ -240,7 +240,7 @@ export const T = {
 
   history: {
     title: "History", chart: "Units over time", when: "When", what: "What", who: "Who", more: "Show more",
-    read: (orders) => `Read the history: all ${orders}`,
+    read: (orders) => `Read all ${orders} for the history`,
     reading: "Reading the orders …", behind: "The stock has changed since.", readAgain: "Show newer changes",
     shown: (shown, all) => (shown === all ? `${counted(all, "change")}, newest first.` : `The newest ${number(shown)} of ${counted(all, "change")}.`),
     unexplained: (what) => `The books of this product do not balance: it has ${what}. docs/runbook.md says what to do.`,
