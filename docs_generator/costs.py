@@ -1,8 +1,8 @@
 """Computes the tables in docs/costs.md: what orders, and a month without orders, cost on AWS.
 
-The numbers of read and write units follow from DynamoDB's rules and from what the service writes. A test measures them,
-and the size of the log, on the handlers. Another test counts the resources of the template. Prices come from
-`operations.prices`.
+The numbers of read and write units follow from DynamoDB's rules and from what the service writes. A test measures
+both, and the size of the log, with the real handlers. Another test counts the resources in the template. Prices come
+from `operations.prices`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ EMPTY_POLLS = POLLERS * HOURS_OF_A_MONTH * 3600 // 20
 
 
 def seconds_of(invocations: float, cold: float = COLD_STARTS) -> float:
-    """Compute for how many seconds Lambda bills a number of invocations, of which a share are cold starts."""
+    """Compute how many seconds Lambda bills for a number of invocations, if a given share of them are cold starts."""
     return invocations * (SECONDS_OF_AN_INVOCATION + cold * SECONDS_OF_A_COLD_START)
 
 
@@ -87,18 +87,18 @@ SWEEP = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Orders of one kind, or one step in their life, and the batches in which their messages arrive.
+    """Orders of one kind, or one step of their lifecycle, and the batches in which their messages arrive.
 
     Attributes:
         title: The name in the table.
         batch: Orders in one invocation, on average.
         lines: Products in one order.
-        updates: Updates of products, pages and leases in one invocation. Several orders for one product share an update.
+        updates: Updates to products, pages and leases in one invocation. Several orders for one product share an update.
         reads: Read units of one invocation for products, pages and leases.
         log_bytes: Bytes that the handler logs in one invocation, including metrics (accurate to 15 %).
         row_kilobytes: Size of the order's row, rounded up.
-        index_units: Write units of the indexes for one order.
-        row_read_units: Read units for the order's row.
+        index_units: Write units that one order uses in the indexes.
+        row_read_units: Read units that it takes to read the order's row.
         sent_together: How many messages the sender puts into one request.
         queue_requests: Additional requests to SQS in one invocation.
         cold: The share of cold starts.
@@ -155,11 +155,11 @@ class Kind:
 _FROM_A_LANE: dict[str, Any] = {"updates": PAGES, "reads": 0, "row_read_units": 0.0}
 
 KINDS = (
-    Kind("1 product, one order at a time", 1, lines=1, updates=1, reads=1, log_bytes=1450),
-    Kind("1 product each, batches of 10", 10, lines=1, updates=10, reads=10, log_bytes=2050),
-    Kind("3 products each, batches of 10", 10, lines=3, log_bytes=2050, **_FROM_A_LANE),
+    Kind("for 1 product, one at a time", 1, lines=1, updates=1, reads=1, log_bytes=1450),
+    Kind("for 1 product each, in batches of 10", 10, lines=1, updates=10, reads=10, log_bytes=2050),
+    Kind("for 3 products each, in batches of 10", 10, lines=3, log_bytes=2050, **_FROM_A_LANE),
     Kind(
-        "1 hot product in all orders, batches of 96",
+        "for the same hot product, in batches of 96",
         96,
         lines=1,
         updates=1,
@@ -167,14 +167,24 @@ KINDS = (
         log_bytes=6300,
     ),
     Kind(
-        "the same, but all rejected (sold out)", 96, lines=1, updates=0, reads=1, log_bytes=58_000
+        "the same product, but sold out",
+        96,
+        lines=1,
+        updates=0,
+        reads=1,
+        log_bytes=58_000,
     ),
     Kind(
-        "13 products, one order at a time", 1, 13, log_bytes=1450, row_kilobytes=2, **_FROM_A_LANE
+        "for 13 products, one at a time",
+        1,
+        13,
+        log_bytes=1450,
+        row_kilobytes=2,
+        **_FROM_A_LANE,
     ),
     # It takes leases of a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
     Kind(
-        "the same, but a worker's first order",
+        "the same, for a worker's first order",
         *(1, 13, 23, 22),
         log_bytes=1800,
         row_kilobytes=2,
@@ -185,7 +195,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The life of an order, step by step. Each step publishes one event.
+    """The lifecycle of an order, step by step. Each step publishes one event.
 
     Attributes:
         title: The name in the table.
@@ -254,10 +264,10 @@ _EXPIRED = Kind(
 """The sweep sends ten holds together; before a batch of them expires, the service asks how many commands are waiting."""
 
 LIVES = (
-    Life("held, confirmed and fulfilled, one at a time", tuple(_steps(1, 1, 1))),
+    Life("held, confirmed and fulfilled one at a time", tuple(_steps(1, 1, 1))),
     Life("the same in batches of 10", tuple(_IN_TENS)),
-    Life("the same, 1 hot product in all orders, batches of 96 and 10", tuple(_steps(96, 10, 1))),
-    Life("held and expired, in batches of 10", (_IN_TENS[0], _EXPIRED)),
+    Life("the same for a hot product, in batches of 96 and 10", tuple(_steps(96, 10, 1))),
+    Life("held and expired in batches of 10", (_IN_TENS[0], _EXPIRED)),
 )
 
 
@@ -269,7 +279,7 @@ class HandOver:
         title: The name in the table.
         lines: Number of products handed over.
         row_kilobytes: Size of the order's row, rounded up.
-        index_units: Write units of the indexes.
+        index_units: Write units used in the indexes.
     """
 
     title: str
@@ -283,7 +293,7 @@ class HandOver:
         return 2 * self.row_kilobytes + 2 + self.index_units
 
     def fold_units(self, alike: int) -> float:
-        """The fold's write units for each hand-over, if a sweep folds `alike` hand-overs of the same products at once."""
+        """The write units per hand-over, if a sweep folds `alike` hand-overs of the same products together."""
         return (2 + 2 * self.lines) / alike
 
 
@@ -300,12 +310,12 @@ ALIKE = 100
 def batch_of(queue: str, rate: float) -> float:
     """Compute how many messages an invocation receives on average, with the default settings.
 
-    Five pollers share the messages. Each waits for its window after the first message, and messages pile up while all
-    workers are busy.
+    Five pollers share the messages. Each waits for the batching window after its first message, and messages pile up
+    while all workers are busy.
 
     Args:
         queue: The name of the queue.
-        rate: How many messages a second arrive, at random times.
+        rate: How many messages arrive per second, at random times.
     """
     settings = _QUEUES[queue]
     waiting = 1 + rate * settings.batchWindowSeconds / POLLERS
@@ -314,10 +324,10 @@ def batch_of(queue: str, rate: float) -> float:
 
 
 def life_at(rate: float, *, hot: bool = False) -> Life:
-    """Describe the life of orders for one product each, which are held, confirmed and fulfilled, at a given rate.
+    """Describe the lifecycle of one-product orders that are held, confirmed and fulfilled, and arrive at a given rate.
 
     Args:
-        rate: How many orders a second arrive, at random times.
+        rate: How many orders arrive per second, at random times.
         hot: Whether all orders are for the same product. Otherwise, each is for a different one.
     """
     batch, commands = batch_of("OrderQueue", rate), batch_of("OrderCommandQueue", 2 * rate)
@@ -464,7 +474,7 @@ def _at_all_rates() -> list[str]:
 
 
 def _standing_table() -> str:
-    """Write the table of the monthly costs of a stage without orders."""
+    """Write the table of what a stage without orders costs each month."""
     basic = sum(one.price * BASIC.get(one.title, one.count) for one in STANDING)
     saved = (1 - 1 / SWEEP_MINUTES) * SWEEPS * SWEEP
     return _table(
@@ -488,7 +498,7 @@ def tables() -> list[str]:
     shop = small_shop()
     return [
         _table(
-            "| order | write units | read units | 1 M orders | their log |",
+            "| orders | write units | read units | 1 M orders | their log |",
             4,
             [
                 f"| {kind.title} | {kind.write_units:.2f} | {kind.read_units:.2f} | {_of_a_million(kind)} |"
@@ -504,7 +514,7 @@ def tables() -> list[str]:
             ],
         ),
         _table(
-            f"| handed over by one command | write units | folded alone | folded with {ALIKE - 1} others like it |",
+            f"| handed over by one command | write units | folded alone | its share of a fold of {ALIKE} |",
             3,
             [
                 f"| {one.title} | {one.write_units:.2f} | {one.fold_units(1):.2f} | {one.fold_units(ALIKE):.2f} |"
@@ -512,7 +522,7 @@ def tables() -> list[str]:
             ],
         ),
         _table(
-            "| orders | in a batch | cold starts | 1 M orders | 1 M for a hot product |",
+            "| orders | orders per batch | cold starts | 1 M orders | 1 M for a hot product |",
             4,
             _at_all_rates(),
         ),
@@ -561,7 +571,7 @@ def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
 
 
 def publishing_dollars(events: int, in_one_invocation: int) -> float:
-    """Compute the cost of publishing a number of events: the bus, and the function. Reading the streams is free for Lambda.
+    """Compute the cost of publishing a number of events: the bus and the function. Reading streams is free for Lambda.
 
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
     """
@@ -593,7 +603,7 @@ def small_shop() -> dict[str, float]:
         f"{SHOP_ORDERS:,} orders of one product, {LIVES[0].title}": life.dollars(SHOP_ORDERS),
         f"{requests:,} requests to the HTTP API": asking_dollars(requests, read_units=1.0),
         "logs of these orders and requests": log_dollars(logged),
-        f"{kept:,} orders kept": storage_dollars(*STORED_BYTES) * kept / 10**6,
+        f"storage of {kept:,} orders": storage_dollars(*STORED_BYTES) * kept / 10**6,
     }
 
 

@@ -25,7 +25,7 @@ Row = tuple[str, ...]
 
 
 def _table(heading: str, rows: Iterable[Row]) -> str:
-    """Format rows as a Markdown table. The heading has the names of the columns, separated by commas."""
+    """Format rows as a Markdown table. The heading contains the names of the columns, separated by commas."""
     columns = tuple(heading.split(", "))
     lines = [columns, ("---",) * len(columns), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -136,7 +136,7 @@ def _fields_of(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
 
 
 def all_codes() -> str:
-    """List all codes: of dead letters, rejections, returned messages, parked events, and bad lines of a catalogue."""
+    """List the codes of dead letters, rejections, returned messages, parked events, and bad lines of a catalogue."""
     subject = "X"
     rejections = [
         (_code(reason), Rejection(reason, subject, (Shortage(subject, 3, 2),)).words)

@@ -73,7 +73,7 @@ def event_of(name: str) -> Any:
 
 
 def is_bad(name: str) -> bool:
-    """Whether a sample's name says that it contains something that the service does not accept."""
+    """Whether a sample's name shows that it contains something that the service does not accept."""
     return name.endswith(("_bad", "_invalid", "_expired", "_unreadable"))
 
 
@@ -83,7 +83,7 @@ def opened() -> contextlib.AbstractContextManager[Shop]:
 
 
 def invoke(shop: Shop, function: str, event: Any) -> Invocation:
-    """Invoke the handler of a function with a sample, in the tea shop."""
+    """Invoke a function's handler with a sample, in the tea shop."""
     with contextlib.redirect_stdout(io.StringIO()) as logs:
         answer = shop.invoke(function, event)
     return Invocation(answer, logs.getvalue())

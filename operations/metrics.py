@@ -10,7 +10,7 @@ class Metric(NamedTuple):
     """A metric of the handlers.
 
     Attributes:
-        each: What each value is for, such as a batch.
+        each: What one value is emitted for, such as a batch.
         meaning: The meaning of a value.
     """
 
@@ -20,20 +20,26 @@ class Metric(NamedTuple):
 
 METRICS: Mapping[str, Metric] = {
     "OrdersPlaced": Metric("batch", "orders placed"),
-    "OrdersRejected": Metric("batch", "orders rejected; also with the dimension `reason`"),
+    "OrdersRejected": Metric("batch", "orders rejected; also emitted with the dimension `reason`"),
     "OrdersReplayed": Metric("batch", "orders that already had an outcome"),
-    "OrdersPerTransaction": Metric("committed transaction", "orders in it"),
-    "OrdersConfirmed": Metric("batch with one", "orders confirmed"),
-    "OrdersFulfilled": Metric("batch with one", "orders fulfilled"),
-    "OrdersCancelled": Metric("batch with one", "orders cancelled"),
-    "OrdersExpired": Metric("batch with one", "expired holds"),
-    "OrdersReturned": Metric("batch with one", "returns"),
-    "ConfirmationsRejected": Metric("batch with one", "rejected confirmations: payments to refund"),
-    "ExpiryDelay": Metric("hold that expired", "time from its end until it expired"),
-    "MessagesDeadLettered": Metric("batch", "messages of any queue that can never succeed"),
-    "MessagesReturned": Metric("batch", "messages of any queue that SQS will deliver again"),
-    "TimeSinceFirstReceive": Metric("batch", "time since its oldest message was first received"),
-    "CorruptPage": Metric("batch with one", "messages returned because a page cannot be read"),
+    "OrdersPerTransaction": Metric("committed transaction", "orders in the transaction"),
+    "OrdersConfirmed": Metric("batch, if not 0", "orders confirmed"),
+    "OrdersFulfilled": Metric("batch, if not 0", "orders fulfilled"),
+    "OrdersCancelled": Metric("batch, if not 0", "orders cancelled"),
+    "OrdersExpired": Metric("batch, if not 0", "expired holds"),
+    "OrdersReturned": Metric("batch, if not 0", "returns of units"),
+    "ConfirmationsRejected": Metric(
+        "batch, if not 0", "confirmations rejected: refund the payments"
+    ),
+    "ExpiryDelay": Metric("expired hold", "time from the end of the hold until its order expired"),
+    "MessagesDeadLettered": Metric(
+        "batch", "messages dead-lettered because they can never succeed"
+    ),
+    "MessagesReturned": Metric("batch", "messages returned to their queue for a later attempt"),
+    "TimeSinceFirstReceive": Metric(
+        "batch", "time since the oldest message in it was first received"
+    ),
+    "CorruptPage": Metric("batch, if not 0", "messages returned because a page cannot be read"),
     "ConditionalWrites": Metric("invocation that wrote", "attempts to commit"),
     "VersionConflict": Metric(
         "attempt to commit",
@@ -44,7 +50,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "Retries": Metric("change", "how often its transaction was retried"),
     "RetriesExhausted": Metric("retried change", "1 if the engine gave up, else 0"),
-    "RetryBackoffTime": Metric("wait before a retry", "its length"),
+    "RetryBackoffTime": Metric("wait before a retry", "length of the wait"),
     "CommitLatency": Metric("committed transaction", "duration of its last request"),
     "LeaseWait": Metric("batch that waited", "time spent waiting for other owners' leases"),
     "OrdersFromLanes": Metric(
@@ -52,18 +58,24 @@ METRICS: Mapping[str, Metric] = {
         "1 if all its units came from the worker's own lane, else 0",
     ),
     "DepotWait": Metric(
-        "visit of the depot", "time in the depot's queue, also if the worker gave up"
+        "visit to the depot", "time in the depot's queue, even if the worker gave up"
     ),
     "Loans": Metric("batch that borrowed", "rows that lent units to the depot"),
     "UnitsLent": Metric("batch that borrowed", "units that these rows lent"),
     "LoansLost": Metric("loan", "1 if a concurrent writer cancelled its transaction, else 0"),
     "Recalls": Metric("batch that recalled", "recalls of lent units, to the depot or to rows"),
-    "LowStock": Metric("product", "1: it stopped being `ACTIVE` because of its stock"),
-    "StaleEventsIgnored": Metric("event", "1: it was older than the newest one applied, a success"),
-    "StaleDeletesIgnored": Metric("delete", "1: its generation was already deleted, a success"),
+    "LowStock": Metric(
+        "product that ran low", "always 1: its stock is so low that it is no longer `ACTIVE`"
+    ),
+    "StaleEventsIgnored": Metric(
+        "stale event", "always 1: it was older than the newest one applied, which is not an error"
+    ),
+    "StaleDeletesIgnored": Metric(
+        "stale delete", "always 1: its generation was already deleted, which is not an error"
+    ),
     "EventsPublished": Metric("batch of changes", "events that the bus accepted"),
-    "EventsRefused": Metric("batch with one", "events that the bus refused; they are sent again"),
-    "EventsUndeliverable": Metric("batch with one", "events parked in `UndeliverableEventsQueue`"),
+    "EventsRefused": Metric("batch, if not 0", "events that the bus refused; they are sent again"),
+    "EventsUndeliverable": Metric("batch, if not 0", "events parked in `UndeliverableEventsQueue`"),
     "EventDelay": Metric("published event", "time from `occurredAt` until the bus accepted it"),
 }
 """All metrics by name."""
