@@ -41,7 +41,7 @@ class When:
         periods: How many of the most recent periods are evaluated.
         breaching: How many of these periods must be beyond the threshold. With None, all of them must be.
         silence: How a period without a value counts. Most metrics have values only when something happens, so by default
-            it counts as healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+            such a period counts as healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
         comparison: Which side of the threshold is unhealthy.
     """
 
@@ -62,8 +62,8 @@ class Alarm:
         when: The condition that turns the alarm on.
         text: What the alarm means, and what to do first.
         then: What replaces `{then}` in the text, by the name of the source.
-        basic: The sources that have the alarm even with the setting `monitoring: basic`, because orders may be lost there, or
-            work may be stuck. There are at most ten such alarms, which is the free tier, and all are on AWS's own metrics.
+        basic: The sources that have the alarm even with the setting `monitoring: basic`, because orders may be lost or work
+            may be stuck there. There are at most ten such alarms, as many as are free, and all are on AWS's own metrics.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A graph's line for each source of a metric. By default, its label is the source's name, and its colour is from `PALETTE`."""
+    """A graph's lines, one for each source of a metric. Each is labelled with its source by default, and coloured from `PALETTE`."""
 
     metric: Metric
     label: str = ""
@@ -118,10 +118,10 @@ class Section:
 
     Attributes:
         title: The question.
-        text: One sentence that explains the question.
+        text: A sentence that explains the question.
         advice: Which values are healthy, and what to do about others.
         rows: The graphs.
-        totals: Totals above the graphs.
+        totals: The totals shown above the graphs.
     """
 
     title: str
@@ -232,7 +232,7 @@ ALARMS = (
         # As above: a message that needs a corrupt page comes back every 15 minutes.
         When(0, periods=4, breaching=1),
         "A page of the table Allotments cannot be read. Messages that need it come back until it is repaired. First: "
-        "find out which page it is (detail in the function's log).",
+        "find out which page it is (see detail in the function's log).",
     ),
     Alarm(
         "UndeliverableEvents",
@@ -272,7 +272,7 @@ ALARMS = (
         Metric("RecursiveInvocationsDropped", "Sum", "functions"),
         When(0),
         "Lambda's recursive loop detection mistook {name} for an endless loop and dropped an invocation. Its messages come "
-        "back. First: check that the function's recursive loop detection is as deployed.",
+        "back. First: check that the function's recursive loop detection still has the deployed setting.",
     ),
     Alarm(
         "{name}5xx",
@@ -399,7 +399,7 @@ def _each(name: str, statistic: str, of: str) -> Line:
 
 
 def _spread(name: str, of: str = "handlers", **colors: str) -> list[Line]:
-    """Draw a line for each of several statistics of a metric. Its label is a percentile, or a key of `_STATISTICS`."""
+    """Draw a line for each of several statistics of a metric. Each label is a percentile, or a key of `_STATISTICS`."""
     return [
         Line(Metric(name, _STATISTICS.get(label, label), of), label, color)
         for label, color in colors.items()
@@ -418,8 +418,8 @@ def _rate(expression: str, label: str, color: str, name: str) -> Formula:
 def _write_units(of: str, label: str, color: str) -> Formula:
     """Draw the write units of a table or an index per placed order.
 
-    CloudWatch counts an index separately from its table. Each gets a line of its own, because a sum would be missing whenever
-    one of them is.
+    CloudWatch counts an index separately from its table. Each gets a line of its own, because their sum would have no value
+    whenever one of them has none.
     """
     units = _sum("ConsumedWriteCapacityUnits", label, color, of)
     return Formula(f"{label} / placed", f"for {label}", color, (_PLACED, units))
@@ -441,8 +441,8 @@ _OTHER_ENDS = (
 
 _FLOW = _section(
     "Are orders flowing?",
-    "Placed and rejected are both healthy outcomes.",
-    "**Age grows** and nothing is placed: see the platform section below. SQS leaves out messages that it delivered three times; "
+    "Placing and rejecting orders are both healthy outcomes.",
+    "If **age grows** and nothing is placed, see the platform section below. SQS leaves out messages delivered three times: "
     "**came back** is the time since their first delivery. **Dead letters** stay until you redrive or delete them: their "
     "`errorMessage` says what to fix.",
     (
@@ -455,7 +455,7 @@ _FLOW = _section(
             ),
             stacked=True,
         ),
-        _graph("Other ends of messages", *_OTHER_ENDS),
+        _graph("Other outcomes of messages", *_OTHER_ENDS),
     ),
     (
         _graph(
@@ -470,7 +470,7 @@ _FLOW = _section(
     ),
     (
         _graph(
-            "Stale, ignored on purpose",
+            "Stale messages ignored",
             _sum("StaleEventsIgnored", "stale events", _BLUE),
             _sum("StaleDeletesIgnored", "stale deletes", _PURPLE),
         ),
@@ -481,14 +481,14 @@ _FLOW = _section(
 
 
 def _life(grace: int) -> Section:
-    """Make the section about confirmations and expiries. Its healthy limit depends on the grace period of holds, in seconds."""
+    """Make the section about confirmations and expiries. `grace` is the grace period of holds, in seconds."""
     latest = grace + _MAX_EXPIRY_DELAY_SECONDS
     return _section(
         "Are orders confirmed, or do they expire?",
-        f"A hold expires on time if it expires **{grace} to {latest} s** after its end: the first {grace} s are grace for late "
+        f"A hold expires on time if it expires **{grace} to {latest} s** after its end: the first {grace} s are for late "
         "payments.",
-        "If holds expire later, check the age of ExpiryQueue and the sweep. While a great many commands wait, holds do not expire, "
-        "since a payment may be among the commands. **Late payments** are orders to refund: their rows say why.",
+        "If holds expire later, check the sweep, and the age of messages in ExpiryQueue. While a great many commands wait, holds "
+        "do not expire, since a payment may be among the commands. **Late payments** are orders to refund: their rows say why.",
         (
             _graph(
                 "Steps",
@@ -499,7 +499,7 @@ def _life(grace: int) -> Section:
                 _sum("OrdersReturned", "returns", _PURPLE),
             ),
             _graph(
-                "Delay of expiry after the end of a hold",
+                "Delay from the end of a hold to its expiry",
                 *_spread("ExpiryDelay", p50=_GREEN, p99=_ORANGE, latest=RED),
                 unit="seconds",
                 mark=_guide(latest, f"p99 healthy below {latest} s"),
@@ -512,7 +512,7 @@ def _life(grace: int) -> Section:
 _EVENTS = _section(
     "Do consumers get events?",
     "Events of orders and products are published on the bus, in sequence per order.",
-    "**Changes get older** and events are refused: check the bus. **Undeliverable** events stay in their queue: consumers "
+    "If **changes get older** and events are refused, check the bus. **Undeliverable** events stay in their queue: consumers "
     "do not receive them until you publish them again.",
     (
         _graph(
@@ -538,8 +538,8 @@ _EVENTS = _section(
 
 _REQUESTS = _section(
     "Does the API answer?",
-    "4xx are regular answers: a rejected order, an invalid body, a missing permission, or **429** for the limit `apiLimits`.",
-    "For **5xx** read the function's log. Both latencies include callers that wait for their order, up to 25 s. Their "
+    "4xx are normal answers: a rejected order, an invalid body, a missing permission, or **429** beyond the limit `apiLimits`.",
+    "For **5xx**, read the function's log. Both latencies include the time, up to 25 s, that callers wait for orders. Their "
     "difference is API Gateway's share.",
     (
         _graph(
@@ -603,8 +603,8 @@ _CONTENTION = _section(
 
 _LANES = _section(
     "Do lanes help?",
-    "Orders that find all units in **their worker's own lane** have no concurrent writers.",
-    "For missing units the worker visits the **depot**, which one worker at a time fills from the rows. Healthy: most orders "
+    "Orders that find all units in **their worker's own lane** meet no concurrent writers.",
+    "For missing units, the worker visits the **depot**, which one worker at a time fills from rows. Healthy: most orders "
     "come from lanes, almost no loans are lost, waits are short. **Recalls and long waits** are signs of scarce stock.",
     (
         _graph(
@@ -639,7 +639,7 @@ _LANES = _section(
 _EFFICIENCY = _section(
     "How efficient is it?",
     "One transaction can place 99 orders for one product.",
-    "**Few orders per transaction** under load: batches are small (raise `batchWindowSeconds`), or orders share no products.",
+    "**Few orders per transaction** under load: batches are too small (raise `batchWindowSeconds`), or orders share no products.",
     (
         _graph(
             "Orders per transaction",
