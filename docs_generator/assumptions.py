@@ -36,7 +36,7 @@ class Assumption:
         says: The assumed behaviour of AWS.
         pages: URLs of the pages that document the behaviour, the most important one first.
         test: The name of the test that fails if the service no longer respects the behaviour.
-        file: The test's file, from the root of the repository.
+        file: The path of the test's file from the root of the repository.
     """
 
     says: str

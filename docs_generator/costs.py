@@ -423,7 +423,7 @@ class StockEvents:
 
     @property
     def write_units(self) -> float:
-        """The write units of one change of stock, if no other change shares its row of published stock in this sweep.
+        """The write units of one change in stock, if no other change shares its row of published stock in this sweep.
 
         The row is written before and after the event is published.
         """

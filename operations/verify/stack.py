@@ -269,7 +269,7 @@ def logs(run: Run) -> list[Line]:
 
 
 def dashboard(run: Run) -> list[Line]:
-    """The dashboard exists as deployed."""
+    """The dashboard exists, and is as deployed."""
     deployed = run.deployed
     if not deployed.dashboards:
         return not_here("dashboard", "the stack has none: `monitoring` is basic in cdk.json")

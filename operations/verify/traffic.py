@@ -497,7 +497,7 @@ def catalogue(run: Run) -> list[Line]:
 
 
 def events(run: Run) -> list[Line]:
-    """An event of an order arrives through the bus.
+    """An order's event arrives through the bus.
 
     The check sends several orders, because a new rule may miss its first minute.
     """

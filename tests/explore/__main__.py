@@ -133,7 +133,7 @@ def replay(
     ] = None,
     mutant: Annotated[str, typer.Option(help="Replay it with this mutant of the code.")] = "",
 ) -> None:
-    """Replay one schedule, as printed by a failure."""
+    """Replay one schedule, in the notation that a failure prints."""
     clocks = {
         name: float(ahead) for name, _, ahead in (each.partition("=") for each in clock or ())
     }

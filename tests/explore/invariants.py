@@ -131,7 +131,7 @@ def _note_stock(world: World, number: int, lent: _SetAside) -> None:
 
 
 def _check_listed_places(world: World) -> None:
-    """Check that each product's own row lists exactly the locations that have a row."""
+    """Check that each product's own row lists exactly the locations that have a row of the product."""
     rows = {row["productId"]: row for row in world.rows("Products")}
     there: dict[str, set[str]] = {name: set() for name, row in rows.items() if "of" not in row}
     for name, row in rows.items():
@@ -169,7 +169,7 @@ def _check_places(world: World, lent: _SetAside) -> None:
 
 
 def _check_depot(world: World, every_page: Iterable[Page]) -> None:
-    """Check that the depot's pages name each lent product, so that the sweep finds it."""
+    """Check that the depot's pages name every product that was lent, so that the sweep finds it."""
     shelves = [page for page in every_page if page.key.lane == DEPOT]
     named = {name for page in shelves for name in (*page.entries, *page.emptied)}
     for row in world.rows("Products"):
@@ -554,7 +554,7 @@ _Candidate = tuple[list["Stock | None"], int]
 
 
 def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -> None:
-    """Check that the reason of a rejection was true of each location at some moment during the invocation."""
+    """Check that the reason for a rejection was true of every location at some moment during the invocation."""
     begun, reason = change.process.begun or 0, order["reason"]
     offers = [
         [

@@ -138,7 +138,7 @@ def restocks(units: int) -> Rival:
 
 
 def expires(*order_ids: str) -> Rival:
-    """Make a rival that sends messages as the sweeper does, about holds that have ended."""
+    """Make a rival that sends messages about ended holds, as the sweeper does."""
     return changes(*({"orderId": order_id} for order_id in order_ids), through="EXPIRY_")
 
 
@@ -175,7 +175,7 @@ SWEEPS = asks("sweep", {"action": "sweep"})
 
 
 def published(table: str, rival: Rival) -> Rival:
-    """Extend a rival with a publisher of the events about a table's changes."""
+    """Add to a rival a process that publishes a table's changes as events."""
 
     def start(world: World, name: str) -> None:
         rival(world, name)

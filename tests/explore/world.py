@@ -79,7 +79,7 @@ DEPOT_LEASE: Place = ("Allotments", ("0/lease",))
 
 
 class GaveUpError(Exception):
-    """The function raised on purpose."""
+    """The function raised an exception on purpose."""
 
 
 class CrashedError(BaseException):
@@ -226,7 +226,7 @@ class Process:
         body: The code that runs inside the greenlet.
         call: The AWS call that it will make next.
         forced: The action to apply if it repeats its last call.
-        ends_at: Unix second at which Lambda ends its invocation.
+        ends_at: Unix time at which Lambda ends its invocation.
         begun: Number of writes before its invocation first called AWS about anything but leases of lanes. None until
             then.
         asked: Its last call, if it changed nothing, and the number of writes before that call.
@@ -628,7 +628,7 @@ class World:
 
         Raises:
             CrashedError: The invocation was lost.
-            ViolationError: The handler raised.
+            ViolationError: The handler raised an exception.
         """
         self.invocations += 1
         if self.invocations > MAX_INVOCATIONS:

@@ -41,9 +41,9 @@ class Tables:
     """The rows of the tables at the end.
 
     Attributes:
-        products: By productId.
-        orders: By orderId.
-        adjustments: By productId and adjustmentId. Only adjustments that messages from a queue made.
+        products: The rows of Products, by productId.
+        orders: The rows of Orders, by orderId.
+        adjustments: The adjustments that were sent through a queue, by productId and adjustmentId.
     """
 
     products: Rows

@@ -58,9 +58,9 @@ def _event_id(row: Row, name: str) -> str:
 def unfounded(orders: Iterable[Change], products: Iterable[Change]) -> list[str]:
     """Describe the rejected orders whose rejection no row justifies.
 
-    A rejected order must have been short of a product at each location: shortly before the rejection was written, the
-    product's row there had too few units and no `lentTo` (docs/lanes.md, "The rules"), or did not exist. An order that
-    may be split must also have been short of one product everywhere.
+    For a rejected order, some product must have been short at each location: shortly before the rejection was written,
+    the product's row there had too few units and no `lentTo` (docs/lanes.md, "The rules"), or did not exist. If the order
+    may be split, one product must also have been short everywhere.
     """
     images: dict[str, list[tuple[datetime, Row | None]]] = {}
     for image in (change["dynamodb"] for change in products):

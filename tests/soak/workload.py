@@ -69,7 +69,7 @@ def workload(run: str, seed: int, now: datetime) -> Workload:
     Args:
         run: Prefix of all ids.
         seed: Seed of the random numbers.
-        now: The current time. Catalogue events have times in the hours before.
+        now: The current time. Catalogue events have times in the hours before it.
     """
     chance = random.Random(seed)
     orders = sample_orders.orders(run, ORDERS, chance)

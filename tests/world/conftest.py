@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def on_their_own(away_from_the_embedded_aws):
-    """Run all tests of this folder without the embedded AWS."""
+    """Run all tests in this folder without the embedded AWS."""

@@ -105,7 +105,7 @@ class World:
         self._start = self._rows()
 
     def _place_orders(self):
-        """Create an order in each status. The hold of `o-held` has ended by now, the hold of `o-later` has not."""
+        """Create an order in each status. The hold of `o-held` has ended by now, but the hold of `o-later` has not."""
         lasts = {"o-held": 60, "o-ended": 60, "o-later": 3_700}
         quantities = {"o-refused": 1_000}
         for order_id in ORDERS:
