@@ -149,7 +149,7 @@ browser: setup
 			>.local/logs/browser-install.log 2>&1 || echo "It failed: see .local/logs/browser-install.log"; }
 
 wheel: setup ## build the package for CDK apps of other teams, into .local/dist; CHECK=1 also tries it in an empty environment
-	@$(VENV)/bin/python -m hatchling build -t wheel -d .local/dist 2>/dev/null
+	@$(VENV)/bin/python -m hatchling build -t wheel -d .local/dist
 	@$(if $(CHECK),$(CHECK_WHEEL))
 
 # With downloads from PyPI, as in the environment of an app. The test of the wheel links the installed packages instead.

@@ -152,7 +152,8 @@ def redrive(
     ]
     headings = ("queue", "cause", "dead letters", "", "for example")
     table = table_of(headings, rows, {"dead letters"})
-    screen.print(table if rows else "There are no dead letters.")
+    none = "There are no dead letters. [dim]One that was read within the last minute is hidden.[/]"
+    screen.print(table if rows else none)
     back = sum(found.count(redrives.Decision.SEND_BACK) for found in findings.values())
     if send:
         screen.print(
@@ -286,7 +287,8 @@ def send(
     seconds = time.monotonic() - began
     screen.print(
         f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. "
-        f"[dim]`.venv/bin/inventory-orders status` shows queues and dead letters.[/]"
+        "[dim]`.venv/bin/inventory-orders orders ID` shows an outcome, `follow` shows all new ones, and `status` shows queues and "
+        "dead letters.[/]"
     )
 
 

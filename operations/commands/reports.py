@@ -234,7 +234,9 @@ def _show_orders(
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
         lines = _still_open(one, location) if to_ship else one["items"]
-        state = _goods(one) if to_ship else one["status"]
+        state = (
+            _goods(one) if to_ship else " ".join(one[n] for n in ("status", "reason") if n in one)
+        )
         rows.append((one["orderId"], state, since[:16], one["userId"], _units(lines)))
     table = table_of(("order", "goods" if to_ship else "status", "since", "user", "items"), rows)
     screen.print(table if rows else "No orders.")

@@ -16,7 +16,7 @@ MAX_WORDS_IN_ALL = 26_500
 
 MAX_WORDS = {
     "README.md": 600,
-    "docs/README.md": 210,
+    "docs/README.md": 230,
     "docs/architecture.md docs/lanes.md": 3_180,
     "docs/benchmarks.md": 995,
     "docs/locations.md": 460,
@@ -24,14 +24,14 @@ MAX_WORDS = {
     "docs/aws.md": 660,
     "docs/reference.md": 3_525,
     "docs/runbook.md docs/operations.md": 4_220,
-    "docs/orders.md docs/api.md docs/data-model.md": 4_370,
+    "docs/orders.md docs/api.md docs/data-model.md": 4_385,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 2_840,
     "docs/glossary.md": 615,
-    "docs/tutorial.md": 620,
+    "docs/tutorial.md": 630,
     "docs/limits.md": 650,
     "docs/desk.md": 395,
-    "docs/package.md": 225,
+    "docs/package.md": 240,
     "docs/versions.md": 200,
 }
 """The pages that are written by hand, in groups with a word limit each."""

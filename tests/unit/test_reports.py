@@ -259,6 +259,8 @@ def test_one_order_and_a_users_orders_are_shown(shop, placed):
     assert orders("--user", "u-8").stdout == "No orders.\n"
     assert json.loads(orders("o-1", "--json").stdout)["status"] == "PENDING"
     assert str(orders("o-9").exception) == "there is no order o-9"
+    shop.commit(shop.worker(), Order("o-much", "u-7", {"tea": 10_000}))
+    assert "REJECTED INSUFFICIENT_STOCK" in orders("o-much").stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("o-1", "--to-ship"), ("--to-ship", "--user", "u-7")])
