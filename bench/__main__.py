@@ -68,7 +68,7 @@ def bench(
     given = dict(word.split("=", 1) for word in what or [] if "=" in word)
     if files is not None:
         if names != ["scenes"]:
-            raise UserError("only the study `scenes` can compare result files")
+            raise UserError("result files can be compared only in the study `scenes`")
         from bench.studies import scenes  # noqa: PLC0415 - so that --help is quick
 
         scenes.compare(*files, screen)

@@ -43,7 +43,7 @@ class Cell:
 
     @classmethod
     def of(cls, study: str, **parameters: Value) -> Cell:
-        """Make a cell."""
+        """Create a cell."""
         return cls(study, tuple(parameters.items()))
 
     @cached_property

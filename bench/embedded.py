@@ -297,7 +297,7 @@ def _place_orders(task: _Task, shared: _Queue, barrier: threading.Barrier) -> _R
     result = _Result()
     event = workloads.sqs_event([(workloads.warm_up_order(task.number), 1, time.time())])
     if handler(event, FakeContext("place_orders"))["batchItemFailures"]:
-        raise UserError("the warm-up order of a worker was returned")
+        raise UserError("a worker's warm-up order was returned")
     keep_exchanges(result.exchanges)
     barrier.wait(_READY_SECONDS)
     result.began = time.monotonic()
@@ -368,13 +368,13 @@ def _receive(pipe: Connection, give_up_at: float) -> _Result:
         UserError: The worker failed.
     """
     if not pipe.poll(max(0.0, give_up_at - time.monotonic())):
-        raise UserError("a worker of the benchmark did not finish")
+        raise UserError("a benchmark worker did not finish")
     try:
         answer = pipe.recv()
     except EOFError:
-        raise UserError("a worker of the benchmark died") from None
+        raise UserError("a benchmark worker died") from None
     if not isinstance(answer, _Result):
-        raise UserError(f"a worker of the benchmark failed:\n\n{answer}")
+        raise UserError(f"a benchmark worker failed:\n\n{answer}")
     return answer
 
 

@@ -71,7 +71,7 @@ def _faults(cell: Figures) -> str:
 
 
 def table(title: str, first: str) -> Table:
-    """Make an empty table.
+    """Build an empty table.
 
     Args:
         title: Its title.

@@ -1,4 +1,4 @@
-"""Makes the workloads, each of which is a catalogue with stock, and orders as message bodies."""
+"""Builds the workloads, each of which is a catalogue with stock, and orders as message bodies."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) ->
 
 
 def make(name: str, count: int, seed: int, orders: str = REAL_ORDERS) -> Workload:
-    """Make a workload by its name.
+    """Create a workload by its name.
 
     Args:
         name: One of `NAMES`.
@@ -207,7 +207,7 @@ def with_depth(workload: Workload, seconds: float) -> Workload:
 
 
 def product_rows(workload: Workload) -> list[dict[str, Any]]:
-    """Make the rows of the Products table as plain values: the catalogue, and the product for warm-up orders."""
+    """Build the rows of the Products table as plain values: the catalogue, and the product for warm-up orders."""
     return [
         {
             "productId": product_id,
@@ -224,7 +224,7 @@ def product_rows(workload: Workload) -> list[dict[str, Any]]:
 
 
 def warm_up_order(worker: int) -> str:
-    """Make the body of a warm-up order, which is not part of the workload."""
+    """Build the body of a warm-up order, which is not part of the workload."""
     return _order(f"warm-up-{worker}", [(WARM_UP_PRODUCT, 1)])[1]
 
 
@@ -233,7 +233,7 @@ def sqs_event(
     queue: str = "bench",
     groups: Sequence[str | None] = (),
 ) -> dict[str, Any]:
-    """Make the event that Lambda passes to a handler.
+    """Build the event that Lambda passes to a handler.
 
     Args:
         messages: For each message, its body, the number of deliveries, and the Unix second of the first delivery. Its

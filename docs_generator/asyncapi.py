@@ -33,7 +33,7 @@ def example(event: str) -> dict[str, Any]:
 
 
 def document() -> dict[str, Any]:
-    """Make the AsyncAPI document."""
+    """Build the AsyncAPI document."""
     parts = schemas()
     return {
         "asyncapi": "3.0.0",

@@ -230,7 +230,7 @@ class Monitoring(Construct):
 
 
 def _without_gaps(metric: watched.Metric, thing: Thing) -> cloudwatch.IMetric:
-    """Make the metric of an alarm. Gaps in DynamoDB's metrics are filled, because the alarm might otherwise never clear.
+    """Build the metric of an alarm. Gaps in DynamoDB's metrics are filled, because the alarm might otherwise never clear.
 
     AWS's pages disagree on whether `TreatMissingData` applies to DynamoDB's metrics:
     docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html,

@@ -282,7 +282,7 @@ def _choose(
     layers = {DEFAULT: _defaults(SCHEMA), "settings": {} if settings is None else settings}
     for name, of_stage in _object("stages", {} if stages is None else stages).items():
         if not STAGE.fullmatch(name):
-            raise SettingsError(f"stages.{name} is not a valid name of a stage")
+            raise SettingsError(f"stages.{name} is not a valid stage name")
         if name == stage:
             layers[f"stages.{name}"] = of_stage
     layers[_OVERRIDES] = {} if overrides is None else overrides
@@ -337,7 +337,7 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
             f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign its requests "
-            "with AWS keys, and everyone could read these keys"
+            "with AWS keys, and anyone could read these keys"
         )
     for path, _ in _leaves(chosen):
         sources.setdefault(path, DEFAULT)

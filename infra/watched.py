@@ -481,7 +481,7 @@ _FLOW = _section(
 
 
 def _life(grace: int) -> Section:
-    """Make the section about confirmations and expiries. `grace` is the grace period of holds, in seconds."""
+    """Build the section about confirmations and expiries. `grace` is the grace period of holds, in seconds."""
     latest = grace + _MAX_EXPIRY_DELAY_SECONDS
     return _section(
         "Are orders confirmed, or do they expire?",

@@ -318,7 +318,7 @@ class DemoResult:
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
-    """Make a workload. A third of the orders are for one hot product, 10 % are sent twice, and 1 % are invalid.
+    """Create a workload. A third of the orders are for one hot product, 10 % are sent twice, and 1 % are invalid.
 
     Apart from its ids, the workload is always the same.
     """
@@ -347,7 +347,7 @@ def tea_shop_day(run: str, count: int) -> Workload:
 
 
 def day_of_file(run: str, path: Path) -> Workload:
-    """Make a workload from a file's orders, with so little stock that some products sell out.
+    """Create a workload from a file's orders, with so little stock that some products sell out.
 
     Raises:
         UserError: The file has no valid orders.
@@ -635,8 +635,8 @@ def _check_applied(outcome: ChangeOutcome, failure: str) -> None:
     if outcome.kind is not Outcome.APPLIED:
         words = outcome.detail if outcome.rejection is None else outcome.rejection.words
         raise UserError(
-            f"{failure}: {words or outcome.cause}. Start the demo again. If it fails again, `make down` "
-            "deletes all data"
+            f"{failure}: {words or outcome.cause}. Start the demo again. If it fails again, start "
+            "afresh: `make down` deletes all data"
         )
 
 

@@ -18,7 +18,7 @@ CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
 
 
 def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
-    """Make an opener without a proxy. It sends the HTTP requests to the embedded AWS that AWS clients cannot send."""
+    """Create an opener without a proxy. It sends the HTTP requests to the embedded AWS that AWS clients cannot send."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if endpoint.startswith("https:"):
         trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
@@ -27,7 +27,7 @@ def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
 
 
 def embedded_settings(endpoint: str) -> dict[str, str]:
-    """Make the environment variables that point any AWS client at the embedded AWS, not at a real account.
+    """Build the environment variables that point any AWS client at the embedded AWS, not at a real account.
 
     Raises:
         UserError: The endpoint is not on this machine.

@@ -112,7 +112,7 @@ class Sandbox:
 
 @contextmanager
 def sandbox() -> Iterator[Sandbox]:
-    """Make a sandbox with its own tables, and delete them at the end."""
+    """Create a sandbox with its own tables, and delete them at the end."""
     dynamodb = boto3.client("dynamodb")
     run = uuid.uuid4().hex[:10]
     tables = {table: f"example-{run}-{table.value}" for table in Table}

@@ -138,7 +138,7 @@ def _deliver(engine: Engine, changes: Sequence[Change]) -> int:
 
 
 def soon() -> Deadline:
-    """Make a deadline that no example reaches."""
+    """Create a deadline that no example reaches."""
     return Deadline.after(20, SystemClock())
 
 

@@ -275,7 +275,7 @@ def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
 
 
 def stock_for(wanted: Mapping[str, int]) -> list[NewProduct]:
-    """Make a catalogue for the orders of a file, with enough stock of most products and too little of a few best sellers.
+    """Create a catalogue for the orders of a file, with enough stock of most products and too little of a few best sellers.
 
     Args:
         wanted: Units by the key of a product's row. Products that are wanted only at other locations have no units at the default one.

@@ -121,7 +121,7 @@ class Aws:
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
                 f"the stack {stack_name} cannot be read: {without_full_stop(error)}. Deploy it first "
-                "(in a checkout: `make up`, or `make deploy STAGE=...` on an account)"
+                "(in a checkout: `make up`, or `make deploy STAGE=...` for an account)"
             ) from error
 
     @property
@@ -170,7 +170,7 @@ class Aws:
         return answer
 
     def store(self) -> Store:
-        """Make a store for the stack's tables. Its client leaves retries to the engine."""
+        """Create a store for the stack's tables. Its client leaves retries to the engine."""
         return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
 
 
@@ -183,7 +183,8 @@ def _outputs(stack: StackTypeDef, prefix: str) -> dict[str, str]:
     prefixes = sorted(key.removesuffix(one) for key in outputs if key.endswith(one))
     if not prefixes:
         raise UserError(
-            f"the stack {stack['StackName']} has no outputs of the service: deploy it, with `add_outputs()` of the construct"
+            f"the stack {stack['StackName']} has none of the service's outputs: call the construct's `add_outputs()`, and "
+            "deploy it"
         )
     choice = ", ".join(f'"{each}"' for each in prefixes)
     raise UserError(

@@ -523,7 +523,7 @@ def _belongs_to(account: Account, movement: Movement) -> bool:
 
 
 def _gap(seen: int, last: int, available: int, on_hand: int) -> list[Entry]:
-    """Make the entry for the versions after `seen` up to `last`, if there are any."""
+    """Build the entry for the versions after `seen` up to `last`, if there are any."""
     if last <= seen:
         return []
     missing = f"{last}" if last == seen + 1 else f"{seen + 1} to {last}"

@@ -337,7 +337,7 @@ class _Reader:
             )
         if "orderId" in document:
             raise UserError(
-                f"line {number} is an order, but a catalogue has products; send orders with inventory-orders send"
+                f"line {number} is an order, but a catalogue contains products; send orders with inventory-orders send"
             )
         by_fields = (_DEFAULT_ACTIONS[name] for name in _DEFAULT_ACTIONS if name in document)
         action = document.get("action") or next(by_fields, "change")

@@ -77,7 +77,7 @@ class Delivery:
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Delivery:
-        """Make a delivery from one message of a ReceiveMessage response."""
+        """Create a delivery from one message of a ReceiveMessage response."""
         system, attributes = message.get("Attributes", {}), message.get("MessageAttributes", {})
         texts = {name: value.get("StringValue", "") for name, value in attributes.items()}
         content = DeadLetter(

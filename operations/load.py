@@ -277,7 +277,7 @@ class _Reader:
         }
 
     def soon(self) -> Deadline:
-        """Make a deadline for requests that only DynamoDB can delay."""
+        """Create a deadline for requests that only DynamoDB can delay."""
         return Deadline.after(_PATIENCE_SECONDS, self.client.clock)
 
     def record(self, key: RecordKey) -> Record | None:
@@ -599,14 +599,14 @@ def _obstacle(
 
 
 def _counted(count: Count, delta: int) -> Answer:
-    """Make the result of a booked count."""
+    """Build the result of a booked count."""
     if not delta:
         return Done.COUNTED
     return Finding(Done.COUNTED, f"counted {count.counted:,}, corrected by {delta:+,}")
 
 
 def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
-    """Make the result of a count whose id is already stored."""
+    """Build the result of a count whose id is already stored."""
     if isinstance(stored, CorruptItemError):
         return _problem(count.product_id, stored)
     if isinstance(stored, AdjustmentRecord) and stored.counted == count.counted:
@@ -644,7 +644,7 @@ def _compared(
 
 
 def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
-    """Make the result of a change to a row and, if any, to the product's rows at other locations."""
+    """Build the result of a change to a row and, if any, to the product's rows at other locations."""
     own, *others = updates
     if change.is_stale(own.before):
         return Finding(

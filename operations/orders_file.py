@@ -103,18 +103,18 @@ def count_orders(path: Path, limit: int | None = None) -> int:
 
 
 def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> OrderMessage:
-    """Make the message of an order."""
+    """Build the message of an order."""
     items = [{"productId": product_id, "quantity": quantity} for product_id, quantity in lines]
     return message_of(json.dumps({"orderId": order_id, "userId": user_id, "items": items}))
 
 
 def message_of(body: str) -> OrderMessage:
-    """Make a message from a body, with the group for a FIFO queue."""
+    """Build a message from a body, with the group for a FIFO queue."""
     return _checked(body)[0]
 
 
 def _checked(body: str) -> tuple[OrderMessage, InvalidMessageError | None]:
-    """Make a message from a body. Also returns an error if the body is not an order."""
+    """Build a message from a body. Also returns an error if the body is not an order."""
     try:
         order = parse_order(body)
     except InvalidMessageError as error:
@@ -191,7 +191,7 @@ class _Row:
 
 
 def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
-    """Make an order from adjacent rows with the same `orderId`."""
+    """Build an order from adjacent rows with the same `orderId`."""
     begun: dict[str, int] = {}
     order: list[_Row] = []
     for number, cells in _rows(path, lines, delimiter):
@@ -212,7 +212,7 @@ def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
 
 
 def _order(rows: Sequence[_Row], begun: dict[str, int]) -> _Entry:
-    """Make an order from its rows. `begun` maps ids of earlier orders to their first lines; this order is added."""
+    """Build an order from its rows. `begun` maps ids of earlier orders to their first lines; this order is added."""
     first = rows[0]
     message, error = _checked(_body(rows))
     began = begun.setdefault(first.order_id, first.line)

@@ -103,7 +103,7 @@ def _refuse_less_than_there_is(settings: _Throughput, tables: Mapping[str, Any])
     if lowered:
         raise UserError(
             f"{'; '.join(lowered)}. DynamoDB never lowers it: set at least that value, or remove it from cdk.json, "
-            "so that the table keeps its own"
+            "so that the table keeps its current value"
         )
 
 
@@ -188,7 +188,7 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
         raise UserError(
             f"fifoQueue is false in cdk.json, but the FIFO queue holds {waiting:,} messages and its dead-letter queue "
             f"{dead:,}; the deployment would lose them. Stop the senders, wait until `inventory-orders status` shows "
-            "that no messages wait, redrive or delete the dead letters, and deploy again"
+            "that no messages are waiting, redrive or delete the dead letters, and deploy again"
         )
 
 

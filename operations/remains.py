@@ -32,8 +32,8 @@ def stack_id(account: AwsAccount, stack_name: str) -> str:
         if "does not exist" not in error.response["Error"]["Message"]:
             raise
         raise UserError(
-            f"there is no stack {stack_name} on account {account.number()}, {account.region}: choose the stage that you "
-            "deployed, and set its region (AWS_REGION)"
+            f"there is no stack {stack_name} in account {account.number()}, {account.region}: choose the stage that you "
+            "deployed, and its region (AWS_REGION)"
         ) from error
 
 

@@ -42,9 +42,7 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
     """
     try:
         if path.is_fifo():
-            raise UserError(
-                f"{path} is a pipe, but has to be read twice; write {what} to disk first"
-            )
+            raise UserError(f"{path} is a pipe, but must be read twice; write {what} to disk first")
         with path.open("rb") as raw:
             opener: Any = gzip.open if raw.read(2) == _GZIP else open
         with opener(path, "rb") as raw:

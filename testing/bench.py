@@ -61,7 +61,7 @@ def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
 def one_attempt(
     store: Store, policy: RetryPolicy | None = None, clock: Clock | None = None
 ) -> Engine:
-    """Make an engine like that of the API, which makes one attempt and sells only from rows."""
+    """Create an engine like that of the API, which makes one attempt and sells only from rows."""
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
     return Engine(client, UncontestedRows())
 

@@ -8,7 +8,7 @@ from typing import Any
 def sqs_event(
     *bodies: Any, group: str | None = None, receive_count: int = 1, queue: str = "queue"
 ) -> dict[str, Any]:
-    """Make an SQS event as Lambda does. A body that is not a string is encoded as JSON."""
+    """Build an SQS event as Lambda does. A body that is not a string is encoded as JSON."""
     fifo = ".fifo" if group is not None else ""
     attributes = {"ApproximateReceiveCount": str(receive_count)}
     if group is not None:
@@ -29,7 +29,7 @@ def sqs_event(
 
 
 def event_of_received(messages: Iterable[Mapping[str, Any]], arn: str) -> dict[str, Any]:
-    """Make the event that Lambda passes to a handler, from messages as ReceiveMessage returns them."""
+    """Build the event that Lambda passes to a handler, from messages as ReceiveMessage returns them."""
     return {
         "Records": [
             {
@@ -53,7 +53,7 @@ def event_of_received(messages: Iterable[Mapping[str, Any]], arn: str) -> dict[s
 
 
 def order_body(order_id: str, lines: dict[str, int], user_id: str = "u-1") -> dict[str, Any]:
-    """Make the body of an order."""
+    """Build the body of an order."""
     items = [
         {"productId": product_id, "quantity": quantity} for product_id, quantity in lines.items()
     ]

@@ -196,13 +196,13 @@ class LaneShop(Shop):
     # ------------------------------------------------------------------ who sells
 
     def seller(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """Make a worker that has met contention on all but the quiet rows, so that it requests a lane."""
+        """Create a worker that has met contention on all but the quiet rows, so that it requests a lane."""
         worker: Any = self.worker(off, lanes)
         worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
         return worker
 
     def owner(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """Make a seller that has leased a lane, if one is free, and has read its pages."""
+        """Create a seller that has leased a lane, if one is free, and has read its pages."""
         worker = self.seller(lanes, off)
         worker.source.lane.take(self.soon(), CommitStats())
         self.quiet.add("warm-up")

@@ -460,7 +460,7 @@ def open_shop(products: Sequence[NewProduct] = ()) -> AbstractContextManager[Sho
 
 @cache
 def _tables(products: tuple[NewProduct, ...]) -> Mapping[str, SimulatedTable]:
-    """Make the tables of a shop that opens with these products, as the service itself would write them."""
+    """Create the tables of a shop that opens with these products, as the service itself would write them."""
     clock = ManualClock()
     aws = SimulatedAws(clock.now)
     for table, name in NAMES.items():

@@ -69,7 +69,7 @@ def place_order(order: Mapping[str, Any]) -> None:
 
 
 def decrement(product_id: str, quantity: int) -> Any:
-    """Make the action that takes stock if there is enough."""
+    """Build the action that takes stock if there is enough."""
     return {
         "Update": {
             "TableName": PRODUCTS,

@@ -132,7 +132,7 @@ def place_order(message: Mapping[str, Any]) -> None:
 
 
 def order(message: Mapping[str, Any], status: str) -> Order:
-    """Make the row of an order."""
+    """Build the row of an order."""
     now = timestamp()
     return Order(
         message["orderId"],

@@ -84,7 +84,7 @@ def read_products(product_ids: list[str]) -> dict[str, Any]:
 
 
 def decrement(product_id: str, quantity: int, version: int) -> Any:
-    """Make the action that takes stock, if the product has not changed since it was read."""
+    """Build the action that takes stock, if the product has not changed since it was read."""
     return {
         "Update": {
             "TableName": PRODUCTS,
@@ -107,7 +107,7 @@ def decrement(product_id: str, quantity: int, version: int) -> Any:
 
 
 def order_row(order: Mapping[str, Any], wanted: Mapping[str, int], status: str) -> Any:
-    """Make the action that puts an order's row if there is none yet."""
+    """Build the action that puts an order's row if there is none yet."""
     now = timestamp()
     return {
         "TableName": ORDERS,

@@ -376,7 +376,7 @@ class Simulation:
         self._enough = count - (spare if spare < count else 0)
 
     def _tables(self) -> DynamoDB:
-        """Make the simulated DynamoDB with its tables."""
+        """Create the simulated DynamoDB with its tables."""
         return DynamoDB(self.now)
 
     def _messages(self) -> Iterator[Message]:
@@ -509,7 +509,7 @@ class Simulation:
             self._scheduler.start(work, Worker(self._load))
 
     def _calendar(self) -> SimpleNamespace:
-        """Make a `datetime` module on virtual time, for Powertools' Idempotency, which does not use `time`."""
+        """Build a `datetime` module on virtual time, for Powertools' Idempotency, which does not use `time`."""
         now = self.now
 
         class Calendar(datetime):

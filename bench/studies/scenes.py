@@ -298,7 +298,7 @@ class Run:
     scale: float
 
     def workload(self, name: str) -> Workload:
-        """Make a workload by its name."""
+        """Create a workload by its name."""
         count = int((2_000 if name == "hot" else 20_000) * min(1.0, self.scale))
         if name == "groups":
             return workloads.groups(count, self.seed)

@@ -22,7 +22,7 @@ class ThisCheckout:
         running = emulator.running()
         if running is None:
             raise UserError(
-                "the embedded AWS is not running; start it with `make up`, or name a stage of your account: "
+                "the embedded AWS is not running; start it with `make up`, or name a stage in your account: "
                 "--stage dev (with make: STAGE=dev)"
             )
         use_embedded(running.endpoint)

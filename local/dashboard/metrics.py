@@ -50,7 +50,7 @@ class Window:
 
     @classmethod
     def covering(cls, start: int, end: int, period: int) -> Window:
-        """Make the window whose periods cover the seconds from start to end, both inclusive."""
+        """Create the window whose periods cover the seconds from start to end, both inclusive."""
         first = start - start % period
         return cls(first, period, max(1, (end - first) // period + 1))
 

@@ -311,7 +311,8 @@ class Desk:
             was_there = redrive.settle(aws.sqs, aws.outputs[queue], letter, source, body)
         if not was_there:
             raise NotFoundError(
-                "the message is not in the dead-letter queue now: it was sent or deleted, or another reader has it for up to two minutes"
+                "the message is not in the dead-letter queue at the moment: it was resent or deleted, or another reader has "
+                "it for up to two minutes"
             )
         return {"done": True}
 

@@ -108,7 +108,7 @@ def print_json(value: object, default: Callable[[Any], object] | None = None) ->
 def table_of(
     headings: Sequence[str], rows: Iterable[Sequence[str | int]], right: Collection[str] = ()
 ) -> Table:
-    """Make a table without borders.
+    """Build a table without borders.
 
     Args:
         headings: The headings of the columns.

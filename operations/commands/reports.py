@@ -138,7 +138,7 @@ def _counts_in_words(levels: Iterable[StockLevel]) -> str:
 
 
 def _lines_of(levels: Sequence[StockLevel], *, in_lanes: bool, has_total: bool) -> Iterator[_Line]:
-    """Make the lines of a product: a total if it has several locations, and one line for each location."""
+    """Build the lines of a product: a total if it has several locations, and one line for each location."""
     from ..stock import shown_total  # noqa: PLC0415
 
     if has_total and len(levels) > 1:
@@ -304,7 +304,7 @@ def export(
     """
     if account is None:
         raise UserError(
-            "the embedded AWS cannot export tables; name a stage of your account: --stage dev"
+            "the embedded AWS cannot export tables; name a stage in your account: --stage dev"
         )
     from inventory_orders.clock import SystemClock  # noqa: PLC0415 - the layer is slow to import
 

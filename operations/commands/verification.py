@@ -110,7 +110,7 @@ def _chosen(account: Target | None) -> Target | None:
         return None
     raise UserError(
         f"there are no AWS credentials for {account.stack_name}: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY. The embedded AWS has the stage dev only"
+        "AWS_SECRET_ACCESS_KEY. The embedded AWS has only the stage dev"
     )
 
 

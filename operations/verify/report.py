@@ -37,17 +37,17 @@ class CheckFailedError(Exception):
 
 
 def passed(name: str, saw: str) -> list[Line]:
-    """Make the line of a successful check."""
+    """Build the line of a successful check."""
     return [Line(name, State.PASSED, saw)]
 
 
 def not_here(name: str, why: str) -> list[Line]:
-    """Make the line of a check that this stack does not allow."""
+    """Build the line of a check that this stack does not allow."""
     return [Line(name, State.NOT_HERE, why)]
 
 
 def judged(name: str, problems: Sequence[str], saw: str) -> list[Line]:
-    """Make the line of a check. The check has failed if there are problems."""
+    """Build the line of a check. The check has failed if there are problems."""
     if not problems:
         return passed(name, saw)
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""

@@ -103,7 +103,7 @@ class Run:
         return timestamp(datetime.fromtimestamp(self.began, UTC))
 
     def client(self, service: str) -> Any:
-        """Make a client for an AWS service."""
+        """Create a client for an AWS service."""
         if service not in self._clients:
             make: Any = self.aws.session.client
             self._clients[service] = make(service)

@@ -392,7 +392,7 @@ class DynamoDB:
         found: Sequence[tuple[Key, Item]],
         scope: Scope,
     ) -> dict[str, Any]:
-        """Make one page of the result, filtered and projected."""
+        """Build one page of the result, filtered and projected."""
         keys = tuple(dict.fromkeys((*table.keys, *(index.keys if index else ()))))
         start = request.get("ExclusiveStartKey")
         if start is not None:

@@ -138,7 +138,7 @@ class Sqs:
         """Answer one request.
 
         Raises:
-            ServiceError: An error response, as from SQS.
+            ServiceError: The error response that SQS would send.
         """
         if operation not in self._operations:
             raise NotImplementedError(f"the simulated SQS has no {operation}")

@@ -43,7 +43,7 @@ class ServiceError(Exception):
 
 
 def invalid(message: str) -> ServiceError:
-    """Make a ValidationException."""
+    """Build a ValidationException."""
     return ServiceError("ValidationException", message)
 
 

@@ -139,7 +139,7 @@ def test_the_error_of_a_stage_names_the_stage():
     for wrong, says in (({"lane": 5}, "lane is unknown"), ({"cors": ["*"]}, r"cors\[0\] is")):
         with pytest.raises(SettingsError, match=rf"stages\.dev\.{says}"):
             Settings.from_context("dev", {}, {"dev": wrong})
-    with pytest.raises(SettingsError, match=r"stages\.Dev is not a valid name of a stage"):
+    with pytest.raises(SettingsError, match=r"stages\.Dev is not a valid stage name"):
         Settings.from_context("dev", {}, {"Dev": {}})
     assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 55
     assert Settings.from_context("dev", {"jwt": JWT}, {"dev": {"jwt": None}}).jwt is None

@@ -169,7 +169,8 @@ def test_deploy_refuses_to_lower_warm_throughput_before_the_cdk_starts(cdk, acco
     assert refused() == (
         "warmThroughput.Orders.readUnitsPerSecond is 12,000 in cdk.json, but the index byUser of Shop-Orders has 15,000; "
         "warmThroughput.Orders.writeUnitsPerSecond is 8,500 in cdk.json, but the index byUser of Shop-Orders has 9,000. "
-        "DynamoDB never lowers it: set at least that value, or remove it from cdk.json, so that the table keeps its own"
+        "DynamoDB never lowers it: set at least that value, or remove it from cdk.json, so that the table keeps its "
+        "current value"
     )
     with_warm_throughput(monkeypatch, 15_000, 7_999)
     assert "is 7,999 in cdk.json, but the table Shop-Orders has 8,000;" in refused(
@@ -439,7 +440,7 @@ def test_destroy_says_that_a_stage_does_not_exist(cdk, account):
     """The CDK would say that it has been destroyed."""
     account["describe_stacks"] = NOT_DEPLOYED
     assert refused(["destroy", "--stage", "lvie"], input="y\n").startswith(
-        "there is no stack InventoryOrders-lvie on account 123456789012, us-east-1"
+        "there is no stack InventoryOrders-lvie in account 123456789012, us-east-1"
     )
     assert cdk == []
 
@@ -588,7 +589,10 @@ def test_a_prefix_without_outputs_is_refused_and_the_prefixes_are_listed(two_ser
 
 def test_a_stack_without_the_outputs_of_a_service_is_refused(two_services):
     del two_services.described["Outputs"]
-    with pytest.raises(UserError, match=r"the stack Shop has no outputs of the service: deploy it"):
+    with pytest.raises(
+        UserError,
+        match=r"the stack Shop has none of the service's outputs: call the construct's `add_outputs\(\)`, and deploy it",
+    ):
         two_services("Tea")
 
 

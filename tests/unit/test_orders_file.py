@@ -190,7 +190,7 @@ def test_only_the_first_errors_are_listed(tmp_path):
 
 def test_a_pipe_is_refused_because_the_file_is_read_twice(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="is a pipe, but has to be read twice; write a file of"):
+    with pytest.raises(UserError, match="is a pipe, but must be read twice; write a file of"):
         count_orders(tmp_path / "pipe")
 
 

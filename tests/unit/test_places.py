@@ -118,7 +118,7 @@ def test_a_product_has_at_most_40_places(shop):
     refused = create(shop, "one-too-many")
     assert result(refused) == ("REFUSED", "TOO_MANY_PLACES")
     assert refused["message"].startswith(
-        "tea is already listed at 40 locations besides the default one"
+        "tea is already listed at the maximum of 40 locations (not counting the default)"
     )
     assert result(create(shop, "last")) == ("REFUSED", "PRODUCT_EXISTS")
     assert adjustments(shop, "tea#one-too-many") == []

@@ -46,7 +46,7 @@ export const T = {
   gone: "the desk's server has stopped: start it again with `make desk` or `make dashboard`",
   ended: "the connection to the server has ended",
   applied: "done",
-  outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing changed, because the product has been listed again since: refresh this page" },
+  outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing was changed, because the product has been listed again since: refresh this page" },
   // The field that a refusal is about, or several: one of each form that can get it.
   fieldOf: {
     INVALID_JSON: ["body"],
@@ -133,7 +133,7 @@ export const T = {
   // ---------------------------------------------------------------- the drop
   drop: {
     title: (name) => `Drop: ${name}`,
-    toProduct: "Product page", starting: "Connecting … Only orders placed after that are counted.",
+    toProduct: "Product page", starting: "Connecting … Orders placed before the connection are not counted.",
     soldOut: (at, length) => `Sold out at ${at} after ${length}`,
     rejecting: (at, length) => `Nothing sold since ${at}, after ${length}: orders were rejected`,
     soldOutIn: (length, at) => `Sold out in about ${length}, at ${at}`,
@@ -451,7 +451,7 @@ export const T = {
 
   // ---------------------------------------------------------------- the page of the API
   contract: {
-    title: "The HTTP API", server: "Servers: your choice decides whose token is sent", copy: "Copy to the clipboard", close: "Close",
+    title: "The HTTP API", server: "Server: your choice determines whose token is sent", copy: "Copy to the clipboard", close: "Close",
     body: "Body of the request", code: "Code",
   },
 };

@@ -1,4 +1,4 @@
-"""Inventory and orders on DynamoDB: concurrency control for stock that never oversells.
+"""Inventory and orders on DynamoDB: concurrency control that never oversells stock.
 
 `domain` decides without I/O: products, stock changes, and the planner. `store` is the only part that talks to
 DynamoDB. `engine` makes a plan durable, exactly once, despite concurrent writers; `lanes` chooses where units are sold

@@ -15,7 +15,7 @@ class Clock(Protocol):
         """The current time, timezone-aware, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds on a scale that never goes backwards. Only the difference between two values means something."""
+        """Seconds on a scale that never goes backwards. Only the difference between two values is meaningful."""
 
     def sleep(self, seconds: float) -> None:
         """Wait for this number of seconds."""
@@ -48,7 +48,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, clock: Clock) -> Deadline:
-        """Make a deadline `seconds` from now."""
+        """Create a deadline `seconds` from now."""
         return cls(clock, clock.monotonic() + seconds)
 
     def remaining(self) -> float:

@@ -176,7 +176,7 @@ class RejectedError(OutcomeError):
 
 
 def id_reused_error(code: str) -> InvalidMessageError:
-    """Make the error for a request whose id was already used for a different request."""
+    """Build the error for a request whose id was already used for a different request."""
     field = f"{code.partition('_')[0].lower()}Id"
     return InvalidMessageError(
         code,

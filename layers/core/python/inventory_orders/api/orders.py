@@ -195,7 +195,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _unknown_order(order_id: str) -> RejectedError:
-    """Make the error for an unknown order. Another customer's order gets the same one, so that its id stays secret."""
+    """Build the error for an unknown order. Another customer's order gets the same one, so that its id stays secret."""
     return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
 
 

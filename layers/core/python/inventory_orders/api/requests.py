@@ -179,7 +179,7 @@ class HttpAnswer:
 
 
 class ProblemError(InventoryOrdersError):
-    """A request failed. The error carries the answer to it.
+    """A request failed. The error contains the answer to it.
 
     Args:
         status: The HTTP status.
@@ -213,7 +213,7 @@ class ProblemError(InventoryOrdersError):
 
 
 def malformed(field: str, detail: str) -> InvalidMessageError:
-    """Make the error for a request that has to be corrected in one of its fields."""
+    """Build the error for a request that has to be corrected in one of its fields."""
     return InvalidMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
@@ -276,7 +276,8 @@ def check_path_can_name(name: str, value: str) -> None:
     if value in (".", "..") or not {*"/?%"}.isdisjoint(value):
         raise malformed(
             name,
-            "over HTTP, an id cannot contain /, ? or %, or be . or ..; use another id, and encode it once in paths",
+            "over HTTP, an id must not contain '/', '?' or '%', and must not be '.' or '..'; use another id, and encode it "
+            "once in paths",
         )
 
 
@@ -315,7 +316,7 @@ _DIGEST = 16
 
 
 def encode_cursor(list_name: str, place: ListPosition) -> str:
-    """Make the cursor for the page after a position in a list. The name of a list of a user's orders is the user's id."""
+    """Build the cursor for the page after a position in a list. The name of a list of a user's orders is the user's id."""
     content = f"{len(place.at)} {place.at}{place.id}".encode()
     digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
     return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()

@@ -100,7 +100,7 @@ class Decrement(Adjustment):
     def of(
         cls, product_id: str, adjustment_id: str, units: int, notes: Mapping[str, str] = NO_NOTES
     ) -> Decrement:
-        """Make a decrement that takes away one or more units."""
+        """Create a decrement that takes away one or more units."""
         return cls(product_id, adjustment_id, -units, DECREMENT, notes)
 
 

@@ -40,7 +40,7 @@ class Allocation:
         self._lent: dict[str, int] = {}
 
     def copied(self) -> Allocation:
-        """Make a copy that can be changed without changing this allocation."""
+        """Return a copy that can be changed without changing this allocation."""
         other = Allocation({})
         for name, value in vars(self).items():
             setattr(other, name, copy(value))

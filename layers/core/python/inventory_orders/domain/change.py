@@ -125,13 +125,13 @@ class Change:
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Record | Update[OrderRecord]:
-        """Make the record of the decision. `after` contains the changed products in their state after the transaction."""
+        """Build the record of the decision. `after` contains the changed products in their state after the transaction."""
         raise NotImplementedError
 
     def records(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Sequence[Record | Update[OrderRecord]]:
-        """Make all records of the decision."""
+        """Build all records of the decision."""
         return (self.record(rejection, after, at),)
 
     def match(self, record: Record) -> MatchResult:

@@ -157,7 +157,7 @@ def _without_end(
 def _of_steps(
     action: OrderAction, order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
 ) -> list[Event]:
-    """Make an event for each step of an action. If there are several, the id of each event ends with the id of the step."""
+    """Build an event for each step of an action. If there are several, the id of each event ends with the id of the step."""
     of_action = [step for step in steps if step["action"] == action]
     return [
         _order_event(
@@ -219,7 +219,7 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
 
 
 def _id_of_product(key: str, created_at: str, moment: int | str, kind: EventType) -> str:
-    """Make the id of a product's event, which ends with the location unless it is the default one."""
+    """Build the id of a product's event, which ends with the location unless it is the default one."""
     location_id = location_of(key)
     place = f"#{location_id}" if location_id else ""
     return f"{product_of(key)}@{created_at}#{moment}#{kind}{place}"
@@ -230,7 +230,7 @@ Level = tuple[str, int, int, str]
 
 
 def stock_event(product_id: str, level: Level, at: str) -> Event:
-    """Make the event of a product whose units or status have changed.
+    """Build the event for a product whose units or status have changed.
 
     Args:
         product_id: The key of its row.
@@ -255,7 +255,7 @@ def _product_status(row: Image) -> ProductStatus:
         return ProductStatus(status)
     except ValueError:
         raise UnpublishableError(
-            f"status is {status!a}, which the service does not know; correct it"
+            f"status is {status!a}, which is not a known status; correct it"
         ) from None
 
 
@@ -268,8 +268,8 @@ def _status_event(order: Mapping[str, Any]) -> EventType:
     status = order["status"]
     if status not in _OF_STATUS:
         raise UnpublishableError(
-            f"order {order['orderId']} has the status {status!a}, which the service does not know, so it cannot tell "
-            "what has happened to the order",
+            f"order {order['orderId']} has the unknown status {status!a}, so the service cannot tell what "
+            "happened to the order",
             "UNKNOWN_ORDER_STATUS",
         )
     return _OF_STATUS[status]
@@ -376,7 +376,7 @@ _COUNTS: Mapping[str, str] = {
 def _version(row: Image) -> int:
     version = _take(row, "_version", int)
     if version < 1:
-        raise UnpublishableError(f"_version is {version}, but has to be 1 or more; repair the item")
+        raise UnpublishableError(f"_version is {version}, but must be 1 or more; repair the item")
     return version
 
 

@@ -20,7 +20,7 @@ _SEPARATOR = "#"
 
 
 def stock_key(product_id: str, location_id: str = DEFAULT_LOCATION) -> str:
-    """Make the key of a product's row at a location."""
+    """Build the key of a product's row at a location."""
     return f"{product_id}{_SEPARATOR}{location_id}" if location_id else product_id
 
 
@@ -42,7 +42,7 @@ def public_key(key: str) -> dict[str, str]:
 
 
 def key_in(document: Mapping[str, Any]) -> str:
-    """Make the key to which the `productId` and `locationId` of a message or row refer."""
+    """Build the key to which the `productId` and `locationId` of a message or row refer."""
     return stock_key(document["productId"], document.get("locationId", DEFAULT_LOCATION))
 
 

@@ -176,7 +176,7 @@ class Order(Change):
         )
 
     def lines(self, taken_from: Mapping[str, Stock] | None = None) -> tuple[OrderLine, ...]:
-        """Make the lines to store. Each names the row or page from which its units were taken, if any were."""
+        """Build the lines to store. Each names the row or page from which its units were taken, if any were."""
         stock_of = {product_of(p): stock for p, stock in (taken_from or {}).items()}
         lines = []
         for product_id, quantity in self.quantities.items():

@@ -145,7 +145,7 @@ class OrderCommand(Change):
         versions: Mapping[str, int] | None = None,
         page: OutboundPage | None = None,
     ) -> Step:
-        """Make the step that records the command in its order.
+        """Build the step that records the command in its order.
 
         Args:
             at: When it is carried out.
@@ -473,7 +473,7 @@ def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReas
     """
     if told.reason not in _REASONS_OF_ENDS.values():
         raise CorruptItemError(
-            f"order {order.order_id} has a confirmationRejected with the reason {told.reason!a} instead of one of "
+            f"order {order.order_id} has a confirmationRejected whose reason is {told.reason!a}; it must be one of "
             f"{', '.join(_REASONS_OF_ENDS.values())}; repair the item"
         )
     return RejectionReason[told.reason]

@@ -92,7 +92,7 @@ class Transaction:
 
     @classmethod
     def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
-        """Make a transaction of everything that has changed in an allocation since the previous transaction."""
+        """Build a transaction from everything that has changed in an allocation since the previous transaction."""
         updates, pages, lent = allocation.drain()
         return cls(updates, tuple(decisions), pages, lent=lent)
 

@@ -399,7 +399,7 @@ class Engine:
             batch.pending.settle(decision.change, outcome)
 
     def _apply_failure(self, batch: Batch, attempt: Attempt, error: StoreError) -> bool:
-        """Process a failed transaction. Returns whether it lost to a concurrent writer, so that the next round should wait."""
+        """Process a failed transaction. Returns whether it lost to a concurrent writer; if so, the next round should wait."""
         pending = batch.pending
         for product_id in attempt.transaction.after:
             self._cache.forget(product_id)
@@ -420,7 +420,7 @@ class Engine:
         return any(is_lost)
 
     def _isolate(self, batch: Batch, suspects: Sequence[Change], invalid: ChangeOutcome) -> None:
-        """Halve the size of transactions until the change that DynamoDB does not accept is alone in one."""
+        """Halve the size of transactions, until the change that DynamoDB refuses has one to itself."""
         if len(suspects) > 1:
             batch.limits = replace(batch.limits, changes=(len(suspects) + 1) // 2)
             return

@@ -94,15 +94,15 @@ class Pace:
 
     @property
     def wait(self) -> float:
-        """Seconds to wait now: between half of the pace and all of it, or 0 while nothing is throttled."""
+        """Seconds to wait now: a random part of the current delay, at least half of it; 0 while nothing is throttled."""
         return self._now() * (1 + self._random()) / 2 if self._seconds else 0.0
 
     def observe_throttle(self) -> None:
-        """Double the pace after a write was throttled because capacity was short."""
+        """Double the delay between writes after a write is throttled for lack of capacity."""
         self._set(min(_MAX_PACE, max(_MIN_PACE, _GROWTH * self._now())))
 
     def observe_success(self) -> None:
-        """Reduce the pace after a transaction was applied."""
+        """Reduce the delay between writes after a transaction is applied."""
         if self._seconds:
             self._set(self._now() * _DECAY)
 

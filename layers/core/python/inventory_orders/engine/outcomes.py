@@ -70,12 +70,12 @@ class UnsuccessfulError(OutcomeError):
 
 
 def returned(cause: str, detail: str = "", retry_after: float = 0.0) -> ChangeOutcome:
-    """Make the outcome of a change that may succeed later."""
+    """Build the outcome of a change that may succeed later."""
     return ChangeOutcome(Outcome.RETURNED, cause=cause, detail=detail, retry_after=retry_after)
 
 
 def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome:
-    """Make the outcome of a change that was rejected just now, or earlier according to its record."""
+    """Build the outcome of a change that was rejected just now, or earlier according to its record."""
     return ChangeOutcome(
         Outcome.REJECTED,
         rejection,
@@ -86,7 +86,7 @@ def rejected(rejection: Rejection, *, is_written: bool = False) -> ChangeOutcome
 
 
 def outcome_of(error: OutcomeError) -> ChangeOutcome:
-    """Make the outcome of a change that raised an error."""
+    """Build the outcome of a change that raised an error."""
     if isinstance(error, UnsuccessfulError):
         return error.outcome
     outcome = ChangeOutcome(

@@ -89,7 +89,7 @@ class SweepReport:
 
     Attributes:
         problems: What an operator has to repair, as keys, so that nothing appears twice.
-        unfinished: The error because of which work is left for the next sweep; empty if everything was done.
+        unfinished: The error that left work for the next sweep; empty if everything was done.
     """
 
     problems: dict[str, None] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class RetryingClient:
 
         Args:
             actions: The actions of the transaction.
-            plans_around: Reasons to cancel that make the caller plan again instead of repeating the transaction, if they
+            plans_around: Cancellation reasons that make the caller plan again instead of repeating the transaction, if they
                 concern a product's row. After a conflict, the same transaction would only lose again. After throttling, the
                 other products need not wait.
 
@@ -415,7 +415,7 @@ def update_product(
     """Send one conditional update of a product, without a token. After a lost response, the caller recognises its own write.
 
     Args:
-        write: Makes the update. It is called again for each attempt.
+        write: Builds the update. It is called again for each attempt.
 
     Returns:
         Whether the last attempt was applied, and the current product.

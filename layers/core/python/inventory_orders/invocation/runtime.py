@@ -1,4 +1,4 @@
-"""The basics of every handler: its settings, the objects made from them, deadlines, and answers to events of the wrong kind."""
+"""The basics of every handler: its settings, objects created from them, deadlines, and answers to events of the wrong kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SQS has to be answered."""
 
 
 class Process:
-    """An execution environment of a function: its settings, and objects that are made from them once.
+    """An execution environment of a function: its settings, and objects that are created from them once.
 
     The settings are environment variables. Each is read when it is first needed, so a function needs only its own settings.
 
@@ -68,7 +68,7 @@ class Process:
         return int(value)
 
     def _queue(self, prefix: str, *, feeds: bool = True, fifo: Queue | None = None) -> Queue:
-        """Make a queue from its settings. Queues that feed the function have a dead-letter queue, too."""
+        """Create a queue from its settings. Queues that feed the function also have a dead-letter queue."""
         url = self._text(f"{prefix}QUEUE_URL")
         dead_letter_url = self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else ""
         return Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
@@ -204,9 +204,9 @@ def process() -> Process:
 
 
 def prepare(*names: str) -> None:
-    """Make attributes of the process while the handler is being imported. This sends no requests.
+    """Create attributes of the process while the handler is being imported. This sends no requests.
 
-    Making the clients takes longer than everything else in the first batch. Lambda imports the handler in its init phase, in
+    Creating the clients takes longer than everything else in the first batch. Lambda imports the handler in its init phase, in
     which a function has more CPU than later.
 
     A missing setting is ignored here, so that a handler can be imported anywhere. The first invocation then names the setting.
@@ -225,7 +225,7 @@ def executor() -> Executor | None:
 
 @cache
 def client(service: Any, config: Any) -> Any:
-    """Make the client for an AWS service, once for each `Config` of botocore."""
+    """Create the client for an AWS service, once for each botocore `Config`."""
     return boto3.client(service, config=config)
 
 

@@ -80,10 +80,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue, with the client to call it.
+    """An SQS queue, and the client that calls it.
 
     Attributes:
-        client: An SQS client; make it with `CLIENT_CONFIG`.
+        client: An SQS client; create it with `CLIENT_CONFIG`.
         url: The URL of the queue.
         dead_letter_url: The URL of its dead-letter queue; empty if the function sends no dead letters.
         fifo: The FIFO queue that feeds the same function; None if there is none.
@@ -253,7 +253,7 @@ class SqsCalls:
 
 
 def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
-    """Make message attributes. SQS refuses empty values, so `?` replaces them."""
+    """Build message attributes. SQS refuses empty values, so `?` replaces them."""
     return {
         name: {"DataType": "String", "StringValue": printable(text) or "?"}
         for name, text in texts.items()

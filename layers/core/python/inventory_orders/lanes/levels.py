@@ -73,7 +73,7 @@ def estimate_levels(
 
     Args:
         snapshot: The rows as read. Adds the pages, and the errors of products with an unreadable page.
-        on_hand: Whether to read outbound pages. If not, only the available units are right.
+        on_hand: Whether to read outbound pages. If not, only the available units are correct.
 
     Returns:
         The levels by product id.

@@ -92,7 +92,7 @@ class Recall:
         stats: The cost.
         to_row: Whether the rows reclaim the units from the depot.
         owner: The owner of the caller's lease on the products. The lease is kept, and its fence renewed.
-        change: Makes the actions that the caller writes in the transaction that reclaims a product's units, so that no lane
+        change: Builds the actions that the caller writes in the transaction that reclaims a product's units, so that no lane
             can be filled in between. One of them replaces the given update of the row.
         ends_visit: Whether the last transaction releases the depot's lease.
         known: The known rows and pages.

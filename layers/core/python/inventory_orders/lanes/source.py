@@ -41,7 +41,7 @@ def engine_with_lanes(
     executor: Executor | None = None,
     lanes: int = 0,
 ) -> Engine:
-    """Make an engine that takes units from lanes if rows have too few.
+    """Create an engine that takes units from lanes if rows have too few.
 
     Args:
         store: The tables.
@@ -171,7 +171,7 @@ class LaneSource(Source):
         return {p: batch.rows[p] for p in wanted if p in batch.rows}
 
     def _should_visit(self, lacks: Mapping[str, int]) -> bool:
-        """Whether the depot is better than rows for products that this process's lane has too few units of."""
+        """Whether the depot is better than rows for products of which this process's lane has too few units."""
         # Only the row sells a product that was sold out when the row was last read.
         wanted = {p: own for p, own in lacks.items() if not self._sold_out.get(p)}
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.

@@ -82,7 +82,7 @@ class LaneSupply(Supply):
     is_awaited: bool = False
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
-        """Make one chain, because all decisions share the lane's few pages. Pending moves go into its first transaction."""
+        """Build one chain, because all decisions share the lane's few pages. Pending moves go into its first transaction."""
         limits = replace(limits, side_by_side=1)
         first, rest, drafts = decisions, list[Decision](), list[Draft]()
         if self.release is not None and self.is_awaited:

@@ -73,7 +73,7 @@ def _not_json(body: str, error: json.JSONDecodeError) -> str:
 
 
 def as_json(event: object) -> Any:
-    """Parse an event of Lambda as strictly as the body of a message."""
+    """Parse a Lambda event as strictly as the body of a message."""
     try:
         return strict_json(json.dumps(event))
     except (RecursionError, ValueError):
@@ -87,10 +87,10 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 class _Reader(json.JSONDecoder):
-    """A JSON parser like Python's, but it puts a description of the problem in place of everything that we refuse.
+    """A JSON parser like Python's, except that it replaces everything that we refuse with a description of the problem.
 
     Attributes:
-        liberties: The descriptions, which are also at the refused places in the parsed document.
+        liberties: The descriptions, which also replace the refused values in the parsed document.
     """
 
     def __init__(self) -> None:

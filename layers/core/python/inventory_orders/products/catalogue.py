@@ -138,7 +138,7 @@ class ProductCatalogue:
         Raises:
             ProductNotFoundError: The product does not exist, or this generation was delisted.
             LeaseHeldError: A lease outlasts the deadline.
-            ContentionError: Concurrent writers won until the attempts or the time ran out.
+            ContentionError: Concurrent writers won until attempts or time ran out.
         """
         before = self.get(product_id, deadline)
         created_at = created_at or before.created_at
@@ -317,8 +317,8 @@ class ProductCatalogue:
             return False, product
         if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
             raise RejectedError(
-                f"another event {event.event_id} of {event.event_time} was applied to {event.product_id}; "
-                "send this one under a new id",
+                f"a different event with the id {event.event_id} and the time {event.event_time} was applied to "
+                f"{event.product_id}; send this one under a new id",
                 "EVENT_ID_REUSED",
             )
         return True, product
@@ -472,7 +472,7 @@ class ProductCatalogue:
         Raises:
             RejectedError: `HAS_PLACES`.
             LeaseHeldError: A lease is live.
-            ContentionError: Concurrent writers won until the attempts or the time ran out.
+            ContentionError: Concurrent writers won until attempts or time ran out.
         """
         try:
             self.update_with_retry(product_id, _delisted, deadline, created_at, waits=False)
@@ -506,8 +506,8 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
         (reason,) = cancelled.of(ActionKind.PLACES)
         product = require_product(reason.found, product_of(key))
         raise RejectedError(
-            f"{product.product_id} is already listed at {MAX_PLACES} locations besides the default one, the maximum; "
-            "delist it at one of them first",
+            f"{product.product_id} is already listed at the maximum of {MAX_PLACES} locations (not counting the "
+            "default); delist it at one of them first",
             "TOO_MANY_PLACES",
         )
     cancelled.check_places()
@@ -530,7 +530,7 @@ def _check_no_newer_event(product: Product, at: str) -> None:
     if (product.details_event_time or "") > at:
         raise RejectedError(
             f"the newest details of {product.product_id} are from {product.details_event_time}, which is in the future; "
-            "correct their sender's clock",
+            "correct the sender's clock",
             "NEWER_EVENT_APPLIED",
         )
 

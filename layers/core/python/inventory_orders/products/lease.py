@@ -290,7 +290,7 @@ class Lease:
             ProductNotFoundError: The product is gone, and no earlier attempt will take effect.
             RejectedError: `ADJUSTMENT_ID_REUSED`: the id belongs to another adjustment; or `BELOW_FLOOR`: open orders hold
                 more than was counted. A live lease stays live.
-            ContentionError: Concurrent transactions were in the way until the time ran out.
+            ContentionError: Concurrent transactions got in the way until time ran out.
         """
         before, moment = self.product, self.client.clock.now()
         after = self._after(counted)

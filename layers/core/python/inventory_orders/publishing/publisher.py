@@ -66,7 +66,7 @@ class BusEntry:
 
     @classmethod
     def of(cls, event: Event) -> BusEntry:
-        """Make the entry of an event."""
+        """Build the entry for an event."""
         return cls(event, _json(event.detail()))
 
     @property
@@ -103,7 +103,7 @@ class Bus:
     """An event bus. This is the only code that calls EventBridge.
 
     Attributes:
-        client: An EventBridge client; make it with `CLIENT_CONFIG`.
+        client: An EventBridge client; create it with `CLIENT_CONFIG`.
         name: The name of the bus.
     """
 
@@ -178,7 +178,7 @@ class Undeliverable:
     def of_record(
         cls, subject: str, record_id: str, record: object, error: UnpublishableError
     ) -> Undeliverable:
-        """Make an undeliverable event from a stream record, if the row in it does not show what happened."""
+        """Build an undeliverable event from a stream record, if the row in it does not show what happened."""
         body = json.dumps({"record": record}, default=str)
         return cls(subject, record_id, body, error.code, str(error))
 

@@ -133,7 +133,7 @@ class TransactionCancelledError(StoreError):
         self.reasons = tuple(reasons)
 
     def label(self, actions: Sequence[Action]) -> None:
-        """Add to each reason the action that it is about. DynamoDB returns the reasons in the order of the actions."""
+        """Add to each reason the action it concerns. DynamoDB returns the reasons in the order of the actions."""
         self.reasons = tuple(
             replace(reason, action=action)
             for reason, action in zip(self.reasons, actions, strict=False)

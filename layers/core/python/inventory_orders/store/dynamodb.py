@@ -156,7 +156,7 @@ class Snapshot:
 
 
 def _new_epoch() -> str:
-    """Make a random epoch, so that a page that is deleted and written again is never taken for the old one."""
+    """Choose a random epoch, so that a page that is deleted and written again is never taken for the old one."""
     return uuid.uuid4().hex[:16]
 
 
@@ -200,7 +200,7 @@ class Store:
         response = call(self._client.batch_get_item, RequestItems=request)
         if "Responses" not in response:
             # If this counted as an empty answer, it would mean that nothing exists.
-            raise OutcomeUnknownError("EMPTY_ANSWER", "the answer from DynamoDB has no Responses")
+            raise OutcomeUnknownError("EMPTY_ANSWER", "the response from DynamoDB has no Responses")
 
         unprocessed = response.get("UnprocessedKeys", {})
         left_out = self._by_place({name: entry["Keys"] for name, entry in unprocessed.items()})

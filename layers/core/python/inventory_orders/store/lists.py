@@ -43,7 +43,7 @@ class ListPosition:
 def list_orders(
     store: Store, user_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[ListPosition], bool]:
-    """List a user's orders, the newest first. The list is eventually consistent.
+    """List a user's orders, newest first. The list is eventually consistent.
 
     Args:
         store: The tables.
@@ -144,7 +144,7 @@ def list_adjustments(
 def list_to_fulfil(
     store: Store, limit: int, after: ListPosition | None
 ) -> tuple[list[ListPosition], bool]:
-    """List confirmed orders that are not fulfilled yet, the oldest first. The list is eventually consistent.
+    """List confirmed orders that are not fulfilled yet, oldest first. The list is eventually consistent.
 
     Args:
         store: The tables.
@@ -181,7 +181,7 @@ def _to_fulfil(store: Store, shard: str, limit: int, after: ListPosition) -> lis
 def list_holds(
     store: Store, shard: int, until: str, after: ListPosition | None = None
 ) -> tuple[list[ListPosition], ListPosition | None]:
-    """List the holds of a shard that end by a given time, the oldest first. They are a hint: the list is eventually consistent.
+    """List the holds of a shard that end by a given time, oldest first. They are a hint: the list is eventually consistent.
 
     Args:
         store: The tables.
@@ -211,5 +211,5 @@ def _position(item: Item, time: str) -> ListPosition:
 
 
 def _start(after: ListPosition, **keys: str) -> Item:
-    """Make the key after which a query of an index continues."""
+    """Build the key after which a query of an index continues."""
     return {name: {"S": value} for name, value in {**keys, "orderId": after.id}.items()}

@@ -76,7 +76,7 @@ def read_stock_part(item: Item) -> StockPart:
     except (KeyError, ValueError, TypeError, AttributeError, zlib.error) as error:
         raise CorruptItemError(
             f"{item['page']['S']} of the Allotments table is unreadable ({type(error).__name__}: {error}); delete "
-            "the item; the stock of its products will then be published again",
+            "the item, and the stock of its products will be published again",
             "CORRUPT_PAGE",
         ) from error
 

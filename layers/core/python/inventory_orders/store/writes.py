@@ -1,4 +1,4 @@
-"""Makes conditional writes of each kind of item, and the actions of transactions."""
+"""Builds the conditional writes for each kind of item, and the actions of transactions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def unix(moment: datetime) -> Decimal:
 
 
 def assign(changed: Row, gone: Iterable[str] = (), computed: str = "") -> Write:
-    """Make the write that sets some attributes and removes others.
+    """Build the write that sets some attributes and removes others.
 
     Args:
         changed: New values by attribute.
@@ -121,7 +121,7 @@ def assign(changed: Row, gone: Iterable[str] = (), computed: str = "") -> Write:
 
 
 def difference(before: Row, after: Row) -> Write:
-    """Make the write that turns one state of a row into another."""
+    """Build the write that turns one state of a row into another."""
     gone = [name for name in before if name not in after]
     return assign({name: value for name, value in after.items() if value != before.get(name)}, gone)
 
@@ -129,13 +129,13 @@ def difference(before: Row, after: Row) -> Write:
 def _raise_version(
     changed: Row, gone: Iterable[str] = (), computed: str = "#_version = #_version + :one"
 ) -> Write:
-    """Make a write that also raises the version of the row, whatever its value is."""
+    """Build a write that also raises the version of the row, whatever its value is."""
     write = assign(changed, gone, computed)
     return replace(write, values={**write.values, "one": 1})
 
 
 def details_write(event: CatalogueEvent, moment: datetime) -> Write:
-    """Make the write that applies a catalogue event, unless a newer event was applied."""
+    """Build the write that applies a catalogue event, unless a newer event was applied."""
     details = {name: event.details.get(name) for name in DETAILS}
     # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
@@ -156,7 +156,7 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
 
 
 def price_write(price: int, moment: datetime, latest: str) -> Write:
-    """Make the write that sets a price, unless the product is discontinued, or its price or its details are newer.
+    """Build the write that sets a price, unless the product is discontinued, or its price or its details are newer.
 
     Args:
         price: The new price, in minor units of the currency.
@@ -184,7 +184,7 @@ def price_write(price: int, moment: datetime, latest: str) -> Write:
 
 
 def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
-    """Make the write that takes units away, on condition that the product stays `ACTIVE`.
+    """Build the write that takes units away, on condition that the product stays `ACTIVE`.
 
     Args:
         product: The product as last seen. Its generation, threshold and limit must equal the stored ones.
@@ -215,7 +215,7 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
 
 
 def _same(name: str) -> str:
-    """Make the condition that an optional number is the same as when it was last read. A missing number counts as 0."""
+    """Build the condition that an optional number has not changed since it was last read. A missing number counts as 0."""
     return f"(#{name} = :{name} OR (attribute_not_exists(#{name}) AND :{name} = :zero))"
 
 
@@ -223,14 +223,14 @@ def _same(name: str) -> str:
 
 
 def take_lease(before: Product, owner: str, moment: datetime, until: Decimal) -> Write:
-    """Make the write that takes a lease on a product, if the product has not changed since it was read."""
+    """Build the write that takes a lease on a product, if the product has not changed since it was read."""
     return _lock(owner, moment, until, gone=("lockOnHand",)).on_unchanged(before, moment)
 
 
 def keep_lease(
     owner: str, version: int, moment: datetime, until: Decimal, on_hand: int | None = None
 ) -> Write:
-    """Make the write that sets a new end for a live lease, if its owner was the last writer of the product.
+    """Build the write that sets a new end for a live lease, if its owner was the last writer of the product.
 
     Args:
         owner: The owner.
@@ -260,17 +260,17 @@ def _lock(
 
 
 def end_lane_lease(owner: str) -> Write:
-    """Make the write that releases the lease of a lane, if this owner still has it."""
+    """Build the write that releases the lease of a lane, if this owner still has it."""
     return Write("REMOVE #lockedBy, #lockTime, #lockWait", OWNED, {"owner": owner})
 
 
 def end_lease(owner: str, moment: datetime) -> Write:
-    """Make the write that releases the lease of a product, if its owner was the last writer of the product."""
+    """Build the write that releases the lease of a product, if its owner was the last writer of the product."""
     return _raise_version({"lastUpdatedAt": timestamp(moment)}, LOCK).on(_MINE, owner=owner)
 
 
 def count_write(before: Product, after: Product, owner: str, moment: datetime) -> Write:
-    """Make the write that records a count and releases the lease, if its owner was the last writer of the product.
+    """Build the write that records a count and releases the lease, if its owner was the last writer of the product.
 
     Args:
         before: The product as the owner knows it, with the units on hand when the count began.
@@ -336,7 +336,7 @@ class Action:
 
 
 def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
-    """Make the actions of a transaction: rows, pages, the release of a lane, and records, in this sequence.
+    """Build the actions of a transaction: rows, pages, the release of a lane, and records, in this sequence.
 
     Args:
         transaction: What to write.
@@ -357,7 +357,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
 
 
 def record_action(write: Record | Update[OrderRecord]) -> Action:
-    """Make the action that writes a new record, or updates an order if it has not changed since it was read."""
+    """Build the action that writes a new record, or updates an order if it has not changed since it was read."""
     if not isinstance(write, Update):
         return _create_action(ActionKind.RECORD, write.key, record_row(write))
     before = record_row(write.before)
@@ -374,12 +374,12 @@ def record_action(write: Record | Update[OrderRecord]) -> Action:
 
 
 def product_create_action(product: Product) -> Action:
-    """Make the action that creates a product if it does not exist."""
+    """Build the action that creates a product if it does not exist."""
     return _create_action(ActionKind.PRODUCT, product.product_id, product_row(product))
 
 
 def place_action(key: str, *, is_new: bool) -> Action:
-    """Make the action that adds a location to the list in the product's own row, or removes it from there.
+    """Build the action that adds a location to the list in the product's own row, or removes it from there.
 
     It neither raises the version nor respects leases, because no decision that the version guards depends on the list. So it
     does not compete with counts or orders at the default location. Only the deletion of the row has a condition on the list.
@@ -394,7 +394,7 @@ def place_action(key: str, *, is_new: bool) -> Action:
 
 
 def product_replace_action(before: Product, after: Product, now: datetime) -> Action:
-    """Make the action that turns one state of a product into another. It only writes the attributes that differ.
+    """Build the action that turns one state of a product into another. It only writes the attributes that differ.
 
     Args:
         before: The product as read.
@@ -412,7 +412,7 @@ def product_replace_action(before: Product, after: Product, now: datetime) -> Ac
 
 
 def product_delete_action(product: Product, now: datetime) -> Action:
-    """Make the action that deletes a product, if it has not changed since it was read.
+    """Build the action that deletes a product, if it has not changed since it was read.
 
     Args:
         product: The product as read.
@@ -425,7 +425,7 @@ def product_delete_action(product: Product, now: datetime) -> Action:
 
 
 def fold_action(lot: Generation, units: int, now: datetime) -> Action:
-    """Make the action that subtracts the units of an outbound page from the units on hand in their product's row."""
+    """Build the action that subtracts the units of an outbound page from the units on hand in their product's row."""
     write = Write("SET #onHand = #onHand - :units", "", {"units": units})
     condition = f"#createdAt = :createdAt AND {NO_LIVE_LEASE}"
     write = write.on(condition, createdAt=lot.created_at, now=unix(now))
@@ -433,7 +433,7 @@ def fold_action(lot: Generation, units: int, now: datetime) -> Action:
 
 
 def _row_update(before: Product, after: Product, now: datetime) -> Action:
-    """Make the action that updates a row, if it has not changed since it was read."""
+    """Build the action that updates a row, if it has not changed since it was read."""
     is_owner = after.lock_version != before.lock_version
     row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
     write = difference(product_row(before), row)
@@ -444,7 +444,7 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
 
 
 def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
-    """Make the action that writes a page, or checks that it has not changed; `at` is the current time."""
+    """Build the action that writes a page, or checks that it has not changed; `at` is the current time."""
     before, after = update.before, update.after
     write, operation = Write(), "ConditionCheck"
     if before is not after:
@@ -468,6 +468,6 @@ def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
 
 
 def _create_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
-    """Make the action that writes a new row, if there is none with its key."""
+    """Build the action that writes a new row, if there is none with its key."""
     table, _ = key_of(key)
     return Action(kind, key, Write(row=row).on(f"attribute_not_exists(#{KEYS[table][0]})"), "Put")
