@@ -183,7 +183,7 @@ def _run(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Future[Result]]]:
 
 
 def report(cells: Sequence[Cell], kept: ResultFile, console: Console) -> bool:
-    """Print the results of the cells. Returns whether all results are right."""
+    """Print the results of the cells. Returns whether all results are correct."""
     right = True
     found = {
         name: [

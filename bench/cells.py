@@ -84,7 +84,7 @@ class Study:
         about: What it measures, in one line.
         cells: Lists the parameters of its cells in a `short`, `full` or `tiny` run. All cells have the same parameters.
         measure: Measures a cell. It takes the parameters by name, and returns the figures.
-        show: Prints results. Returns whether they are right.
+        show: Prints results. Returns whether they are correct.
     """
 
     about: str

@@ -67,7 +67,7 @@ class Aws:
 
     Attributes:
         outputs: The stack's outputs, by name.
-        session: Credentials and region; makes further clients.
+        session: Credentials and region; creates further clients.
         stack_id: The stack's ARN.
         is_production: Whether the stack is protected against deletion, as production stages are.
         prefix: Prefix of the service's outputs in the stack; `outputs` has the names without it.

@@ -104,7 +104,7 @@ def _create_together(
 def _create_apart(
     client: RetryingClient, new: Sequence[NewProduct], error: StoreError, deadline: Deadline
 ) -> dict[str, Creation]:
-    """Split the products into halves until the one that cannot be created is alone."""
+    """Split the products in half until the one that cannot be created is on its own."""
     if len(new) == 1:
         key = new[0].product_id
         return {key: Creation(created=False, error=_meaning_of(error, key))}

@@ -228,7 +228,7 @@ class Restore:
     # ------------------------------------------------------------------ the tables as they were
 
     def make_tables(self, on_progress: Callable[[str], None]) -> None:
-        """Restore copies of all tables, and wait until they can be read. Existing copies are used again."""
+        """Restore copies of all tables, and wait until they can be read. Existing copies are reused."""
         for table, name in self.beside.tables.items():
             if self._describe(name) is not None:
                 continue

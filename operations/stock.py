@@ -116,7 +116,7 @@ def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
 
 
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Find the transfers of a product that are on the way: they have left one location, but not arrived at another.
+    """Find a product's transfers in transit: their units have left one location, but not arrived at another.
 
     Args:
         aws: The stack.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 runtime.prepare("store", "expiry_queue")
 
-# How much of the remaining time each step may use. Holds come first because they have to be on time, and leave some for lanes.
+# How much of the remaining time each step may use. Holds come first because they have to be on time, but leave some for lanes.
 _SHARE_OF_HOLDS = 0.6
 _SHARE_OF_FOLDS = 0.5
 

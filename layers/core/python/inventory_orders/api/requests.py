@@ -380,6 +380,6 @@ def filled_page(
 
 
 def reading() -> tuple[RetryingClient, Deadline]:
-    """The client for a read, and the deadline of the read, a few seconds from now: after that, callers should try again."""
+    """The client for a read, and the read's deadline, a few seconds from now. After that, callers should try again."""
     client = runtime.process().engine.client
     return client, Deadline.after(_READ_SECONDS, client.clock)

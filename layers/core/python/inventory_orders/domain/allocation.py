@@ -14,7 +14,7 @@ from inventory_orders.domain.product import PageStock, Product, ProductsById
 class Allocation:
     """Rows and pages of products, both as stored and after moves that are not stored yet.
 
-    Moves neither create nor lose units, and they keep these rules:
+    Moves neither create nor lose units, and they follow these rules:
 
     - A product's `lent_to` names each lane that holds units of the product.
     - While it names any lane, the stock in the row is above 0 and above the threshold for low stock. (`drain` checks this.)

@@ -1,4 +1,4 @@
-"""The interface of stock changes: deltas of products, and a record that makes sure that they are applied only once."""
+"""The interface of stock changes: deltas of products, and a record that ensures that they are applied only once."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Product:
         on_hand: Units in the warehouse, sold or not, before those on outbound pages are subtracted.
         version: Rises by one with every successful change to the row.
         created_at: Identifies the generation: a product that is deleted and created again gets a new one.
-        status: Results from the stock, unless the product is discontinued.
+        status: Follows from the stock, unless the product is discontinued.
         backorder_limit: How far below zero the stock may go, in units.
         low_stock_threshold: The number of units at or below which the product counts as low in stock.
         name: For people; None if there is none.
@@ -89,7 +89,7 @@ class Product:
 
     @property
     def is_partial(self) -> bool:
-        """Whether lanes may hold more units. If so, no change is rejected because the row has too few."""
+        """Whether lanes may hold more units. If so, too few units in the row are no reason to reject a change."""
         return bool(self.lent_to)
 
     @property

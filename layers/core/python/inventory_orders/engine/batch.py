@@ -437,7 +437,7 @@ class Batch:
             self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
 
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
-        """Give up on changes whose products could not be read, or whose records could not be read but are more than hints."""
+        """Give up on changes whose products could not be read, or whose records were required but could not be read."""
         for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)

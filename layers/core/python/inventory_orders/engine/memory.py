@@ -19,13 +19,13 @@ V = TypeVar("V")
 # How long a product counts as contested after a lost write of its row.
 _CONTESTED_SECONDS = 10.0
 
-# The pace: seconds between two attempts. Repeated throttles reach the longest pace within seconds: 50 workers on a new table
-# need about 6 s each.
+# The pace: the delay between two attempts, in seconds. Repeated throttles reach the longest delay within seconds: 50 workers on
+# a new table need about 6 s each.
 _MIN_PACE, _MAX_PACE = 0.1, 20.0
 _GROWTH = 2.0
 
 # The fraction of it that remains after an applied transaction, and the seconds after which it halves by itself: partitions
-# split over time, so an old pace means little.
+# split over time, so an old delay means little.
 _DECAY = 0.98
 _HALVED_AFTER = 30.0
 

@@ -55,7 +55,7 @@ class ChangeOutcome:
 
 
 class UnsuccessfulError(OutcomeError):
-    """A command was not carried out; the outcome has the reason.
+    """A command was not carried out; the outcome contains the reason.
 
     Attributes:
         outcome: What became of the command.

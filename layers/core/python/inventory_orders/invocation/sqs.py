@@ -156,7 +156,7 @@ class SqsCalls:
             seconds: The delay of each message, at most 900 seconds.
 
         Returns:
-            The messages of which SQS accepted a copy.
+            The messages whose copies SQS accepted.
         """
         entries = {
             message: {

@@ -86,7 +86,7 @@ METRICS = {
 }
 """All metrics with their units. Their meaning is in operations/metrics.py."""
 
-# Emitted only if they are not 0, because a metric costs money and a 0 says nothing here.
+# Emitted only if they are not 0, because a metric costs money and a 0 is of no use here.
 _SELDOM = {
     *("OrdersCancelled", "OrdersReturned", "ConfirmationsRejected", "CorruptPage"),
     *("ConditionalWrites", "Recalls", "LeaseWait", "EventsRefused", "EventsUndeliverable"),
@@ -146,7 +146,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
     add("MessagesReturned", ends[Outcome.RETURNED])
     outcomes = batch.outcomes
     add("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
-    # Without a dimension for the queue, which would make five metrics of one. The log names the queue.
+    # Without a dimension for the queue, which would turn one metric into five. The log names the queue.
     add("TimeSinceFirstReceive", batch.age)
     for message, end in batch.ends.items():
         content = batch.contents.get(message)

@@ -45,7 +45,7 @@ class StockWatch:
         self._seen: set[str] = set()
 
     def publish(self, deadline: Deadline) -> int:
-        """Continue with the products where the last call stopped, and publish the levels that have changed.
+        """Continue where the last call stopped, and publish the levels that have changed.
 
         Products with an unreadable row or page are skipped.
 

@@ -267,7 +267,7 @@ class Store:
         return read(response["Item"]) if "Item" in response else None
 
     def read_items(self, table: Table, keys: Sequence[Item]) -> Sequence[Item]:
-        """Read items by key with eventual consistency. Keys without an item, and keys that DynamoDB leaves out, are missing."""
+        """Read items by key with eventual consistency. Omits keys without an item, and keys that DynamoDB leaves out."""
         name = self._tables[table]
         response = call(self._client.batch_get_item, RequestItems={name: {"Keys": keys}})
         return response.get("Responses", {}).get(name, ())  # type: ignore[no-any-return]
@@ -334,7 +334,7 @@ class Store:
             write: What to write.
 
         Raises:
-            ConditionFailedError: The condition does not hold. The error has the product as stored.
+            ConditionFailedError: The condition does not hold. The error contains the product as stored.
             CorruptItemError: DynamoDB does not accept the row, or the written row breaks the table's contract in a way that no
                 condition can detect.
         """
@@ -431,7 +431,7 @@ def call(operation: Any, **parameters: Any) -> Any:
 
 
 def _meaning(error: ClientError) -> StoreError:
-    # mypy: the stubs know neither the reasons nor that any key may be missing.
+    # mypy: the stubs lack the reasons, and declare keys that may be missing as required.
     response: Mapping[str, Any] = error.response
     code = response.get("Error", {}).get("Code", "Unknown")
     message = response.get("Error", {}).get("Message", str(error))

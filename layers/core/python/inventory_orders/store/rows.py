@@ -364,7 +364,7 @@ def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
 
 
 def read_record(item: Item) -> Record:
-    """Convert an item into a record. Only the key and the lines are checked here, the rest where it is used.
+    """Convert an item into a record. Only the key and the lines are checked here; the rest is checked where it is used.
 
     Raises:
         CorruptItemError: The item breaks its table's contract.
