@@ -131,7 +131,7 @@ class Monitoring(Construct):
         )
 
     def _mail(self, alarms: list[cloudwatch.Alarm], address: str) -> None:
-        """Send mail when an alarm fires, and when it clears."""
+        """Send an e-mail when an alarm fires, and when it clears."""
         topic = sns.Topic(self, "Alarms", enforce_ssl=True)
         # `enforce_ssl` gives the topic a policy that replaces the default policy. Without this statement,
         # CloudWatch may not publish, and no mail is sent. docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html

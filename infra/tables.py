@@ -17,7 +17,7 @@ _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 
 class Tables(Construct):
-    """All tables of the service. They are on demand, encrypted, and can be restored to any point in the last 35 days."""
+    """All tables of the service. They have on-demand capacity, are encrypted, and can be restored to any point in the last 35 days."""
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)

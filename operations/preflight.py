@@ -180,7 +180,7 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
         waiting, dead = (depth_of(sqs, outputs[n]).total for n in (FIFO, FIFO_DEAD_LETTERS))
     except (BotoCoreError, ClientError) as error:
         raise UserError(
-            "cannot check whether orders wait in the FIFO queue, which this deployment would remove (fifoQueue is false): "
+            "cannot check whether orders are waiting in the FIFO queue, which this deployment would remove (fifoQueue is false): "
             f"{without_full_stop(error)}. Deploy with the permissions cloudformation:DescribeStacks on the stack and sqs:GetQueueAttributes on the FIFO "
             "queue and its dead-letter queue, or keep the queue (set fifoQueue to true in cdk.json)"
         ) from error

@@ -29,7 +29,7 @@ class FakeClock:
 
 @dataclass
 class WrongClock(SystemClock):
-    """A worker's clock that is off by a few seconds. Its monotonic time is right."""
+    """A worker's clock that is off by a few seconds. Its monotonic time is correct."""
 
     off: float = 0.0
 

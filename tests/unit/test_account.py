@@ -334,7 +334,7 @@ def test_deploy_removes_an_empty_fifo_queue_only_if_it_may_read_its_depth(
     with_fifo_queue(account, defaultdict(lambda: "0"), refusal("AccessDenied"))
     with_settings(monkeypatch, fifoQueue=False)
     said = refused(["deploy", "--stage", "dev", "--yes"])
-    assert said.startswith("cannot check whether orders wait in the FIFO queue")
+    assert said.startswith("cannot check whether orders are waiting in the FIFO queue")
     assert "sqs:GetQueueAttributes" in said
     assert cdk == []
     with_fifo_queue(account, defaultdict(lambda: "0"))

@@ -19,8 +19,8 @@ V = TypeVar("V")
 # How long a product counts as contested after a lost write of its row.
 _CONTESTED_SECONDS = 10.0
 
-# The pace: the delay between two attempts, in seconds. Repeated throttles reach the longest delay within seconds: 50 workers on
-# a new table need about 6 s each.
+# The pace: the delay between two attempts, in seconds. Repeated throttles reach the longest delay within seconds: 50 workers
+# on a new table need about 6 s each.
 _MIN_PACE, _MAX_PACE = 0.1, 20.0
 _GROWTH = 2.0
 
