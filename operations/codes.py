@@ -96,7 +96,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
 
 REFUSED: Mapping[str, str] = {
     "PRODUCT_EXISTS": "`create`: the product is already listed at this location",
-    "TOO_MANY_PLACES": "`create`: the product is listed at 40 locations besides the default",
+    "TOO_MANY_PLACES": "`create`: the product is listed at the maximum of 40 locations (not counting the default)",
     "HAS_PLACES": "`delist`: the product is still listed at other locations; delist it there first",
     "PRICE_CHANGED_RECENTLY": "`changePrice`: the last change is more recent than `leastAgeMinutes`; the price stays unchanged",
     "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event with a later time was applied; the price stays unchanged",

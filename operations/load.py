@@ -594,7 +594,7 @@ def _obstacle(
         return None
     return Problem(
         "TOO_MANY_PLACES",
-        f"{product_id} is already listed at {MAX_PLACES} locations besides the default, the maximum",
+        f"{product_id} is already listed at the maximum of {MAX_PLACES} locations (not counting the default)",
     )
 
 
