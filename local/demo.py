@@ -508,7 +508,7 @@ def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transfe
         "to": sample_orders.STORE,
         "quantity": _TRANSFERRED,
     }
-    # Orders for the product may win every attempt of an invocation.
+    # Orders for the product may won every attempt of an invocation.
     for _ in range(_TRIES):
         answer = aws.invoke("AdjustStock", command)
         if answer["result"] != "RETRY_LATER":

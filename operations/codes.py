@@ -108,7 +108,7 @@ REFUSED: Mapping[str, str] = {
 
 LATER: Mapping[str, str] = {
     "LEASED": "another owner holds a lease on the product; it ends within `retryAfterSeconds`",
-    "CONTENTION": "a concurrent writer was faster in every attempt",
+    "CONTENTION": "a concurrent writer was faster on every attempt",
     "OUT_OF_TIME": "the invocation had no time left",
     "UNKNOWN_PRODUCT": "the message may be early: `StockQueue`, `CatalogueQueue`",
     "BELOW_FLOOR": "the message may be early: `StockQueue`",

@@ -223,7 +223,10 @@ def test_a_product_has_no_more_locations_than_it_may(shelf):
     for load in (shelf.check(content), shelf.load(content)):
         last = MAX_PLACES + 4
         assert codes(load) == [(n, "tea", "TOO_MANY_PLACES") for n in (last, last + 1)]
-        assert "tea is already listed at the maximum of 40 locations (not counting" in load.bad[0].message
+        assert (
+            "tea is already listed at the maximum of 40 locations (not counting"
+            in load.bad[0].message
+        )
         assert load.done == {Done.CREATED: MAX_PLACES + 3}
     assert len(shelf.product("tea").places) == MAX_PLACES
 

@@ -246,7 +246,7 @@ def test_the_product_s_own_row_under_way_elsewhere_is_waited_for(shop):
     busy = delist(shop, "berlin")
     assert result(busy) == ("RETRY_LATER", "CONTENTION")
     assert busy["message"].endswith(
-        "too many concurrent writers of tea at berlin: TransactionConflict in every attempt"
+        "too many concurrent writers of tea at berlin: TransactionConflict on every attempt"
     )
 
 

@@ -132,7 +132,7 @@ class StoreUnavailableError(StoreError):
 
 
 class ContentionError(OutcomeError):
-    """Nothing was applied, because concurrent writers were faster in every attempt, or no time was left."""
+    """Nothing was applied, because concurrent writers were faster on every attempt, or no time was left."""
 
     code = "CONTENTION"
 

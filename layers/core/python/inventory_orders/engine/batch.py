@@ -269,7 +269,7 @@ class PendingChanges:
         """Give up on changes that were retried `most` times or more."""
         out = (c for key, c in self._pending.items() if self._retries.get(key, 0) >= most)
         self.give_up(
-            out, "CONTENTION", "lost to concurrent writers, or was throttled, in every attempt"
+            out, "CONTENTION", "lost to concurrent writers, or was throttled, on every attempt"
         )
 
     # ------------------------------------------------------------------ the answer

@@ -161,7 +161,7 @@ class ProductCatalogue:
             except TransactionCancelledError as cancelled:
                 before = _found_in_conflict(product_id, cancelled)
                 raise ContentionError(
-                    f"concurrent writers changed {in_words(product_id)} in every attempt"
+                    f"concurrent writers changed {in_words(product_id)} on every attempt"
                 ) from None
             return done
 
@@ -598,7 +598,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
         met = ", ".join(sorted({each.code for each in error.reasons} - {"None"}))
         raise ThrottledError(
             "CONTENTION",
-            f"too many concurrent writers of {in_words(product_id)}: {met} in every attempt",
+            f"too many concurrent writers of {in_words(product_id)}: {met} on every attempt",
         )
     return require_product(reason.found, product_id)
 

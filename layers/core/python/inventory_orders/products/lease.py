@@ -141,7 +141,7 @@ class Lease:
                 if left > 0:
                     raise LeaseHeldError(in_words(product_id), left)
                 raise ContentionError(
-                    f"concurrent writers changed {in_words(product_id)} in every attempt"
+                    f"concurrent writers changed {in_words(product_id)} on every attempt"
                 )
 
         client.call(attempt, deadline, stats, repeat_after=if_contended)
@@ -351,7 +351,7 @@ class Lease:
         if (stored := self._find(count, deadline)) is not None:
             return stored
         if error.may_be_repeated:
-            raise ContentionError(f"concurrent writers changed {self.product_id} in every attempt")
+            raise ContentionError(f"concurrent writers changed {self.product_id} on every attempt")
         lost: OutcomeError = self._lost(
             "the count was not booked; acquire it again, and count again"
         )
