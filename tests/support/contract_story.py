@@ -310,7 +310,7 @@ class Story:
         Forgetting(self.shop.stack, "u-9", _PSEUDONYM_KEY).run()
 
     def reject_orders(self) -> None:
-        """Send orders that are rejected for each reason, except for a discontinued product, which comes later."""
+        """For each reason, send an order that is rejected for it. The rejection of a discontinued product comes later."""
         self.place("order, rejected with shortages", "short", units("mug", 99), units("pot", 9))
         lines = [units("tea", 900) | {"locationId": "lyon"}]
         self.place("order, rejected with shortages at a location", "short-there", *lines)

@@ -1,4 +1,4 @@
-"""Stock events: each changed level is published, no interference loses one, and the setting must be on."""
+"""Stock events: with the setting, each changed level is published, whatever else happens at the same time."""
 
 import contextlib
 import random
