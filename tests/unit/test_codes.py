@@ -81,6 +81,9 @@ def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them()
     assert set(ORDER_SCHEMA["properties"]["reason"]["enum"]) == reasons
     assert set(seen["enum"]) == reasons
     assert reasons == {*REASONS_OF_ORDERS}
+    texts = (ROOT / "local/desk/page/texts.js").read_text("utf-8")
+    (on_the_desk,) = re.findall(r"rejections: \{(.*?)\n    \}", texts, re.DOTALL)
+    assert set(re.findall(r"^ +(\w+):", on_the_desk, re.MULTILINE)) == reasons
 
 
 def noted_by_lanes():

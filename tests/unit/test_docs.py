@@ -17,7 +17,7 @@ MAX_WORDS_IN_ALL = 26_500
 MAX_WORDS = {
     "README.md": 600,
     "docs/README.md": 230,
-    "docs/architecture.md docs/lanes.md": 3_180,
+    "docs/architecture.md docs/lanes.md": 3_240,
     "docs/benchmarks.md": 995,
     "docs/locations.md": 460,
     "docs/exploration.md": 880,
@@ -26,7 +26,7 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_220,
     "docs/orders.md docs/api.md docs/data-model.md": 4_385,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 2_840,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 2_930,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 630,
     "docs/limits.md": 650,
@@ -139,7 +139,8 @@ def test_every_query_is_sorted_as_old_versions_of_curl_have_to_sign_it():
 
 @pytest.mark.parametrize("pages", MAX_WORDS)
 def test_a_group_of_pages_keeps_to_its_word_limit(pages):
-    assert sum(words_of(ROOT / page) for page in pages.split()) <= MAX_WORDS[pages]
+    words = sum(words_of(ROOT / page) for page in pages.split())
+    assert words <= MAX_WORDS[pages], "shorten the page, or raise its limit in MAX_WORDS"
 
 
 def test_all_hand_written_pages_keep_to_their_word_limit_and_belong_to_a_group():

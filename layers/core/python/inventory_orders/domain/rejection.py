@@ -27,7 +27,7 @@ class RejectionReason(StrEnum):
 
     Attributes:
         words: The message for the sender of the change. `{subject}` is the product, order or order status that it is about.
-        http_status: The status of an answer over HTTP.
+        http_status: The HTTP status of an answer to a command; rejected orders are always answered with 409.
         for_customers: The message for customers; None if only commands and adjustments are rejected for this reason.
     """
 
