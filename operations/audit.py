@@ -236,7 +236,7 @@ def _read_places(
     pool: Executor,
     corrupt: dict[str, str],
 ) -> dict[str, Places]:
-    """Read where the units of products are, by product id. Products on the same pages are read together."""
+    """Find the units of products, in rows and pages, by product id. Products on the same pages are read together."""
     groups: dict[int, list[str]] = {}
     for product_id in product_ids:
         groups.setdefault(PageKey.of(DEPOT, product_id).number, []).append(product_id)

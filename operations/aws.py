@@ -141,7 +141,7 @@ class Aws:
 
     @property
     def place(self) -> str:
-        """The account, region and stage, in words."""
+        """The account, region and stage, as text."""
         _, _, _, region, account, _ = self.stack_id.split(":")
         which = f", outputs {self.prefix}..." if self.prefix else ""
         return f"account {account}, {region}, stack {self.stack_name}{which}"

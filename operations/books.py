@@ -31,7 +31,7 @@ from .words import lane_name
 
 
 class Differences(NamedTuple):
-    """The units by which each of the three stock figures is too high, or too low if negative.
+    """By how many units each of the three stock figures is too high; negative if it is too low.
 
     Attributes:
         available: Difference in the units that orders can take.
@@ -47,7 +47,7 @@ class Differences(NamedTuple):
 NO_DIFFERENCE = Differences()
 
 Finding = tuple[Differences, tuple[str, ...]]
-"""The differences of a product, and its problems in words."""
+"""The differences of a product, and descriptions of its problems."""
 
 FINE: Finding = (NO_DIFFERENCE, ())
 GONE: Row = {"stockCount": 0, "onHand": 0, "status": "DELISTED", "_version": 0}
@@ -76,7 +76,7 @@ class Account:
         outbound: Units on outbound pages, which the row still counts as on hand.
         lent_to: The lanes that its row names; they may hold more units.
         places: The other locations that its row names; only a product's own row names any.
-        problems: Broken invariants of the row, the pages and the orders, in words.
+        problems: Descriptions of broken invariants of the row, the pages and the orders.
         pages: The pages read together with the row.
     """
 
@@ -105,7 +105,7 @@ class Account:
 
     @property
     def name(self) -> str:
-        """The product and, unless it is the default, the location, in words."""
+        """The product and, unless it is the default one, the location, as text."""
         return in_words(self.product_id)
 
     @property
@@ -172,7 +172,7 @@ class Account:
 
     @property
     def where(self) -> str:
-        """Where the available units are, in words."""
+        """A description of where the available units are."""
         lanes = [f"{lane_name(lane)}: {units:,}" for lane, units in self.in_lanes.items()]
         return ", ".join([f"row: {self.stock:,}", *lanes])
 
@@ -273,10 +273,10 @@ def add_up_places(
 ) -> list[Account]:
     """Compare each product's units with its adjustments and orders, location by location.
 
-    Changes after the read of the units do not count.
+    Changes made after the units were read do not count.
 
     Args:
-        places: Where the units were, by key, for every product with a row or units in a page.
+        places: The rows and pages that were read, by key, for every product with a row or units in a page.
         adjustments: Adjustments, read after the products.
         orders: Orders, read after the products.
         latest: The outbound pages, read after the orders.
@@ -357,7 +357,7 @@ class _Sums:
         available: Added to the units that orders can take.
         on_hand: Added to the units in the warehouse.
         open: Added to the units that orders are waiting for.
-        between: Units added to a page between its two reads, by generation and page. They are in none of the figures.
+        between: Units added to a page between its two reads, by generation and page. They are not in any of the figures.
     """
 
     available: Counter[Generation] = field(default_factory=Counter)

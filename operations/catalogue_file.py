@@ -1,12 +1,12 @@
 """Files for `load`: products to create or change, stock to book, and counts, as CSV or JSON lines.
 
 Fields have the names and limits of the handlers' commands. In a change, a missing column changes nothing, and an empty
-cell (`null` in JSON) removes the value. Elsewhere, an empty cell is an absent field.
+cell (`null` in JSON) removes the value. Elsewhere, an empty cell means that the field is absent.
 
 A line with a `locationId` is about the product's stock there. Name and price belong to the product: a line with a
 location has neither, and its empty cells in these columns are ignored.
 
-Missing fields are derived from the file alone, so that loading it a second time does nothing new:
+Missing fields are derived from the file alone, so that loading it a second time has no further effect:
 
 - the action of a line follows from its columns;
 - the id of an adjustment follows from its product, delta and reason;
@@ -243,7 +243,7 @@ class CatalogueFile:
 
     @property
     def good(self) -> int:
-        """The number of lines that are valid by themselves."""
+        """The number of lines that are valid on their own."""
         return sum(
             len(lines) for lines in (self.creations, self.changes, self.adjustments, self.counts)
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Redrive(Enum):
-    """Whether a message may succeed when it is sent again unchanged. Its value is the end of the sentence about the repair."""
+    """Whether a message may succeed when it is sent again unchanged. Its value ends the sentence about the repair."""
 
     NEVER = ""
     """The message itself is wrong."""

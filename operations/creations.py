@@ -41,8 +41,8 @@ class Creation:
     Attributes:
         created: Whether it was created.
         product: The current product, which is unchanged if it already existed. None after an error.
-        error: The product exists and breaks the table's contract, or DynamoDB will never accept the new one; or a
-            place's product does not exist, or its list of places is full.
+        error: The product exists and breaks the table's contract; DynamoDB will never accept the new one; a place's
+            product does not exist; or its list of places is full.
     """
 
     created: bool

@@ -108,8 +108,8 @@ class DeadLetterReader:
     Args:
         sqs: A client.
         url: The queue's URL.
-        poll_seconds: How long a request waits for a message; by default `POLL_SECONDS`. For an SQS in memory, 0 is
-            enough.
+        poll_seconds: How long a request waits for a message; by default `POLL_SECONDS`. For an in-memory SQS, 0
+            is enough.
     """
 
     def __init__(self, sqs: SQSClient, url: str, poll_seconds: int | None = None) -> None:

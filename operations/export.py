@@ -42,7 +42,7 @@ class Export:
 
 
 def start(aws: Aws, bucket: str | None) -> list[Export]:
-    """Let DynamoDB export all tables as they were at one point in time, a few minutes ago.
+    """Have DynamoDB export all tables as they were at one point in time, a few minutes ago.
 
     Args:
         aws: The stack, on an account.

@@ -83,11 +83,12 @@ class Fault:
     """A fault in an order line. Its units may still be accounted for.
 
     Attributes:
-        key: The key of the row that the line took units from; if there is none, of the product's own row.
+        key: The key of the row that the line took units from. If the order has no line for the product, this is the key
+            of the product's own row.
         created_at: The generation that the line took units from; empty if it names none.
         what: The fault, worded to follow the names of the affected orders.
-        if_it_stands: Whether it is a fault only while the generation exists, because units cannot return to a delisted
-            product.
+        if_it_stands: Whether to report the fault only if the generation still exists, because units cannot return to a
+            delisted product.
     """
 
     key: str
@@ -220,7 +221,7 @@ def problems_of_places(
         is_known: Whether a key that is not in `rows` certainly has no row.
 
     Returns:
-        What is wrong, by generation of the row.
+        Descriptions of the problems, by generation of the row.
     """
     found: dict[Generation, list[str]] = {}
     for key, row in rows.items():
@@ -264,7 +265,7 @@ def problems_of_transfers(
         is_known: Whether the adjustments under a key were read.
 
     Returns:
-        What is wrong, by generation of the existing side.
+        Descriptions of the problems, by generation of the existing side.
     """
     sides = [row for row in adjustments if "transferWith" in row]
     wanted = {(side["transferWith"], side["adjustmentId"]) for side in sides}

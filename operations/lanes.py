@@ -1,4 +1,4 @@
-"""Reads where the units of products are, in rows and pages together, and reclaims all units from lanes.
+"""Finds the units of products, whether in rows or in lanes, and reclaims all units from lanes.
 
 Reclaiming covers all existing pages and rows, whatever the settings are.
 """
@@ -141,7 +141,7 @@ def read_outbound(aws: Aws) -> Pages:
 
 
 def read_places(aws: Aws, product_ids: Collection[str], page_names: Iterable[str]) -> Places:
-    """Read the rows of some products, the pages of lanes that may hold units of them, and the outbound pages.
+    """Read the rows of some products, the pages of lanes that may hold their units, and the outbound pages.
 
     Hand-overs write the outbound pages constantly, and would cancel a transaction that reads them. These pages are
     therefore read before and after it. The two reads differ by hand-overs only, except in the rare moment when a sweep

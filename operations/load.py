@@ -97,7 +97,7 @@ class Done(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The reason why a valid line was not carried out, as a code and in words."""
+    """The reason why a valid line was not carried out, as a code and a message."""
 
     code: str
     message: str
@@ -105,7 +105,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a valid line, and its effect on the product in words."""
+    """The result of a valid line, with a description of its effect on the product."""
 
     done: Done
     words: str
@@ -180,7 +180,7 @@ class Load:
         self._carry_out(workers, size)
 
     def check(self) -> None:
-        """Find the results that `run` would have with the tables as they are, without writing."""
+        """Find the results that `run` would have if it ran now, without writing."""
         self._carry_out([_Checker(_Reader(self._store, self._clock))], MAX_AT_ONCE)
 
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
@@ -644,7 +644,7 @@ def _compared(
 
 
 def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
-    """Build the result of a change to a row and, if any, to the product's rows at other locations."""
+    """Build the result of a change to a row, and to the product's rows at other locations if there are any."""
     own, *others = updates
     if change.is_stale(own.before):
         return Finding(

@@ -10,7 +10,7 @@ class Metric(NamedTuple):
     """A metric of the handlers.
 
     Attributes:
-        each: What one value is emitted for, such as a batch.
+        each: The unit of work that emits one value, such as a batch.
         meaning: The meaning of a value.
     """
 

@@ -23,7 +23,7 @@ class Movement:
         generation: The product's generation.
         version: The version of the row or page that it wrote; None if unknown.
         at: Its time, ISO 8601.
-        what: The change, in words.
+        what: A description of the change.
         available: Change in the units that orders can take; negative for units taken.
         on_hand: Units that came in; negative for units that left.
         open: Change in the units that orders are waiting for; negative for units handed over or cancelled.

@@ -51,7 +51,7 @@ def check_warm_throughput(
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode-max-throughput.html
 
     Returns:
-        Why the check was impossible; None otherwise.
+        Why the check could not be made; None otherwise.
 
     Raises:
         UserError: A table or an index already has a higher warm throughput than the settings, or the account does not

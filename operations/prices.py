@@ -1,4 +1,4 @@
-"""AWS prices for the measured usage: on-demand, us-east-1, in USD, without free tiers and discounts.
+"""AWS prices for the measured usage: on-demand, us-east-1, in USD, without free tiers or discounts.
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the

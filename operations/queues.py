@@ -162,7 +162,7 @@ def depth_of(sqs: SQSClient, url: str) -> Depth:
 
 
 def _batches(messages: Iterable[OrderMessage], *, fifo: bool) -> Iterator[Sequence[OrderMessage]]:
-    """Split messages into calls, never with two messages of a group: SQS could accept the second one without the first.
+    """Split messages into batches, never with two messages of a group: SQS could accept the second one without the first.
 
     docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
     """

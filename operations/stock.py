@@ -1,4 +1,4 @@
-"""Reads how many units of products there are, in rows and lanes together, at each location and in total."""
+"""Reads the stock of products, in rows and lanes together, at each location and in total."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def by_product(levels: Iterable[StockLevel]) -> dict[str, list[StockLevel]]:
 
 
 def shown_total(levels: Sequence[StockLevel]) -> dict[str, Any]:
-    """Add up a product's stock at all its locations, with the best status of any. `levels` is a group from `by_product`."""
+    """Add up a product's stock at all its locations, with the best status that it has at any of them.
+
+    `levels` is a group from `by_product`.
+    """
     statuses = {level.product.status for level in levels}
     # If its own row cannot be read, the first row is another one.
     product_id = product_of(levels[0].product.product_id)
@@ -148,7 +151,7 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
-    """Read a product's stock at all its locations, the default one first. Empty if there is no such product.
+    """Read a product's stock at all its locations, the default one first. The list is empty if there is no such product.
 
     Raises:
         InventoryOrdersError: A row or a page cannot be read.

@@ -88,7 +88,7 @@ def load(
 
     - delta and reason: books stock that came in (40) or went out (-2)
 
-    - counted: books a stocktake: the units on the shelf now. It corrects the stock by the difference
+    - counted, the units on the shelf now: books a stocktake, which corrects the stock by the difference
 
     The column `action` can name the action: create, change, changeDetails (name and price only), adjust, count,
     discontinue or listAgain.

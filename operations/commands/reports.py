@@ -300,7 +300,7 @@ def export(
 ) -> None:
     """Export products, orders and adjustments to S3, and write SQL for Athena: table definitions and reports.
 
-    DynamoDB exports all three tables as they were at one point in time, a few minutes ago. Needs an account.
+    DynamoDB exports all three tables as they were at one point in time, a few minutes ago. This needs an account.
     """
     if account is None:
         raise UserError(

@@ -33,7 +33,7 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", help="Stop the service without asking.")] = (False),
     account: Target | None = None,
 ) -> None:
-    """Restore all rows to their state at an earlier time, and publish it. Counts the rows to write, and asks first.
+    """Restore all rows to an earlier time, and publish them. Before writing, it counts the rows and asks you to confirm.
 
     The service is stopped during the restore; messages wait in their queues. Orders placed since that time are
     cancelled. You may interrupt it and run it again. The exit status is 1 if the books do not balance afterwards.
@@ -111,7 +111,7 @@ def forget(
 ) -> None:
     """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes.
 
-    You cannot undo it. You may interrupt it and run it again. The books do not change, and the service still recognises
+    You cannot undo this, but you may interrupt it and run it again. The books do not change, and the service still recognises
     these orders if they are sent again. The exit status is 1 if a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import

@@ -24,7 +24,7 @@ class Line:
     Attributes:
         name: The subject of the check.
         state: Whether it is as expected; `NOT_HERE` if this stack does not allow the check.
-        saw: The observation, in words and numbers; for `NOT_HERE` the reason.
+        saw: A description of the observation; the reason if the state is `NOT_HERE`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Line:
 
 
 class CheckFailedError(Exception):
-    """A check found something unexpected. The message has both the observation and the expectation."""
+    """A check found something unexpected. The message says what was found and what was expected."""
 
 
 def passed(name: str, saw: str) -> list[Line]:
@@ -72,14 +72,14 @@ class Report:
     """The result of one run of the checks.
 
     Attributes:
-        place: Account, region and stack, in words.
+        place: Account, region and stack, as text.
         run: Id of the run: the prefix of its products, orders and users.
         started_at: Time of the start, ISO 8601.
         lines: The lines in sequence, each with the name of its check.
         figures: Measured figures, by name; None if one could not be measured.
         seconds: The duration of the run.
         finished: Whether all checks ran.
-        left: Products and dead letters that the run could not remove, in words.
+        left: Descriptions of products and dead letters that the run could not remove.
     """
 
     place: dict[str, Any]

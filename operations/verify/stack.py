@@ -412,7 +412,7 @@ def _minutes(seconds: float) -> str:
 
 
 def notifies(run: Run) -> list[Line]:
-    """Every alarm sends mail: CloudWatch may publish, and the subscription is confirmed."""
+    """Every alarm sends email: CloudWatch may publish, and the subscription is confirmed."""
     deployed, name = run.deployed, "alarms are mailed"
     topics = {deployed.physical[logical] for logical in deployed.of_type("AWS::SNS::Topic")}
     if not topics:
