@@ -89,7 +89,7 @@ class Product:
 
     @property
     def is_partial(self) -> bool:
-        """Whether lanes may hold more units. If so, too few units in the row are no reason to reject a change."""
+        """Whether lanes may hold more units. If so, no change is rejected because the row has too few."""
         return bool(self.lent_to)
 
     @property
