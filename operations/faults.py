@@ -66,7 +66,7 @@ def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
 
 
 def lent_to(row: Row) -> tuple[int, ...]:
-    """Read from a row which lanes may hold more units of the product."""
+    """Read a row's list of lanes that may hold more units of the product."""
     return tuple(sorted(map(int, row.get("lentTo", ()))))
 
 

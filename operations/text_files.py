@@ -31,7 +31,7 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[TextIO]:
-    """Open a file, which may be compressed with gzip, whatever its name is.
+    """Open a file, which may be compressed with gzip, regardless of its name.
 
     Args:
         path: The file.

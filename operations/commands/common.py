@@ -31,7 +31,7 @@ _ENDLESS = 1_000_000
 
 
 class _Output(Console):
-    """Prints without breaking or cutting ids, so that they can be searched for and copied.
+    """Prints ids without breaking or truncating them, so that you can search for them and copy them.
 
     On a terminal, a table wraps between words, and is wider than the terminal if its ids are. Elsewhere each row is one
     line.
@@ -131,7 +131,7 @@ def print_problems(heading: str, problems: Iterable[str], console: Console | Non
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Convert the service's errors during a read to errors that the user sees without a traceback."""
+    """During a read, convert the service's errors to errors that are shown without a traceback."""
     from inventory_orders.errors import InventoryOrdersError  # noqa: PLC0415 - the layer is slow to import
 
     try:

@@ -436,7 +436,7 @@ def receives(run: Run) -> list[Line]:
 
 
 def counts(run: Run) -> list[Line]:
-    """A count includes units of open orders. Orders that arrive during the count wait, and none is rejected."""
+    """A count includes units of open orders. Orders that arrive during the count have to wait, but none is rejected."""
     product, other = run.list_product("counts", 10), run.list_product("counts-other", 5)
     place(run, run.order("counts-open", {product: 2}))
     acquire = {"action": "acquire", "productId": product, "seconds": _COUNT_SECONDS}
