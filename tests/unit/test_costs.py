@@ -217,7 +217,7 @@ def consumed(shop):
 
 def test_what_a_kept_order_costs():
     dollars, row, entry = re.search(
-        r"million orders costs \$(\S+) a month, .* (\d+) bytes in its row and (\d+) in the index `byUser`\.",
+        r"million orders costs \$(\S+) a month, .* (\d+) bytes in its row and (\d+) in `byUser`\.",
         re.sub(r"\n ?", "", PAGE),
     ).groups()
     assert (int(row), int(entry)) == costs.STORED_BYTES
@@ -226,7 +226,7 @@ def test_what_a_kept_order_costs():
 
 def test_what_the_api_costs(shop):
     alone, placed, looked, queued = re.search(
-        r"million requests cost \$(\S+) .*\[immediately\]\S+ costs \$(\S+), and \S+ a million costs \$(\S+)\. .* costs \$(\S+) more",
+        r"million requests cost \$(\S+) .*\[immediately\]\S+ costs \$(\S+), and reading them costs \$(\S+)\. .* costs \$(\S+) more",
         PAGE.replace("\n", " "),
     ).groups()
     assert float(alone) == round(costs.asking_dollars(10**6), 2)
