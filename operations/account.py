@@ -68,7 +68,9 @@ class AwsAccount:
                 "there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
         if not session.region_name:
-            raise UserError("there is no AWS region: set AWS_REGION, such as AWS_REGION=eu-west-1")
+            raise UserError(
+                "no AWS region is configured: set AWS_REGION, for example AWS_REGION=eu-west-1"
+            )
         return cls(session, session.region_name)
 
     def client(self, service: str) -> Any:

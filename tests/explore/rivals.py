@@ -207,7 +207,7 @@ def acquire(seconds: int, location: str = "") -> Message:
 
 
 def p_at(location: str) -> Message:
-    """Make the fields that name product `p` at a location in a message."""
+    """Build the fields of a message that name product `p` and a location."""
     return {"productId": "p"} | ({"locationId": location} if location else {})
 
 

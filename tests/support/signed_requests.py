@@ -31,7 +31,7 @@ class Signature(AuthBase):
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Apply rules that a schema cannot express.
 
-    Cursors are real ones, each request asks for a single list, and only a list of orders to ship names a location.
+    A cursor must come from the service, a request may ask for only one list, and may name a location only for orders to ship.
     """
     query = case.query or {}
     query.pop("cursor", None)

@@ -69,7 +69,7 @@ def refused(arguments=("deploy", "--stage", "dev"), **options):
     ("variable", "value", "says"),
     [
         ("AWS_ACCESS_KEY_ID", None, "there are no AWS credentials: set AWS_PROFILE, or"),
-        ("AWS_DEFAULT_REGION", None, "there is no AWS region: set AWS_REGION"),
+        ("AWS_DEFAULT_REGION", None, "no AWS region is configured: set AWS_REGION"),
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:4566", "points at this machine"),
     ],
 )

@@ -16,7 +16,7 @@ export const T = {
     lanes: "Lanes", dashboard: "Dashboard", try: "Try it", contract: "API",
   },
   about: {
-    today: "Is anything wrong, and what comes first?",
+    today: "Is anything wrong, and what needs attention first?",
     scan: "Scan an order, then its products. Then press Enter in the empty field to hand the order over.",
     products: "Products that are out of stock or low come first. Open a product to receive, count, correct or transfer its stock.",
     "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the rest.",

@@ -323,7 +323,7 @@ def encode_cursor(list_name: str, place: ListPosition) -> str:
 
 
 def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
-    """Read from the query's cursor where a page starts; None without a cursor, for the first page.
+    """Read where a page starts, from the query's cursor. Without a cursor it is the first page, and the result is None.
 
     Raises:
         InvalidMessageError: The cursor does not belong to this list.

@@ -134,7 +134,7 @@ class SqsBatch(Generic[T]):
             self._delay_returned(early)
 
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
-        """End messages as decided, but return those whose dead letter fails, and those that follow a returned message."""
+        """End messages as decided, except for those that cannot be dead-lettered or follow a returned message: return these."""
         self.ends |= ends
         self._returned.update(m for m, end in ends.items() if end is Outcome.RETURNED)
         invalid = [message for message, end in ends.items() if end is Outcome.INVALID]

@@ -92,8 +92,8 @@ class Recall:
         stats: The cost.
         to_row: Whether the rows reclaim the units from the depot.
         owner: The owner of the caller's lease on the products. The lease is kept, and its fence renewed.
-        change: Builds the actions that the caller writes in the transaction that reclaims a product's units, so that no lane
-            can be filled in between. One of them replaces the given update of the row.
+        change: Builds the caller's own writes. They join the transaction that reclaims a product's units, so that no lane is
+            filled between the two. One of them has to replace the row's update, which is passed in.
         ends_visit: Whether the last transaction releases the depot's lease.
         known: The known rows and pages.
         problems: Why products were left out of the last attempt.
@@ -155,7 +155,7 @@ class Recall:
         return row.lease_left(now) <= 0 or row.is_fenced_by(self.owner)
 
     def _rows_to_recall(self) -> list[Product]:
-        """The rows of products that lanes may hold and that may be written."""
+        """The products that lanes may hold, if their rows may be written."""
         stays = frozenset() if self.to_row else frozenset({DEPOT})
         return [
             row
