@@ -324,7 +324,7 @@ def _show_end(result: DemoResult, console: Console) -> None:
 
 
 def _say(text: str, console: Console) -> None:
-    """Print sentences, with line breaks between words."""
+    """Print sentences, wrapped between words."""
     console.print(text, soft_wrap=False)
 
 

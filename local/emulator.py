@@ -268,7 +268,7 @@ def _items_of(table: str) -> str:
 
 
 def _forget_stream_positions() -> None:
-    """Let functions read the streams from the start, because the kept data has their positions, but not the streams."""
+    """Let functions read the streams from the start: the kept data contains their positions, but not the streams."""
     path = _DATA / "lambda.json"
     if path.is_file():
         state = json.loads(path.read_text("utf-8"))

@@ -18,7 +18,7 @@ CERTIFICATE = STATE / "emulator" / "tmp" / "ministack-tls" / "server.crt"
 
 
 def opener_of(endpoint: str) -> urllib.request.OpenerDirector:
-    """Create an opener without a proxy. It sends the HTTP requests to the embedded AWS that AWS clients cannot send."""
+    """Create an opener without a proxy. It sends the embedded AWS those HTTP requests that AWS clients cannot send."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if endpoint.startswith("https:"):
         trusted = ssl.create_default_context(cafile=str(CERTIFICATE))

@@ -1,8 +1,8 @@
 """Tokens for the customers' API of the embedded AWS, from an issuer that only the embedded AWS accepts.
 
 API Gateway requests the public key from the issuer. If the issuer is a Cognito user pool, the embedded AWS requests the
-key from itself. If it has no such pool, it reads the key from the bucket of that name. So no server is needed, and no
-account accepts these tokens.
+key from itself. If it has no such pool, it reads the key from the bucket with the pool's name. So no server is
+needed, and no account accepts these tokens.
 """
 
 from __future__ import annotations

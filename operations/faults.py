@@ -147,7 +147,7 @@ def _faults_of_line(order: Row, line: Row, outbound: Mapping[str, int] | None) -
 
 
 def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tuple[int, int]:
-    """Count the units of a line that must be back in stock, and the units that are."""
+    """Count the units of a line that must be back in stock, and the units that came back."""
     due = sum(move.units for move in moves if move.effect.available)
     lost = sum(move.units for move in moves if move.effect == LOST)
     back = sum(move.units for move in moves if move.returned is not None)

@@ -280,8 +280,8 @@ def empty_lanes(
     `on_progress` is called with the number of products that were just completed.
 
     Returns:
-        Errors of items that cannot be read. All other units were reclaimed, except units of products under a longer
-            lease.
+        Errors of items that cannot be read. The units in all other items were reclaimed, except units of products with
+            a lease that does not end in time.
     """
     clock, policy = SystemClock(), RetryPolicy()
     client = RetryingClient(store, policy, clock)

@@ -235,7 +235,7 @@ def _body(rows: Sequence[_Row]) -> str:
 
 
 def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows below the header, with their line numbers. The cells of complete rows are sorted like `COLUMNS`."""
+    """Read the rows below the header, with their line numbers. Complete rows get the order of `COLUMNS`."""
     rows = csv_rows(path, lines, delimiter)
     places: list[int] = []
     for number, header in islice(rows, 1):

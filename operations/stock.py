@@ -126,8 +126,8 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
         keys: The keys of the product's rows. Units that left a location that has since been delisted are not found.
 
     Returns:
-        The `reference` of each transfer with its `units`, the locations that they come `from`, and `since` when. The
-            oldest comes first.
+        The `reference` of each transfer, its `units`, the locations that they come `from`, and the time of its first
+            step (`since`). The oldest comes first.
     """
     moved = [
         row

@@ -92,7 +92,7 @@ class InvocationReader:
 
 
 class Collector:
-    """Collects the samples of a stack on the embedded AWS. Each call of `collect` reads only new data."""
+    """Collects the samples of a stack on the embedded AWS. Each call to `collect` reads only new data."""
 
     def __init__(self, aws: Aws, endpoint: str, now: float) -> None:
         since = int((now - RETENTION_SECONDS) * 1000)

@@ -1,4 +1,4 @@
-"""Starts, finds and stops the desk's server process, of which each embedded AWS has one."""
+"""Starts, finds and stops the desk's server process, one for each embedded AWS."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Trial:
         return api.send(method, path, {**headers, **bearer}, body, signed=False)
 
     def shelf(self) -> list[str]:
-        """Return at most as many product ids as the API shows at once: first the sample products, whether or not they exist."""
+        """Return at most `READ_LIMIT` product ids: first the sample products, even if they do not exist."""
         aws = self._stack()
         found = aws.dynamodb.scan(
             TableName=aws.tables[Table.PRODUCTS],

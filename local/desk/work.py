@@ -134,7 +134,7 @@ class Desk:
         return shown
 
     def promised(self, product_id: str, location_id: str) -> Document:
-        """Count the units of a product that are promised to open orders. Also count these orders, for at most a few seconds.
+        """Count the units of a product that are promised to open orders. Also count these orders, within a few seconds.
 
         For the default location, this includes all other locations, because a product discontinued there is
         discontinued everywhere.

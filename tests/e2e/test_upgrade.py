@@ -110,7 +110,7 @@ def test_an_upgrade_and_a_rollback_while_orders_flow(embedded_aws, next_version)
     customers = Customers(aws, product)
 
     def goes_on():
-        """Wait until another order has been placed in each way, from start to finish."""
+        """Wait until an order has been placed in each way, from start to finish, since this call."""
         enough = len(customers.sent) + 8
         wait_until(aws, lambda: len(customers.sent) >= enough or customers.problems)
         assert customers.problems == []

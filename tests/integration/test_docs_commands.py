@@ -43,7 +43,7 @@ TRIED_IN_TEST_RUNBOOK = {"docs/runbook.md"}
 
 @pytest.fixture
 def no_rule(aws):
-    """Afterwards, remove the rules that the reader of a page has added to the bus, and their queues."""
+    """After the test, remove the rules that a page's commands have added to the bus, and their queues."""
     events, bus = aws.session.client("events"), {"EventBusName": aws.outputs["EventBusName"]}
     yield
     for rule in events.list_rules(**bus)["Rules"]:

@@ -194,7 +194,7 @@ def test_a_long_history_is_read_after_a_click(page, desk):
 
 
 def lose_an_answer(page):
-    """Lose the answer to the page's next command, which still takes effect. Returns a list that will get the answer."""
+    """Lose the answer to the page's next command, which still takes effect. Returns a list that will receive the answer."""
     lost = []
 
     def lose(route):

@@ -100,7 +100,7 @@ def checked_client(**options):
 
 
 def lose_no_responses(client):
-    """Undo what a test did in order to lose some of the client's responses."""
+    """Undo a test's change to the client that made it lose responses."""
     vars(client._endpoint).pop("_do_get_response", None)
 
 

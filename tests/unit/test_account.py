@@ -437,7 +437,7 @@ def test_destroy_asks_first_and_names_the_stack(cdk, account, answer, called):
 
 
 def test_destroy_says_that_a_stage_does_not_exist(cdk, account):
-    """The CDK would say that it has been destroyed."""
+    """For a stack that does not exist, the CDK would say that it has been destroyed."""
     account["describe_stacks"] = NOT_DEPLOYED
     assert refused(["destroy", "--stage", "lvie"], input="y\n").startswith(
         "there is no stack InventoryOrders-lvie in account 123456789012, us-east-1"

@@ -71,7 +71,7 @@ def test_a_product_without_a_returned_item_is_gone():
 
 
 def test_a_reason_none_does_not_mean_that_the_action_was_applied():
-    """If the version of q has moved, DynamoDB gives no reason for p, although it did not write p either."""
+    """If the version of q has changed, DynamoDB gives no reason for p, although it did not write p either."""
     bench = Bench(product("p", 10), product("q", 10))
     bench.faults.append(Fault(rival=lambda bench: bench.sell("q", 10)))
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))

@@ -267,7 +267,7 @@ def test_a_product_that_breaks_the_contract_is_named_and_publishes_nothing(befor
 
 
 def test_values_that_json_lacks_are_converted():
-    """Bytes that another program wrote must not delay other orders of a list or a batch."""
+    """Binary values that another program wrote must not delay the other orders in a list or batch."""
     (event,) = order_events(
         None, order_row(attributes={"weight": Decimal("0.25"), "photo": [b"\xff"]})
     )

@@ -793,7 +793,7 @@ def test_a_loan_from_a_row_with_a_receipt_creates_no_unit(shop):
 def test_a_correction_that_needs_lent_units_is_written_with_their_recall(
     shop, lanes, depot, writes
 ):
-    """The correction is a single transaction of a visit to the depot, after units in other lanes have been recalled."""
+    """The correction is a single transaction during a visit to the depot, after units in other lanes have been recalled."""
     shop.list("p", 100)
     shop.lend("p", lanes, depot, reach=max(lanes, default=0))
     worker, sent = shop.worker(), []

@@ -589,7 +589,7 @@ def test_after_a_lost_response_an_order_is_placed_once(shop, worker, is_applied)
 
 
 class TestOneAttempt:
-    """Orders at the API's engine, which makes one attempt and does not wait."""
+    """Places orders through the API's engine, which makes one attempt and does not wait."""
 
     @pytest.fixture
     def worker(self, shop):

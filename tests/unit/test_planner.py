@@ -315,7 +315,7 @@ def test_a_rejection_is_in_the_chain_that_it_depends_on():
 
 
 def test_orders_that_share_nothing_run_in_one_step_of_a_chain():
-    """Two orders that only a third one connects are written at the same time, and then the third one."""
+    """Two orders that are connected only by a third one are written at the same time, before the third one."""
     shelf = {f"p{n}": product(f"p{n}", 50) for n in range(8)}
     orders = [
         Order("left", "u", {"p0": 1, "p1": 1, "p2": 1, "p3": 1}),

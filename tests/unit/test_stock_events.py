@@ -1,4 +1,4 @@
-"""Stock events: with the setting, each changed level is published, whatever else happens at the same time."""
+"""Stock events: if they are turned on, each changed level is published, whatever else happens at the same time."""
 
 import contextlib
 import random

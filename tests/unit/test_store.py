@@ -115,7 +115,7 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
 
 @pytest.mark.parametrize("moved", ["version", "createdAt", "order id"])
 def test_a_moved_version_cancels_and_returns_the_item(each_store, moved):
-    """The same applies to another generation with the same version, and to an order id that is already used."""
+    """Another generation with the same version also cancels the write, and so does an order id that is already used."""
     stale = product("p", 10)
     put_product(stale)
     if moved == "createdAt":

@@ -10,7 +10,7 @@ from tests.support import stack
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Make time pass only by sleeping, and ten seconds each time, as on a very busy machine."""
+    """Make time pass only when the code sleeps: ten seconds each time, as on a very busy machine."""
     clock = SimpleNamespace(now=0.0)
     clock.monotonic = lambda: clock.now
     clock.sleep = lambda _: setattr(clock, "now", clock.now + 10)
