@@ -91,7 +91,7 @@ def bench(
 
 
 def _choose(names: Sequence[str], size: str, given: Mapping[str, str]) -> list[Cell]:
-    """List the cells of some studies."""
+    """List the cells of the named studies."""
     chosen: list[Cell] = []
     for name in names:
         values = {parameter: texts.split(",") for parameter, texts in given.items()}

@@ -60,10 +60,10 @@ class Cell:
         return " ".join([self.study, *(f"{name}={value}" for name, value in self.parameters)])
 
     def replaced(self, name: str, text: str) -> Cell:
-        """The same cell with another value for a parameter.
+        """Copy the cell with another value for one parameter.
 
         Raises:
-            UserError: The string is not a valid value of this parameter.
+            UserError: The string is not a valid value for this parameter.
         """
         kind = type(self.values[name])
         try:
@@ -104,7 +104,7 @@ def choose(name: str, study: Study, size: str, given: Mapping[str, Sequence[str]
             measured with these values instead of their own. Parameters of other studies are ignored.
 
     Raises:
-        UserError: A string is not a valid value of its parameter.
+        UserError: A string is not a valid value for its parameter.
     """
     cells = [Cell.of(name, **parameters) for parameters in study.cells(size)]
     for parameter, texts in given.items():

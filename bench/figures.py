@@ -65,7 +65,7 @@ class Observations:
 
     Attributes:
         tally: All requests, except those during the warm-up.
-        began: When the workers started, or the warm-up was over.
+        began: When the workers started, or when the warm-up ended.
         window: Seconds after `began` in which workers took batches; None if they answered all orders.
         received: When each order was first delivered to a worker.
         deliveries: Number of delivered messages, including redeliveries.
@@ -104,7 +104,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether there are no errors."""
+        """Whether the check found no errors."""
         return not (self.oversold or self.applied_twice or self.lost or self.miscounted)
 
 
@@ -276,7 +276,7 @@ class Books:
         Args:
             opening: Opening stock by the key of each row.
             products: Rows of the Products table, as plain values.
-            pages: Pages of lanes, which hold more of the stock.
+            pages: Pages of lanes, which hold the rest of the stock.
             lost: Number of orders that were acknowledged but have no row.
             outbound: Units on outbound pages, by product id.
         """
@@ -318,7 +318,7 @@ def audit(
         products: Rows of the Products table, as plain values.
         orders: Rows of the Orders table; their lines are taken from the message bodies.
         acknowledged: Ids of the orders that no worker returned.
-        pages: Pages of lanes, which hold more of the stock.
+        pages: Pages of lanes, which hold the rest of the stock.
     """
     status = {row["orderId"]: row["status"] for row in orders if row["orderId"] in workload.bodies}
     books = Books()

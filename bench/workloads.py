@@ -129,7 +129,7 @@ def at_locations(
 
 @cache
 def real_orders(count: int, file: str = REAL_ORDERS, *, scarce: bool = False) -> Workload:
-    """Read the orders of a file that fit into one transaction. If there are too few, the file is repeated with new ids.
+    """Read those orders of a file that each fit into one transaction. If there are too few, the file is repeated with new ids.
 
     Args:
         count: Number of orders.
@@ -239,7 +239,7 @@ def sqs_event(
         messages: For each message, its body, the number of deliveries, and the Unix second of the first delivery. Its
             position becomes the `messageId`.
         queue: Name of the queue that they come from.
-        groups: `MessageGroupId` of each, in a FIFO queue.
+        groups: `MessageGroupId` of each message, in a FIFO queue.
     """
     chosen = dict(enumerate(groups))
     return {

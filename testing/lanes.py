@@ -219,7 +219,7 @@ class LaneShop(Shop):
     def sell(
         self, worker: Engine, *changes: Change, seconds: float = INVOCATION_SECONDS
     ) -> CommitReport:
-        """Let a worker apply changes. Afterwards, `calls` lists only the calls that this took."""
+        """Let a worker apply changes. Afterwards, `calls` lists only the calls that the worker made."""
         self.calls.clear()
         return self.commit(worker, *changes, seconds=seconds)
 
@@ -258,7 +258,7 @@ def _names(key: Any) -> Callable[[Any], bool]:
 
 
 def cancels(code: str, is_it: Callable[[Any], bool]) -> Callable[[Any], None]:
-    """Cancel a transaction because some of its actions meet a condition."""
+    """Cancel a transaction, and give `code` as the reason for each action that meets a condition."""
 
     def cancel(request: Any) -> None:
         reasons = [{"Code": code if is_it(each) else "None"} for each in request["TransactItems"]]
@@ -332,7 +332,7 @@ def _write(store: Store, allocation: Allocation) -> None:
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:
-    """Change the units on an idle page without recording the difference, which the service itself never does."""
+    """Change the units on an idle page without recording the difference. The service itself never does this."""
     page = _sound(store.read([key]).pages[key])
     entry = page.entries[product_id]
     changed = {**page.entries, product_id: replace(entry, units=entry.units + units)}

@@ -331,7 +331,7 @@ class Shop:
         return None if found is None else found["status"]["S"]
 
     def unexplained(self) -> dict[str, int]:
-        """The first difference between each product's units (available, on hand, committed) and its records, or 0."""
+        """By product, the first difference between its units (available, on hand, committed) and its records, or 0."""
         return {
             account.product_id: next(filter(None, account.differences), 0)
             for account in self.accounts()

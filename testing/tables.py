@@ -84,7 +84,7 @@ def queue_settings(function: str, url_of: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_stack(products: Iterable[NewProduct]) -> dict[str, str]:
-    """Create tables, queues and bus, and list products. Returns the queues' URLs, by name."""
+    """Create the tables, the queues and the event bus, and list products. Returns the queues' URLs, by name."""
     dynamodb = boto3.client("dynamodb")
     for table, name in NAMES.items():
         create_table(dynamodb, table, name)

@@ -4,8 +4,8 @@ A module has `lambda_handler(event, context)`, which returns `{"batchItemFailure
 
 - `TITLE`: its name in tables;
 - `BATCH`: the maximum number of messages for one invocation;
-- `LANES`, if it sells from lanes, one for each worker;
-- `TABLES`, if it needs further tables: their partition keys, by the environment variable that names the table.
+- `LANES = True` if it sells from lanes, one for each worker;
+- `TABLES` if it needs more tables: the partition key of each, by the environment variable with the table's name.
 
 All contenders read an order's id, user and lines from the message body, and write a row to the Orders table: `PENDING`
 if the stock was taken, else `REJECTED`. Other attributes and conditions differ, but all store the stock in the same
@@ -61,7 +61,7 @@ class Contender:
         title: Name in tables.
         batch: Maximum number of messages for one invocation.
         has_lanes: Whether it sells from lanes.
-        tables: Partition keys of the further tables that it needs, by the environment variable that names the table.
+        tables: Partition key of each additional table, by the environment variable with the table's name.
     """
 
     name: str
@@ -122,7 +122,7 @@ def quantities(order: Mapping[str, Any]) -> dict[str, int]:
 
 
 def full_jitter(failures: int) -> float:
-    """Choose how many seconds to wait after this many failed attempts, at most 1 s, as the service's own policy does.
+    """Choose a random wait of at most 1 s after this many failed attempts, as the service's own policy does.
 
     Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
     """

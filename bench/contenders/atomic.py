@@ -1,4 +1,4 @@
-"""The atomic decrement, in which each order is one transaction, conditional on the stock, without a read.
+"""The atomic decrement: each order is one transaction, conditional on the stock, and nothing is read first.
 
 This is the best case for one order per transaction. Another writer's earlier decrement does not matter while enough
 stock is left, so only transactions in flight at the same time conflict. Retries wait with full jitter. The transaction

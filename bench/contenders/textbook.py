@@ -84,7 +84,7 @@ def read_products(product_ids: list[str]) -> dict[str, Any]:
 
 
 def decrement(product_id: str, quantity: int, version: int) -> Any:
-    """Build the action that takes stock, if the product has not changed since it was read."""
+    """Build the action that takes stock if the product has not changed since it was read."""
     return {
         "Update": {
             "TableName": PRODUCTS,

@@ -2,7 +2,7 @@
 
 Each client sends an order, waits for the answer, and sends the next one. Settings, API limits and workers are the
 defaults of a deployment. Each client has its own execution environment, because an environment serves one request at a
-time, and there may be any number of them. The time that API Gateway and the start of an invocation take is left out.
+time, and there may be any number of them. The time taken by API Gateway and by starting an invocation is left out.
 """
 
 from __future__ import annotations

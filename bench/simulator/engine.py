@@ -114,7 +114,7 @@ class Queue:
         scheduler: Provides virtual time.
         sent: The messages, in the order of sending. The iterator may be endless.
         stays: Whether to wait for more when all messages have been settled.
-        gather: Maximum number of seconds to wait until a batch is full.
+        gather: Maximum number of seconds to wait for a batch to fill.
 
     Attributes:
         closed: Whether it has stopped delivering.
@@ -221,7 +221,7 @@ class FifoQueue(Queue):
         self._ready: list[tuple[int, str | None]] = []
 
     def _visible(self, most: int) -> list[Message]:
-        """Find the oldest messages of groups without a message in flight."""
+        """Find the oldest messages of the groups that have no message in flight."""
         for message in islice(self._sent, self._depth - self._count):
             self._add(message)
         taken: list[Message] = []
@@ -723,7 +723,7 @@ class Simulation:
         yield from self._more_queues
 
     def _open(self, order_id: str) -> Message | None:
-        """Find the message of an order that was taken and is not settled; None if there is none."""
+        """Find an order's message if it has been taken but not settled, else None."""
         return next(
             (queue.open[order_id] for queue in self._queues if order_id in queue.open), None
         )

@@ -206,7 +206,7 @@ class CalledHandOvers(HandOvers):
     """Hand-overs by operators who call `POST /orders/{orderId}/fulfil` at random moments.
 
     There are as many execution environments as concurrent calls need, and a call gets the most recently used idle one.
-    The API's limit is left out, and so is the time that API Gateway and the start of an invocation take.
+    The API's limit is left out, and so is the time taken by API Gateway and by starting an invocation.
 
     Args:
         calls_a_second: Average number of hand-overs that begin each second.

@@ -109,7 +109,7 @@ class Holds(Swept):
             }
 
     def _is_left(self, wanted: Mapping[str, int], taken: Mapping[str, int]) -> bool:
-        """Whether a row keeps a unit after a hold has taken its units, so that no product is out of stock."""
+        """Whether each row still has a unit after a hold has taken its units, so that no product runs out of stock."""
         products = self._store.tables["Products"].items
         return all(
             int(products[product_id,]["stockCount"]["N"]) > taken.get(product_id, 0) + units

@@ -30,7 +30,7 @@ SWEEP_SECONDS = 50.0
 
 
 class _Tables(DynamoDB):
-    """Tables that answer queries for holds from lists that were sorted at the start, instead of scanning all items."""
+    """Tables that answer queries for holds from presorted lists, instead of scanning all items."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__(now)

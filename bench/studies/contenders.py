@@ -159,7 +159,7 @@ def _virtual_window(workload: str, contender: str, size: Size) -> float | None:
 
 
 def _supply(contender: str, workers: int, rounds: int) -> int:
-    """Compute how many orders a steady state needs: `rounds` batches for each of at least 40 workers.
+    """Compute how many orders a steady state needs: `rounds` batches per worker. Fewer than 40 workers count as 40.
 
     When the window ends, the queue still has one batch per worker.
     """

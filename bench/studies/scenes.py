@@ -224,7 +224,7 @@ class ReturnSales(Holds):
             pass
 
     def _send(self) -> None:
-        """Send cancellations and receipts evenly until the window ends."""
+        """Send cancellations and receipts at a steady rate until the window ends."""
         chance = random.Random(f"returning {self._seed}")
         products = list(self._workload.stock)
         number = 0
@@ -572,7 +572,7 @@ def show(found: MeasuredCells, screen: Console) -> bool:
 
 
 def _by_scene(found: MeasuredCells) -> dict[str, SceneFigures]:
-    """The means of all seeds, by scene in the order of the report."""
+    """The means over all seeds, by scene in the order of the report."""
     results: dict[str, list[SceneFigures]] = {scene: [] for scene in scenes()}
     for parameters, result in found:
         results[parameters["scene"]].append(SceneFigures(**result))
@@ -586,7 +586,7 @@ def _mean(seeds: Sequence[SceneFigures]) -> SceneFigures:
 
 
 def compare(before: Path, after: Path, screen: Console) -> None:
-    """For each scene in both result files, print the ratio of after to before, from each seed's newest result."""
+    """For each scene in both files, print the figures after divided by those before, from each seed's newest result."""
     was, now = _newest(before), _newest(after)
     both = was.keys() & now.keys()
     old, new = (

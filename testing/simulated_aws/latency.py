@@ -89,7 +89,7 @@ class Latencies:
         batch: `BatchGetItem` of more than one item.
         transaction: `TransactWriteItems`.
         sqs: A call to SQS.
-        delivery: From the moment when a message and a free worker are waiting to the start of the handler.
+        delivery: The time until the handler starts, once both a message and a free worker are waiting.
     """
 
     single: Percentiles
@@ -183,7 +183,7 @@ class Region:
         return NETWORK_HOP, max(0.0, latency - 2 * NETWORK_HOP), NETWORK_HOP
 
     def queue(self) -> float:
-        """Seconds of a call to SQS."""
+        """How many seconds a call to SQS takes."""
         return self._latencies.sqs.at(self._chance.random())
 
     def delivery(self) -> float:

@@ -277,7 +277,7 @@ class Sqs:
                 yield message
 
     def _holder(self, queue: Queue, handle: str) -> Message | None:
-        """Find the message of a receipt handle; None if it was deleted."""
+        """Find the message that a receipt handle belongs to; None if it was deleted."""
         if "#" not in handle:
             raise ServiceError(
                 "ReceiptHandleIsInvalid",

@@ -223,7 +223,7 @@ class Explorer:
         return self._run_with(draw)
 
     def replay(self, schedule: str, seen: Callable[[World], None] = lambda _: None) -> Result:
-        """Run one schedule that a failure printed, then take the first possible step until the run ends.
+        """Replay a schedule that a failure printed, then keep taking the first possible step until the run ends.
 
         Args:
             schedule: Choices, separated by spaces.

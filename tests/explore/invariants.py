@@ -214,8 +214,8 @@ def _check_change(world: World, change: Change) -> None:
 
 
 def _check_records(changes: Sequence[Change]) -> None:
-    """Check that a count, or the closing entry of a delisted product, records the difference from the row that the same
-    write changes."""
+    """Check that a count or the closing entry of a delisted product records the right difference from the product's row,
+    which the same write changes."""
     rows = {change.place[1][0]: change for change in changes if change.place[0] == "Products"}
     for change in changes:
         booked = change.after
@@ -253,8 +253,8 @@ def _check_transfers(changes: Sequence[Change]) -> None:
 
 
 def _check_outbound(changes: Sequence[Change]) -> None:
-    """Check that units that are handed over are added to the outbound pages that the steps name, and that this write
-    changes no products."""
+    """Check that units handed over are added to the outbound pages named in the steps, and that the write changes no
+    products."""
     leaving = dict[str, Counter[_Generation]]()
     for change in changes:
         if change.place[0] != "Orders" or change.after is None:
@@ -505,7 +505,7 @@ def _check_step(
 
 
 def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Check that the row gives the right reason why a confirmation was rejected."""
+    """Check that the row gives the right reason for rejecting a confirmation."""
     name, reason = before["orderId"], after["confirmationRejected"]["reason"]
     require(
         before["status"] in OVER
@@ -582,7 +582,7 @@ def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -
 
 
 def _candidate(line: Mapping[str, Any], location: str) -> str:
-    """The key of the row that a line would be taken from: at the location that the line names, or else at this one."""
+    """The key of the row that a line would be taken from: at the line's own location if it names one, else at this one."""
     return key_of({**line, "locationId": line.get("askedLocationId", location)})
 
 

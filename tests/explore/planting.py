@@ -123,7 +123,7 @@ def _surroundings(path: Path, before: Sequence[_Token]) -> set[str]:
 
 @cache
 def _read(text: str) -> tuple[Sequence[_Token], str]:
-    """Split code into tokens, and join them without names.
+    """Split code into tokens. Also returns these as one string without names.
 
     Ignores layout and trailing commas, which a formatter may add or remove.
     """

@@ -110,7 +110,7 @@ def delivers(
         function: Name of the function.
         messages: The messages.
         group: `MessageGroupId`, for the FIFO queue.
-        through: Prefix of the function's queue.
+        through: Prefix of the environment variables that name the function's queue.
         waits: Seconds for which the messages wait in the queue.
     """
 
@@ -153,7 +153,7 @@ def asks(function: str, *commands: Messages, times: int = 1) -> Rival:
     Args:
         function: Name of the function.
         commands: The commands.
-        times: How often it sends a command, at most, if the answer is `RETRY_LATER`.
+        times: Maximum number of attempts for a command that is answered `RETRY_LATER`.
     """
 
     def start(world: World, name: str) -> None:
@@ -175,7 +175,7 @@ SWEEPS = asks("sweep", {"action": "sweep"})
 
 
 def published(table: str, rival: Rival) -> Rival:
-    """Add to a rival a process that publishes a table's changes as events."""
+    """Extend a rival with a process that publishes a table's changes as events."""
 
     def start(world: World, name: str) -> None:
         rival(world, name)
@@ -212,7 +212,7 @@ def p_at(location: str) -> Message:
 
 
 def commit(acquired: Message, adjustment_id: str, counted: int) -> Message:
-    """Make a command that commits a count under the lease from an answer to `acquire`."""
+    """Make a command that commits a count, with the lease that the answer to `acquire` contains."""
     return {
         "action": "commit",
         "lease": acquired["lease"],
@@ -270,8 +270,7 @@ def add_order(
     location: str = "",
     **more: Any,
 ) -> SetUp:
-    """Store an order for units of product `p`, with a receipt of the units that it took. Outbound pages are already
-    folded.
+    """Store an order for units of product `p`, and a receipt for these units. Outbound pages are already folded.
 
     Args:
         order_id: Its id.

@@ -268,7 +268,7 @@ def _is_paid(world: World) -> None:
 
 
 def _at_once(world: World) -> None:
-    """Check that without a fault no message is returned to its queue: the loser of a race can continue at once."""
+    """Check that no message is returned to its queue unless there was a fault. The loser of a race can continue at once."""
     again = [name for name in world.processes if name.startswith("R")]
     require(world.faults_used > 0 or not again, "messages were returned, though nothing failed")
 
@@ -303,7 +303,7 @@ def _units_at(world: World, location: str) -> int:
 
 
 def _all_placed(world: World) -> None:
-    """Check that all orders are placed, because there is enough stock for two rivals."""
+    """Check that all orders are placed if there are only two rivals, for whom there is enough stock."""
     ended = {row["orderId"]: row["status"] for row in world.rows("Orders")}
     is_short = "C" in world.processes
     require(is_short or set(ended.values()) == {"PENDING"}, f"they ended as {ended}")

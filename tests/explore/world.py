@@ -531,7 +531,7 @@ class World:
             bodies: The message bodies.
             group: `MessageGroupId`, for the FIFO queue.
             environment: The process whose execution environment it uses; by default its own.
-            through: Prefix of the function's queue.
+            through: Prefix of the environment variables that name the function's queue.
             waits: Seconds for which the messages wait in the queue.
         """
         prefix = through if group is None else "FIFO_"
@@ -820,7 +820,7 @@ class World:
                 self.model.dynamodb.tables[name].items[key] = item
 
     def _is_rent(self, process: Process) -> bool:
-        """Whether a process has no half-finished read, or an item of this read has changed since the first half."""
+        """Whether a process has no half-finished read, or an item has changed since the first half was read."""
         torn = process.torn
         return torn is None or any(c.place in torn.reads for c in self.history[torn.since :])
 

@@ -9,7 +9,7 @@ open orders.
 
 The exit status is 0 only if every message has exactly one outcome, the books balance (also by the soak's own
 arithmetic), the published events match the changes of orders and product statuses exactly, no event was parked or
-overtaken by a later event of the same order, units were short for each rejected order at that time, and faults did
+overtaken by a later event of the same order, each rejected order really lacked units at that time, and faults did
 happen, including some that hit publishers and sweepers.
 """
 

@@ -27,7 +27,7 @@ _BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo
 def read_changes(aws: Aws, table: Table) -> Iterator[Change]:
     """Yield all changes to a table, including those that the publisher's filters drop.
 
-    The embedded AWS keeps them for 24 hours, as AWS does. An empty page means the end, as nothing is being written.
+    The embedded AWS keeps them for 24 hours, as AWS does. An empty page means the end, because nothing is written any more.
     """
     streams = aws.session.client("dynamodbstreams")
     arn = aws.dynamodb.describe_table(TableName=aws.tables[table])["Table"]["LatestStreamArn"]

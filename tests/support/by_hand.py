@@ -6,7 +6,7 @@ from operations.aws import Aws
 
 
 def add_by_hand(aws: Aws, product_id: str, units: int, attribute: str = "stockCount") -> None:
-    """Change a product's available or `onHand` units without booking the change, which the service never does."""
+    """Change a product's available or `onHand` units without booking the change. The service never does this."""
     aws.dynamodb.update_item(
         TableName=aws.outputs["ProductsTableName"],
         Key={"productId": {"S": product_id}},

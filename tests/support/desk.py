@@ -41,7 +41,7 @@ def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | 
 
 
 class LiveByHand(Live):
-    """Sends events of a test's choice to the desk's pages."""
+    """Sends the events that a test chooses to the desk's pages."""
 
     def __init__(self) -> None:
         super().__init__(_no_stack, list, 1)
@@ -70,7 +70,7 @@ class DeskOfShop:
         shop: The shop that it works on.
         aws: The stack of the shop.
         origin: The desk's address.
-        live: Sends events of the test's choice to the desk's pages.
+        live: Sends the events that the test chooses to the desk's pages.
     """
 
     shop: Shop

@@ -23,8 +23,8 @@ def in_processes(
     Args:
         work: The function. It must be importable if processes are spawned.
         arguments: The arguments of each process.
-        start: With `fork`, each process inherits the loaded modules. With `spawn`, each starts fresh, like an
-            environment of Lambda.
+        start: With `fork`, each process inherits the loaded modules. With `spawn`, each starts fresh, like a
+            Lambda environment.
     """
     context: Any = multiprocessing.get_context(start)
     barrier, results = context.Barrier(len(arguments)), context.Queue()
@@ -44,7 +44,7 @@ MAX_DELIVERIES = 50
 def call_handlers(
     environment: dict[str, str], batches: Sequence[tuple[str, Sequence[Any]]]
 ) -> None:
-    """Invoke handlers one after the other, as in one environment of Lambda, and redeliver returned messages.
+    """Invoke handlers one after the other, as in one Lambda environment, and redeliver returned messages.
 
     Args:
         environment: Variables of the functions.

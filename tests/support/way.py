@@ -1,4 +1,4 @@
-"""The path of an order: the modules and functions that a batch enters, in the sequence of their first calls.
+"""The path of an order: the modules and functions that a batch enters, in the order in which they are first called.
 
 $ python -m tests.support.way          # from rows
 $ python -m tests.support.way --lanes  # as deployed: rows, with a lane behind them
