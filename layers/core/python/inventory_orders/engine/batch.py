@@ -573,5 +573,6 @@ class Batch:
             return problem.code, str(problem), 0.0
         left = self._lease_left(offer)
         if left > self.deadline.remaining():
-            return "LEASED", f"a product is leased for another {left:.1f} s", left
+            longest = max(offer, key=lambda product_id: self._lease_left([product_id]))
+            return "LEASED", f"{in_words(longest)} is leased for another {left:.1f} s", left
         return None
