@@ -73,7 +73,7 @@ def event_of(name: str) -> Any:
 
 
 def is_bad(name: str) -> bool:
-    """Whether a sample's name shows that it contains something that the service does not accept."""
+    """Whether a sample, judging by its name, contains something that the service does not accept."""
     return name.endswith(("_bad", "_invalid", "_expired", "_unreadable"))
 
 

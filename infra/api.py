@@ -74,7 +74,7 @@ def access_log(
 
 
 class Api(Construct):
-    """An HTTP API of one stage. With a `jwt` issuer, callers need its token. Otherwise, they sign their requests."""
+    """An HTTP API of one stage. With a `jwt` issuer, callers need a token from it. Otherwise, they sign their requests."""
 
     def __init__(
         self,

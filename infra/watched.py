@@ -684,7 +684,7 @@ _PLATFORM = _section(
 
 
 def sections(hold_grace_seconds: int, *, api: bool) -> list[Section]:
-    """List the sections of the dashboard, in the order in which an operator asks their questions."""
+    """List the sections of the dashboard, in the order in which an operator would ask these questions."""
     return [
         _FLOW,
         _life(hold_grace_seconds),

@@ -1,8 +1,8 @@
 """A build hook for Hatchling that adds to the wheel what another CDK app needs to deploy and operate the service.
 
-These are the construct, the functions, the layer, operators' commands, and the layer's dependencies, in the pinned versions
-that are installed in the environment that builds the wheel. So a deployment does not need pip, and the dependencies do not clash with the
-packages of the app.
+These are the construct, the functions, the layer, operators' commands, and the layer's dependencies, which are copied in
+their pinned versions from the environment that builds the wheel. So a deployment does not need pip, and the dependencies
+do not clash with the packages of the app.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """Publish the events for a batch of changes.
 
     Returns:
-        The numbers of published and parked events, for people who invoke the function. Lambda only notices whether it raises an
-        error.
+        The numbers of published and parked events, for people who invoke the function. Lambda itself only checks whether the
+        function raises an error.
 
     Raises:
         NotAllPublishedError: Some events are neither published nor parked. A partial response would say where to start

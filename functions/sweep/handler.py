@@ -1,4 +1,4 @@
-"""Sweeps once a minute by default: sends holds that end soon, folds outbound pages, reclaims idle units, and checks streams."""
+"""Sweeps once a minute by default: queues holds that end soon, folds outbound pages, reclaims idle units, checks streams."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ERRORS_SHOWN = 10
 
 @logger.inject_lambda_context
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Send ending holds to the expiry queue. Then fold outbound pages, and return idle units from lanes and the depot to rows.
+    """Send holds to the expiry queue shortly before they end. Then fold outbound pages, and return idle units to rows.
 
     The sweep also checks that Lambda reads the streams, because no metric shows that a mapping is disabled. With the setting
     `stockEvents`, it publishes changed stock levels.
@@ -135,7 +135,7 @@ def _publish_stock(deadline: Deadline, problems: list[str]) -> tuple[int | None,
     """Publish changed stock levels, if the setting `stockEvents` is on. Problems that need a repair are added to `problems`.
 
     Returns:
-        The number of published levels, if known, and why others are left to the next sweep.
+        The number of published levels, if known, and why the others are left for the next sweep.
     """
     process = runtime.process()
     if process.stock_bus is None:

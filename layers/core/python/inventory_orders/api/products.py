@@ -71,7 +71,9 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
     """
     given = request.query.get("ids")
     if not given:
-        raise malformed("ids", "is missing; list product ids, such as ids=tea-earl-grey,milk")
+        raise malformed(
+            "ids", "is missing; list the product ids, for example ids=tea-earl-grey,milk"
+        )
     named = given.split(",")
     if len(named) > READ_LIMIT:
         raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")

@@ -316,7 +316,7 @@ _DIGEST = 16
 
 
 def encode_cursor(list_name: str, place: ListPosition) -> str:
-    """Build the cursor for the page after a position in a list. The name of a list of a user's orders is the user's id."""
+    """Build the cursor for the page after a position in a list. For a user's orders, `list_name` is the user's id."""
     content = f"{len(place.at)} {place.at}{place.id}".encode()
     digest = hashlib.sha256(list_name.encode() + b" " + content).digest()[:_DIGEST]
     return base64.urlsafe_b64encode(digest + content).rstrip(b"=").decode()

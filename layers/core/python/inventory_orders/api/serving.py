@@ -199,7 +199,7 @@ _QUERIES: Mapping[str | None, tuple[str, ...]] = {"delist": ("createdAt", "locat
 def command_of(
     request: Request, caller: Caller, function: str, action: str | None
 ) -> dict[str, Any]:
-    """Convert an HTTP request into the same command as a direct invocation.
+    """Convert an HTTP request into the command that a direct invocation would contain.
 
     Args:
         request: The request. Path, query and body each contain a part of the command.

@@ -193,7 +193,7 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
         after: The row after the change; None if it was deleted.
 
     Raises:
-        UnpublishableError: The row after the change breaks its table's contract, or the status before it does.
+        UnpublishableError: The row after the change breaks its table's contract, or the status before the change is invalid.
     """
     if before is None or after is None or before.get("status") == after.get("status"):
         return ()

@@ -63,7 +63,7 @@ class Order(Change):
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
-        """For each location, the rows of all lines there. A line that names a location is taken from there in every offer."""
+        """One offer for each location: the rows of all lines there. A line that names a location keeps it in every offer."""
         locations = self.default_locations if self.locations is None else self.locations
         offers = (
             tuple(stock_key(p, self.asked_locations.get(p, location)) for p in self.quantities)

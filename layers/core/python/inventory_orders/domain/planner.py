@@ -163,8 +163,8 @@ class Plan:
 
     Attributes:
         chains: The transactions. Chains share no product and no group, so they may run in parallel.
-        missing: Products of undecided changes that have too few units where they are sold from, but perhaps more elsewhere.
-        short: Products that cause an offer to be rejected or passed over: too few units are known, or they are blocked.
+        missing: Products that leave changes undecided: too few units where they are sold from, but perhaps more elsewhere.
+        short: Products for which an offer is rejected or passed over, because they have too few known units or are blocked.
         waiting: Changes that cannot be decided now, because one of their products is blocked or short. Changes that only
             follow one of them in its group are undecided too, but not listed.
         leaving: Accepted changes whose units leave on an outbound page. The chains do not contain them.

@@ -223,7 +223,7 @@ DETAILS = ("name", "price")
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEvent:
-    """The details of a product in a catalogue system, at one time.
+    """A snapshot of a product's details in a catalogue system.
 
     Attributes:
         product_id: The product.

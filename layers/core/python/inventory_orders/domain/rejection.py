@@ -64,7 +64,7 @@ class RejectionReason(StrEnum):
     )
     DISCONTINUED_PRODUCT = (
         "DISCONTINUED_PRODUCT",
-        "{subject} is discontinued and takes no more orders",
+        "{subject} is discontinued and can no longer be ordered",
         409,
         CustomerWords(
             "{products} is discontinued",
@@ -98,7 +98,7 @@ class RejectionReason(StrEnum):
     )
     NOT_CONFIRMED = (
         "NOT_CONFIRMED",
-        "order {subject} is not confirmed; confirm it first, once it is paid",
+        "order {subject} is not confirmed; confirm it once it is paid, then repeat the command",
     )
     NOT_OPEN = (
         "NOT_OPEN",
@@ -108,7 +108,7 @@ class RejectionReason(StrEnum):
     TOO_MANY_STEPS = (
         "TOO_MANY_STEPS",
         "order {subject} cannot take another command that names items. Fulfil or cancel the rest "
-        "without items; book returned units as an adjustment of their product",
+        "without naming items; book returned units as an adjustment of their product",
     )
     ORDER_FULFILLED = (
         "ORDER_FULFILLED",

@@ -521,7 +521,7 @@ class Batch:
     def avoid_contested(self) -> bool:
         """Avoid products with recent concurrent writers, and give up on changes that cannot do without them.
 
-        Returns whether a product is avoided that was not avoided before.
+        Returns whether this avoids any product that was not avoided before.
         """
         ids, rivals = self.pending.product_ids, self._client.rivals
         contested = {p for p in ids if rivals.are_met_on(p, _AVOIDED_SECONDS)} - self.avoided

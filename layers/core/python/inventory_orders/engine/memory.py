@@ -1,6 +1,6 @@
 """What a warm process remembers between batches: concurrent writers, throttles, and products.
 
-These memories may be wrong without harm, because every write is conditioned on what was read.
+It does no harm if these memories are wrong, because every write is conditioned on what was read.
 """
 
 from __future__ import annotations

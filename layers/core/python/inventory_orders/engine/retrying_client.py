@@ -107,12 +107,12 @@ class SweepReport:
 
 
 def if_transient(error: OutcomeError) -> float | None:
-    """Return 0, so that the request is repeated, after throttling or a lost response; None after other errors."""
+    """After throttling or a lost response, return 0, so that the request is repeated; after other errors, None."""
     return 0.0 if isinstance(error, ThrottledError | OutcomeUnknownError) else None
 
 
 def if_contended(error: OutcomeError) -> float | None:
-    """Return 0, so that the caller reads and decides again, if a concurrent writer was faster; None after other errors."""
+    """If a concurrent writer was faster, return 0, so that the caller decides again; after other errors, None."""
     return 0.0 if isinstance(error, ContentionError) else None
 
 

@@ -112,7 +112,7 @@ def of_product(product: Product) -> Answer:
 def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     """Carry out one command immediately.
 
-    An order that has not arrived yet can only be cancelled through the queue, so this rejects such a cancellation.
+    An order that has not arrived yet can only be cancelled through the queue, so its direct cancellation is rejected.
 
     Args:
         command: The command.

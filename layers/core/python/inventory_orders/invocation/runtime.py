@@ -56,7 +56,7 @@ class Process:
         """Read a setting that is a whole number.
 
         Raises:
-            ConfigurationError: The setting is not a whole number, or is missing without a default. The message names it.
+            ConfigurationError: The setting is not a whole number, or it is missing and has no default. The message names it.
         """
         value = (
             self._text(variable) if default is None else self._environment.get(variable, default)

@@ -32,9 +32,9 @@ class QueueRules:
     """The rejections after which a message is returned or dead-lettered. After any other rejection, it is done.
 
     Attributes:
-        may_be_early: The message may have come too early, such as before its order, so it is returned. At delivery number
-            `EARLY_DELIVERIES`, a copy replaces it; at the same delivery of the copy, the message is dead-lettered. Not for
-            FIFO queues.
+        may_be_early: The message may have come too early, for example before its order, so it is returned. At delivery number
+            `EARLY_DELIVERIES`, a copy replaces it. If the copy reaches the same number, it is dead-lettered. Not for FIFO
+            queues.
         invalid: The sender or an operator has to act, so the message is dead-lettered immediately.
     """
 
@@ -203,7 +203,7 @@ def is_queue_event(event: object) -> bool:
 def read_messages(event: object) -> list[Message]:
     """Read the messages of an SQS event. Messages from a standard queue are sorted by the time when they were sent.
 
-    In one batch, a standard queue may deliver a fulfilment before its confirmation, but the fulfilment must not be refused
+    In one batch, a standard queue may deliver a fulfilment before the order's confirmation, but must not be refused
     for that reason. A FIFO queue delivers in order.
 
     Raises:

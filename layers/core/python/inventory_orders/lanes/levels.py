@@ -72,7 +72,7 @@ def estimate_levels(
     """Estimate stock levels from rows that were just read, their pages in lanes, and the outbound pages.
 
     Args:
-        snapshot: The rows as read. Adds the pages, and the errors of products with an unreadable page.
+        snapshot: The rows as read. The pages are added to it, and the errors of products with an unreadable page.
         on_hand: Whether to read outbound pages. If not, only the available units are correct.
 
     Returns:
@@ -189,7 +189,7 @@ def _level(row: Product, found: Snapshot, *, is_exact: bool) -> StockLevel:
 def read_committed(
     client: RetryingClient, keys: Sequence[str], deadline: Deadline, stats: CommitStats
 ) -> dict[str, int]:
-    """Read how many units open orders hold in these rows, for an answer. Returns nothing if a row cannot be read in time."""
+    """The field of an answer that shows how many units open orders hold; empty if a row cannot be read in time."""
     # Leave time for the command.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(OutcomeError):

@@ -304,7 +304,7 @@ class Recall:
 def _pieces(
     allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
 ) -> Iterator[tuple[str, Collection[int]]]:
-    """Split products and lanes by page, and lanes into groups whose pages leave room for the depot's page and rows."""
+    """Split products and lanes by page, and lanes into groups that leave room for the depot's page and the rows."""
     by_number: dict[int, list[Product]] = {}
     for row in rows:
         by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)

@@ -470,7 +470,7 @@ class Visit:
         return self._batch.known.unknown(p for p in self._batch.wanted if p not in self._need)
 
     def _add_rows(self) -> None:
-        """Add the rows that the batch knows, except those that this visit has read, because they may have lent units."""
+        """Add the rows that the batch knows. Those that this visit has read stay as they are, as they may have lent units."""
         self._batch.read_unknown(self._passed_over())
         rows, others = self._batch.rows, (self._need, self._to_reclaim, self._allocation.rows)
         left = rows.keys() - set().union(*others)

@@ -138,8 +138,8 @@ def _locations_of_lines(document: Mapping[str, Any]) -> dict[str, str]:
         if named is not None and locations.setdefault(product_id, named) != named:
             raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
-                f'items: lines of {product_id} name the locations "{locations[product_id]}" and "{named}"; name one, or send '
-                "two orders",
+                f'items: lines of {product_id} name the locations "{locations[product_id]}" and "{named}"; name only one, '
+                "or send two orders",
                 "items",
             )
     return locations

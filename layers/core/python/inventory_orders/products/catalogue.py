@@ -426,7 +426,7 @@ class ProductCatalogue:
     def change(
         self, product_id: str, changes: Mapping[str, Any], deadline: Deadline
     ) -> Update[Product]:
-        """Set name, price, low-stock threshold or backorder limit; others stay unchanged.
+        """Set some of a product's name, price, low-stock threshold and backorder limit. The others stay unchanged.
 
         A new name or price counts as a catalogue event with the current time, so that an earlier event cannot undo it.
 

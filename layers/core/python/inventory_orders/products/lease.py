@@ -253,7 +253,7 @@ class Lease:
     def _keep(
         self, seconds: float, deadline: Deadline, advice: str, on_hand: int | None = None
     ) -> None:
-        """Extend the lease, or store the units on hand in it. If the lease is over, raise an error that gives this advice."""
+        """Extend the lease, or store the units on hand in it. If the lease is over, raise an error with this advice."""
 
         def attempt() -> Write:
             moment = self.client.clock.now()

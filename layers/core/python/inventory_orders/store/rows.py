@@ -276,7 +276,7 @@ def _read_entry(
     ):
         return product_id, PageEntry(created_at, units, reach)
     raise ValueError(
-        f"the entry for {product_id} is malformed: it needs a string id and creation time, "
+        f"the entry for {product_id} is malformed: it needs an id and a creation time as strings, "
         "a positive whole number of units, and a whole number for its reach"
     )
 
