@@ -70,7 +70,7 @@ class Emulator(Server):
 
 
 def running() -> Emulator | None:
-    """Find the running embedded AWS of this checkout; None if there is none."""
+    """Return the running embedded AWS of this checkout, or None if there is none."""
     emulator = Emulator.read(_STATE_FILE)
     if emulator is None or not emulator.is_alive() or not _is_ready(emulator, _START_SECONDS):
         return None

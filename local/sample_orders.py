@@ -216,7 +216,7 @@ def _line(product_id: str, quantity: str) -> str:
 
 
 def orders_of(path: Path, run: str, count: int | None) -> list[OrderMessage]:
-    """Read the first orders of a file, with ids of this run, so that each run places new orders.
+    """Read the first orders of a file, and give them ids of this run, so that each run places new orders.
 
     Args:
         path: `REAL_ORDERS`, or a file that `read_orders` accepts.

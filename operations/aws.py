@@ -201,7 +201,7 @@ def scan(aws: Aws, table: Table) -> Iterator[Item]:
 
 
 def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -> Iterator[Item]:
-    """Yield the items of one partition of a table, read with strong consistency, or of an index."""
+    """Yield the items of one partition of a table (read with strong consistency) or of an index."""
     place: Any = {"IndexName": index} if index else {"ConsistentRead": True}
     pages = aws.dynamodb.get_paginator("query").paginate(
         TableName=aws.tables[table],

@@ -392,7 +392,8 @@ def _held(
     """Find the units in lanes and on outbound pages by generation.
 
     Returns:
-        Both, and the products with moves of units other than sales and hand-overs.
+        The units in lanes, the units on outbound pages, and the products whose units moved in ways other than sales
+            and hand-overs.
     """
     lanes, outbound = _in_lanes(places, "before"), _outbound(places, rows, "before")
     in_lanes: dict[Generation, dict[int, int]] = {}

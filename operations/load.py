@@ -277,7 +277,7 @@ class _Reader:
         }
 
     def soon(self) -> Deadline:
-        """Create a deadline for requests that only DynamoDB can delay."""
+        """Create a deadline for requests that nothing but DynamoDB can delay."""
         return Deadline.after(_PATIENCE_SECONDS, self.client.clock)
 
     def record(self, key: RecordKey) -> Record | None:

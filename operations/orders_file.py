@@ -246,7 +246,7 @@ def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[in
 
 
 def _places(where: str, header: Sequence[str]) -> list[int]:
-    """Find the index of each of `COLUMNS` in a header."""
+    """Find the position of each of the `COLUMNS` in a header."""
     if not {*COLUMNS} & {*header}:
         raise UserError(
             f"{where}, is neither an order in JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "

@@ -108,7 +108,7 @@ def _refuse_less_than_there_is(settings: _Throughput, tables: Mapping[str, Any])
 
 
 def _warm(table: Mapping[str, Any] | None, unit: str) -> dict[str, int]:
-    """Read the warm throughput of a table and its indexes, by name; empty for a table that does not exist."""
+    """Read the warm throughput of a table and its indexes, by name. The result is empty if there is no such table."""
     if table is None:
         return {}
     places = {f"the table {table['TableName']}": table}
@@ -119,7 +119,7 @@ def _warm(table: Mapping[str, Any] | None, unit: str) -> dict[str, int]:
 
 
 def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str, Any]:
-    """Describe a stack; empty if it does not exist."""
+    """Describe a stack. The result is empty if it does not exist."""
     try:
         (stack,) = cloudformation.describe_stacks(StackName=stack_name)["Stacks"]
     except ClientError as error:
@@ -130,7 +130,7 @@ def _stack(cloudformation: CloudFormationClient, stack_name: str) -> Mapping[str
 
 
 def _outputs(account: AwsAccount, stack_name: str) -> Mapping[str, str]:
-    """Read the outputs of a stack; empty if it does not exist."""
+    """Read the outputs of a stack. The result is empty if it does not exist."""
     stack = _stack(account.client("cloudformation"), stack_name)
     return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
 

@@ -79,7 +79,7 @@ def not_utf8(text: str) -> int:
 
 
 def first_line(lines: Iterable[str]) -> str:
-    """Find the first line with text; empty if there is none."""
+    """Find the first line with text. The result is empty if there is none."""
     return next((line for line in lines if line.strip()), "")
 
 

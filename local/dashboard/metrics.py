@@ -162,7 +162,7 @@ class Samples:
 def statistic(name: str, values: Sequence[float]) -> float | None:
     """Compute a statistic: Average, Sum, Minimum, Maximum, SampleCount, p0 to p100.
 
-    A percentile between two samples is interpolated. Returns None without samples.
+    A percentile between two samples is interpolated. Returns None if there are no samples.
 
     Raises:
         DashboardError: The statistic is not one of these.

@@ -30,7 +30,7 @@ class DeskServer(Server):
 
 
 def running() -> DeskServer | None:
-    """Find the running server of this checkout; None if there is none."""
+    """Return the running server of this checkout, or None if there is none."""
     server = DeskServer.read(NOTE)
     return server if server is not None and server.is_alive() else None
 

@@ -49,7 +49,7 @@ class Drops:
             yield {"problem": reason(error)}
 
     def _drop_of(self, product_id: str) -> _Drop:
-        """Return the counts of a product. The counts restart when the desk listens again, because it missed the events in between."""
+        """Return the counts of a product. They start again after a pause in listening, because the desk missed events."""
         drop = self._drops.get(product_id)
         if drop is None or drop.since < self._live.since:
             drop = self._drops[product_id] = _Drop(product_id)

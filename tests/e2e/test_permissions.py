@@ -76,7 +76,7 @@ class Preparation:
         return self.command(action, **more)
 
     def leased(self, event):
-        """Lease the product for a while after the event has been made."""
+        """Lease the product, and return an event that was made before the lease."""
         self.lease()
         return event
 
@@ -121,7 +121,7 @@ class Preparation:
 
 
 def again(function, event):
-    """Return a function that makes an event that has already been processed once, so that the test repeats it."""
+    """Return a function that makes an event and processes it once, so that the test processes a repetition."""
 
     def make(shop):
         made = event(shop)

@@ -100,7 +100,7 @@ def test_every_input_of_an_asset_is_part_of_its_digest(build_of, tmp_path):
 def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_asset(
     tmp_path, monkeypatch
 ):
-    """Bytecode is the same for all patch versions of a minor version (PEP 3147), so all machines make the same one."""
+    """Bytecode is the same for all patch versions of a minor version (PEP 3147), so all machines make the same asset."""
     folder, digests = sample(tmp_path / "source"), set()
     for version in ("3.13.0", "3.13.9"):
         interpreter = tmp_path / version / "python3.13"

@@ -87,7 +87,7 @@ def metric_of_alarm(properties):
 
 @pytest.fixture
 def clock_that_skips_waits(monkeypatch):
-    """Make waits advance the clock instead of taking time."""
+    """Advance the clock instead of waiting."""
     slept = []
     now, monotonic = SystemClock.now, SystemClock.monotonic
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: slept.append(seconds))
@@ -586,5 +586,5 @@ def test_without_the_fifo_queue_its_monitoring_and_costs_are_gone(template, smal
 
 
 def test_without_an_address_no_alarm_is_mailed(template):
-    """test_access.py covers a stack with an address."""
+    """test_access.py covers a stack with an email address for alarms."""
     assert not resources(template, "AWS::SNS::Topic")
