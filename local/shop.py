@@ -212,5 +212,5 @@ def _data(heard: Heard) -> Mapping[str, Any]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Find the value that this share of the sorted values does not exceed. Without values, return 0."""
+    """Find the value that this share of the sorted values does not exceed. If there are no values, return 0."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0

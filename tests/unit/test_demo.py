@@ -757,7 +757,7 @@ def test_an_order_that_did_not_expire_is_a_difference_and_fails_the_run():
 
 
 def wait_for(monkeypatch, shop, listen, depths):
-    """Let the shop listen with a clock that advances by 10 s per reading. Returns the seconds until it stops, and the output."""
+    """Let the shop listen with a clock that advances 10 s per reading. Returns the seconds until it stops and the output."""
     now = [0]
 
     def monotonic():

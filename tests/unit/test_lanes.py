@@ -332,7 +332,7 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_orders_that_cannot_be_placed_are_rejected_for_the_right_reason(shop, batches):
-    """Without contention, rows decide the orders. With contention, the depot decides the first batch, and the lane the next."""
+    """Without contention, rows decide the orders. With it, the depot decides the first batch, and the lane the next."""
     shop.list_all("p", "ended")
     shop.list("empty", 0)
     shop.edit(Table.PRODUCTS, "ended", status={"S": "DISCONTINUED"})

@@ -198,7 +198,7 @@ def serve(change, state, blocked):
 
 
 def best_of(answers):
-    """Return a line's location: the first that has the units, else the first that may have them, else the first."""
+    """Return the location for a line: the first that has the units, else the first that may have them, else the first one."""
     having = [p for p, answer in answers.items() if isinstance(answer, tuple)]
     waiting = [p for p, answer in answers.items() if answer is None]
     return [*having, *waiting, *answers][0]

@@ -269,7 +269,7 @@ def test_the_orders_to_show_have_to_be_selected_in_one_way(shop, arguments):
 
 
 def leave_out(table):
-    """Make DynamoDB leave rows of a table out of each answer, and make contention prevent snapshots."""
+    """Make DynamoDB leave rows of a table out of each answer, and prevent snapshots by contention."""
 
     def before(operation, request):
         if operation == "TransactGetItems":
