@@ -6,7 +6,7 @@ formats"):
 - A write takes 1 unit for each KB of the item, rounded up, and 2 in a transaction. A failed condition costs as much as
   the write would have. A cancelled transaction is charged for every action that it started.
 - A strongly consistent read takes 1 unit for each 4 KB of the item, rounded up. An eventually consistent read takes
-  half of that, and a transactional read takes 2. A missing item counts as the smallest item.
+  half of that, and a transactional read takes 2. A missing item costs as much as the smallest item.
 - A write of an order's row also writes the index `byUser`, which takes 1 more unit. These units are counted separately.
 
 An update request does not show the size of the item. Products are far below 1 KB, so the size of the request's key

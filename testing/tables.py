@@ -24,7 +24,7 @@ class Feed(NamedTuple):
     """A queue, and the function that it feeds.
 
     Attributes:
-        queue: The queue's name, with which the name of its stack output begins.
+        queue: The queue's name. The name of its stack output begins with it.
         dead_letters: The name of its dead-letter queue.
         function: The function's name.
         prefix: Prefix of the names of the function's environment variables.

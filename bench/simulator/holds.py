@@ -1,7 +1,7 @@
 """Holds that all end at the same moment, while orders keep coming.
 
-The sweep finds these holds in the index and sends them to the queue of expiries. Two concurrent invocations expire
-ten holds at a time.
+The sweep finds these holds in the index and sends them to the queue of expiries. Two concurrent invocations
+expire them, each ten at a time.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ class DynamoDB:
         return frozenset(reads), frozenset(writes)
 
     def place(self, content: Mapping[str, Any]) -> tuple[str, Key]:
-        """The table and the key of the item that a single-item request, or an action, is about."""
+        """The table and the key of the item that a single-item request or an action refers to."""
         table = self._table(content["TableName"])
         if "Item" in content:
             return table.name, table.key_of(content["Item"], exactly=False)

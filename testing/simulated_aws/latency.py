@@ -162,7 +162,7 @@ class Network(Protocol):
     """How long calls to DynamoDB take."""
 
     def times(self, operation: str, items: int) -> tuple[float, float, float]:
-        """Seconds to the service, at the service, and back, for a call with this many items."""
+        """How many seconds a call with this many items spends on the way there, at the service, and on the way back."""
         ...
 
 

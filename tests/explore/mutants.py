@@ -34,7 +34,7 @@ class Mutant:
     handler: str = ""
 
     def changes(self) -> dict[Path, str]:
-        """Return the files that the bug changes, relative to the root, with their new text.
+        """Return the new text of each file that the bug changes, by its path relative to the root.
 
         Raises:
             ValueError: The code to replace is missing, or occurs several times.

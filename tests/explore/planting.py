@@ -67,7 +67,7 @@ class _Piece(NamedTuple):
 
 
 def plant(sources: Mapping[Path, str], edit: Edit) -> tuple[Path, str]:
-    """Make one edit, and return the changed file with its new text.
+    """Make one edit. Returns the path of the changed file, and its new text.
 
     Raises:
         ValueError: The code has no such piece, or several.

@@ -67,7 +67,7 @@ def receipt(adjustment_id: str, delta: int) -> Message:
 
 
 def decrement(adjustment_id: str, units: int, **more: str) -> Message:
-    """Make a decrement of the stock of product `p`."""
+    """Make a message that decrements the stock of product `p`."""
     asked = {"action": "decrement", "adjustmentId": adjustment_id, "productId": "p"}
     return {**asked, "quantity": units, **more}
 
@@ -270,7 +270,7 @@ def add_order(
     location: str = "",
     **more: Any,
 ) -> SetUp:
-    """Store an order for units of product `p`, and a receipt for these units. Outbound pages are already folded.
+    """Store an order for units of product `p`, and a receipt for these units. Its outbound entries are already folded.
 
     Args:
         order_id: Its id.

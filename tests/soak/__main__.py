@@ -198,7 +198,7 @@ def prepare(aws: Aws, trouble: Trouble) -> None:
 
 
 def sweep(aws: Aws, over: threading.Event) -> int:
-    """Sweep repeatedly until told to stop. Returns how many entries of outbound pages these sweeps reported as folded.
+    """Sweep repeatedly until told to stop. Returns how many entries of outbound pages the sweeps reported as folded.
 
     The entries of a sweep that is killed or reports a failure are not counted.
     """

@@ -58,8 +58,8 @@ class Ends:
     Attributes:
         stored: Messages whose effect is in the tables, by queue.
         dead: Dead letters, by queue.
-        both: Messages that are in the tables and dead-lettered.
-        missing: Messages that are neither in the tables nor dead-lettered.
+        both: Messages that are both in the tables and among the dead letters.
+        missing: Messages that are neither in the tables nor among the dead letters.
         strangers: Rows, dead letters and details of products that belong to no message.
         wrong: Invalid messages that were applied, and dead letters with a wrong cause.
     """

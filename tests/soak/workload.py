@@ -141,7 +141,7 @@ def _message(document: Mapping[str, object]) -> OrderMessage:
 
 
 def _another(message: OrderMessage, number: int) -> OrderMessage:
-    """Copy a message and add spaces, because the FIFO queue drops an identical body for five minutes."""
+    """Copy a message and add spaces, because the FIFO queue drops messages with the same body for five minutes."""
     return replace(message, body=message.body + " " * number)
 
 
@@ -150,7 +150,7 @@ def _product(chance: random.Random) -> str:
 
 
 def _place(chance: random.Random) -> dict[str, str]:
-    """Choose a product at one of its locations, and name it as messages do."""
+    """Choose a product at one of its locations. Returns the fields that identify it in a message."""
     product_id, _, location_id = chance.choice(sample_orders.stocked()).product_id.partition("#")
     return {"productId": product_id, **({"locationId": location_id} if location_id else {})}
 

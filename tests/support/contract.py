@@ -56,7 +56,7 @@ class Kept(NamedTuple):
     """A row that a released version wrote.
 
     Attributes:
-        name: What it shows.
+        name: What the row shows.
         table: Its table.
         row: The stored row, in DynamoDB's wire format.
         expects: What the version read from it, as `meaning` returns it.

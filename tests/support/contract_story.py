@@ -476,7 +476,7 @@ def units(product_id: str, quantity: int = 1) -> Line:
 
 
 def told() -> Story:
-    """Run the story in a new shop, and return it."""
+    """Run the story in a new shop, and return the story."""
     with opened(ManualClock(_BEGINS.timestamp())) as shop:
         story = Story(shop)
         story.run()

@@ -40,7 +40,7 @@ def named(step: Row) -> Counter[str]:
 
 
 def lines_of(row: Row) -> dict[str, int]:
-    """Count an order's units in its row, by product."""
+    """Read the units of an order's lines from its row, by product."""
     return {line["productId"]: line["quantity"] for line in row["items"]}
 
 

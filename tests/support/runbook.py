@@ -23,7 +23,7 @@ def commands(text: str) -> list[str]:
 
 
 def expand(command: str) -> str:
-    """Expand an assignment to the command that it runs, and a call of the runbook's shell functions to its body."""
+    """Replace an assignment by the command that it runs, and a call of one of the runbook's shell functions by its body."""
     command = re.sub(r"^\w+=\$\((.*)\)$", r"\1", command)
     defined = "\n".join(commands(RUNBOOK.read_text("utf-8")))
     functions = dict(re.findall(r"^(\w+)\(\) \{ (.*); \}$", defined, flags=re.MULTILINE))

@@ -44,7 +44,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 @schemathesis.hook
 def after_call(context: Any, case: Any, response: Any) -> None:
-    """Release an acquired lease, which would block later requests for its product."""
+    """Release an acquired lease, because it would block later requests for its product."""
     if case.path == "/counts" and response.status_code == 200 and "lease" in response.json():
         release = {"action": "release", "lease": response.json()["lease"]}
         bundle = os.environ["AWS_CA_BUNDLE"]

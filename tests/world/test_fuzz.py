@@ -708,7 +708,7 @@ def check_batch(world, function, event, answer, *, sqs_fails):
 
 
 def check_reason(document, wrong, body, texts):
-    """Check that an error names the wrong field, or the position in the text."""
+    """Check that an error names the wrong field, or the position of the mistake in the text."""
     message = texts["errorMessage"]
     if document is not INVALID:
         assert texts["errorCode"] == "SCHEMA_VIOLATION"
@@ -855,7 +855,7 @@ def test_the_largest_messages_have_the_same_outcomes_as_others(world, function):
 @fuzz
 @given(data=st.data())
 def test_an_event_that_sqs_would_not_send_loses_nothing(world, function, data):
-    """Check that an event with missing attributes or with other sources or types is processed either completely or not
+    """Check that an event with missing attributes or an unexpected source or type is processed either completely or not
     at all."""
     groups = [None, "g"] if function == "place_orders" else [None]
     group = data.draw(st.sampled_from(groups))
