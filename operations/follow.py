@@ -64,7 +64,7 @@ def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
             yield lambda seconds: _receive(aws, url, seconds)
     except (BotoCoreError, ClientError) as error:
         raise UserError(
-            f"AWS does not let you follow events ({error}). If a queue or a rule named {name} is left, delete it"
+            f"AWS does not let you follow events ({error}). If a queue or a rule named {name} remains, delete it"
         ) from error
 
 

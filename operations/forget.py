@@ -57,7 +57,7 @@ def read_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
     key = key.rstrip(b"\r\n")
     if len(key) < MIN_KEY_BYTES:
         raise UserError(
-            f"the key in {where} has only {len(key)} bytes, which can be guessed; it needs {MIN_KEY_BYTES} or more, "
+            f"the key in {where} has only {len(key)} bytes, so it can be guessed; it needs {MIN_KEY_BYTES} or more, "
             "such as the output of `openssl rand -hex 32`"
         )
     return key

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .errors import UserError
+from .words import counted
 
 SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel: Save As, type "CSV UTF-8")'
 
@@ -140,7 +141,7 @@ def check_json_lines(path: Path, lines: Iterable[str], what: str, example: str) 
     lines_are = f"{what} has one object on each line, such as {example}"
     if isinstance(document, list):
         raise UserError(
-            f"{path} is a JSON list of {len(document):,}; {lines_are}. Convert it with: jq -c '.[]' {path.name}"
+            f"{path} is a JSON list of {counted(len(document), 'item')}; {lines_are}. Convert it with: jq -c '.[]' {path.name}"
         )
     names = [json.dumps(name) for name in document]
     holds = ", ".join(names[:_KEYS_SHOWN]) + (", ..." if len(names) > _KEYS_SHOWN else "")

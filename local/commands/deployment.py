@@ -46,7 +46,7 @@ def bootstrap() -> None:
         # The CDK would otherwise update the shared stack in place, and replace the roles that other apps deploy with.
         raise UserError(
             f'cdk.json has a {_QUALIFIER}, but no name for its bootstrap stack: set "toolkitStackName" at the top level, '
-            'such as "CDKToolkit-shop"; the stack "CDKToolkit" is shared by all apps in the account and region'
+            'for example to "CDKToolkit-shop"; the stack "CDKToolkit" is shared by all apps in the account and region'
         )
     number = account.number()
     aside.print(f"bootstrap: account {number}, {account.region}")

@@ -88,7 +88,7 @@ def _content(
         case "singleValue" if properties.get("setPeriodToTimeRange"):
             return {"kind": "values", "series": series}
         case "singleValue":
-            raise DashboardError("single values are supported for the whole time range only")
+            raise DashboardError("single values are supported only for the whole time range")
         case other:
             raise DashboardError(f"the view {other} is not supported here")
 

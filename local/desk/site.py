@@ -229,7 +229,7 @@ class Handler(BaseHTTPRequestHandler):
             self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
             or self.headers.get("Origin", origin) != origin
         ):
-            raise _RefusedError("this server refuses requests from pages of other origins")
+            raise _RefusedError("this server refuses requests from other origins")
         token = self.headers.get(_TOKEN, "")
         if not hmac.compare_digest(token.encode(), self.site.token.encode()):
             raise _RefusedError(

@@ -79,7 +79,7 @@ def needed_checkout() -> Checkout:
     if checkout is None:
         raise UserError(
             "name a stack: --stack STACK, with --prefix PREFIX if its outputs have one, or --stage STAGE. "
-            "Only a checkout of the service has the embedded AWS"
+            "The embedded AWS is available only in a checkout of the service"
         )
     return checkout
 

@@ -371,7 +371,11 @@ def test_a_file_of_json_lines_by_any_name(read, name):
         ),
         ((ROOT / "cdk.json").read_text(), "cdk.json", r"cdk.json has a JSON object .*\"app\""),
         ('{"orderId": "o", "items": []}', "f", "send orders with inventory-orders send"),
-        (json.dumps([{"productId": "p"}] * 2), "f.json", r"is a JSON list of 2; .*jq -c '.\[\]' f"),
+        (
+            json.dumps([{"productId": "p"}] * 2),
+            "f.json",
+            r"is a JSON list of 2 items; .*jq -c '.\[\]' f",
+        ),
     ],
     ids=[
         *("a shop's export", "bars", "no id", "twice", "empty", "no name", "open quote", "UTF-16"),

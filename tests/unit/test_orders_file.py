@@ -163,8 +163,8 @@ def test_an_error_in_json_lines_names_its_line_and_column(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (json.dumps(ORDERS, indent=2), "is a JSON list of 2; .*jq -c '.\\[\\]' orders.json"),
-        (json.dumps(ORDERS), "is a JSON list of 2; .*jq -c '.\\[\\]' orders.json"),
+        (json.dumps(ORDERS, indent=2), "is a JSON list of 2 items; .*jq -c '.\\[\\]' orders.json"),
+        (json.dumps(ORDERS), "is a JSON list of 2 items; .*jq -c '.\\[\\]' orders.json"),
         (json.dumps(ORDERS[0], indent=2), "JSON object that spans several lines .*jq -c . orders"),
         ("".join(json.dumps(order, indent=1) for order in ORDERS), "spans several lines .*jq -c ."),
         ((ROOT / "cdk.json").read_text(), '"app", .* a file of orders has .*Name another file'),

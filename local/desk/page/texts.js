@@ -133,7 +133,7 @@ export const T = {
   // ---------------------------------------------------------------- the drop
   drop: {
     title: (name) => `Drop: ${name}`,
-    toProduct: "Product page", starting: "Connecting … Orders placed before the connection are not counted.",
+    toProduct: "Product page", starting: "Connecting … Orders placed before the page connects are not counted.",
     soldOut: (at, length) => `Sold out at ${at} after ${length}`,
     rejecting: (at, length) => `Nothing sold since ${at}, after ${length}: orders were rejected`,
     soldOutIn: (length, at) => `Sold out in about ${length}, at ${at}`,
@@ -234,7 +234,7 @@ export const T = {
     ends: {
       LEASE_LOST: "nothing was booked, because the count took too long and the product has changed since: count again",
       UNKNOWN_PRODUCT: "nothing was booked, because the product was delisted",
-      ADJUSTMENT_ID_REUSED: "this count was booked before, with another number: see the history",
+      ADJUSTMENT_ID_REUSED: "this count was booked before, with a different number: see the history",
     },
   },
 
@@ -266,8 +266,8 @@ export const T = {
     lists: "Lists of orders", toShip: "To ship", held: "Waiting for payment",
     titles: { toShip: () => "Orders to ship", at: (location) => `Orders to ship from ${location}`, held: () => "Orders waiting for payment", of: (userId) => `Orders of ${userId}` },
     about: {
-      toShip: "Paid orders, the oldest first.",
-      held: "Orders on hold; the hold that ends first is at the top. Orders without a hold are not listed: find them by id or customer.",
+      toShip: "Paid orders, oldest first.",
+      held: "Orders on hold, sorted by when the hold ends, soonest first. Orders without a hold are not listed: find them by id or customer.",
       of: "Newest first.",
     },
     none: { toShip: "Nothing to ship.", held: "No orders are on hold.", of: "This customer has no orders." },
@@ -440,7 +440,7 @@ export const T = {
     quantity: "Quantity", hold: "Hold in seconds, 60 or more", asSet: "as configured", wait: "Wait for the answer",
     answer: (status, phrase, milliseconds) => `${status} ${phrase} after ${milliseconds} ms`,
     refusal: (detail, answer) => `${detail}; ${answer}`,
-    placed: "placed", accepted: "accepted, and the outcome follows as an event",
+    placed: "placed", accepted: "accepted; the outcome will arrive as an event",
     result: (outcome, answer) => `${outcome}, ${answer}`,
     named: (text, orderId) => `${text}: order ${orderId}`,
     orders: "Orders of this tab", noOrders: "No orders yet. Choose a product and place an order.",
@@ -451,7 +451,7 @@ export const T = {
 
   // ---------------------------------------------------------------- the page of the API
   contract: {
-    title: "The HTTP API", server: "Server: your choice determines whose token is sent", copy: "Copy to the clipboard", close: "Close",
+    title: "The HTTP API", server: "Server (determines whose token is sent)", copy: "Copy to the clipboard", close: "Close",
     body: "Body of the request", code: "Code",
   },
 };
