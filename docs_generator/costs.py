@@ -390,7 +390,7 @@ SWEEP_MINUTES = 5
 def in_free_tiers() -> float:
     """Compute what the cheapest idle stage costs a month, in USD, if nothing else uses the account's free tiers.
 
-    The free tiers cover its alarms and invocations, but not all of its requests to SQS, and not its reads.
+    The free tiers cover its alarms and invocations, but not its reads, and not all of its requests to SQS.
     """
     polls = 5 * EMPTY_POLLS - prices.FREE_SQS_REQUESTS
     reads = SWEEPS / SWEEP_MINUTES * READ_UNITS_OF_A_SWEEP
@@ -416,7 +416,7 @@ class StockEvents:
 
     @property
     def read_units(self) -> float:
-        """The read units of a sweep, which reads products' rows, the last published stock, and outbound pages once per 1,000 rows."""
+        """The read units of a sweep: products' rows, the last published stock, and the outbound pages once per 1,000 rows."""
         rows = self.products * PRODUCT_BYTES / 4096
         outbound = len(OUTBOUND_KEYS) * math.ceil(self.products / 1_000)
         return rows + outbound + STOCK_PARTS * math.ceil(self._part_bytes / 4096) / 2
@@ -435,7 +435,7 @@ class StockEvents:
 
     @property
     def month(self) -> float:
-        """Compute what a month of sweeps costs, in USD, if no stock changes."""
+        """Compute what a month of sweeps costs, in USD, if the stock never changes."""
         return SWEEPS * self.read_units * prices.READ_UNIT
 
     def dollars(self, changes: int) -> float:

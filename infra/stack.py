@@ -69,7 +69,7 @@ class InventoryOrders(Construct):
 
     Args:
         scope: The stack.
-        construct_id: Its id.
+        construct_id: The id of the construct in the stack.
         name: 1 to 20 lowercase letters, digits or hyphens, unique in the account and region.
         settings: Settings that replace defaults, as described in docs/generated/settings.md.
 

@@ -63,7 +63,7 @@ class Alarm:
         text: What the alarm means, and what to do first.
         then: What replaces `{then}` in the text, by the name of the source.
         basic: The sources that have the alarm even with the setting `monitoring: basic`, because orders may be lost or work
-            may be stuck there. There are at most ten such alarms, as many as are free, and all are on AWS's own metrics.
+            may be stuck there. There are at most ten such alarms, because ten are free, and all are on AWS's own metrics.
     """
 
     name: str

@@ -135,7 +135,7 @@ class Request:
 
     @property
     def wait_seconds(self) -> int | None:
-        """How long the caller prefers to wait (RFC 7240); None without a readable preference."""
+        """How long the caller prefers to wait (RFC 7240); None if the request has no readable preference."""
         for preference in self.headers.get("prefer", "").split(","):
             if found := _WAIT.fullmatch(preference.strip()):
                 return int(found[1])

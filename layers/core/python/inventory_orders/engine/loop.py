@@ -108,7 +108,7 @@ class Attempt:
     stats: CommitStats = field(default_factory=CommitStats)
 
     def send(self, client: RetryingClient, deadline: Deadline, *, skips_throttled: bool) -> None:
-        """Send the transaction. Others are sent in parallel, so this changes nothing but the attempt.
+        """Send the transaction. Other transactions are sent in parallel, so this only changes the attempt.
 
         Args:
             client: The client for the tables. It repeats the request if necessary.

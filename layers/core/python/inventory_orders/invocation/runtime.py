@@ -160,7 +160,7 @@ class Process:
 
     @cached_property
     def stock_bus(self) -> Bus | None:
-        """The bus for stock levels; None without the setting `stockEvents`."""
+        """The bus for stock levels; None if the setting `stockEvents` is off."""
         has_bus = "STOCK_EVENT_BUS_NAME" in self._environment
         return self._bus("STOCK_EVENT_BUS_NAME") if has_bus else None
 

@@ -124,8 +124,8 @@ class ProductCatalogue:
 
         Returns the product as read and as left; both are the same if nothing had to change, or if it was deleted. The write
         is a transaction with a token, so that a lost response is not mistaken for a concurrent write. After a conflict, this
-        decides from the item that came back. If lanes may not hold the product in its new state, the same transaction reclaims
-        its units.
+        decides from the item that came back. If lanes must not hold the product in its new state, the same transaction
+        reclaims its units.
 
         Source: "Optimistic locking with version number",
         https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/BestPractices_OptimisticLocking.html

@@ -156,7 +156,7 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
 
 
 def price_write(price: int, moment: datetime, latest: str) -> Write:
-    """Build the write that sets a price, unless the product is discontinued, or its price or its details are newer.
+    """Build the write that sets a price, unless the product is discontinued, or has a newer price or newer details.
 
     Args:
         price: The new price, in minor units of the currency.
@@ -381,8 +381,8 @@ def product_create_action(product: Product) -> Action:
 def place_action(key: str, *, is_new: bool) -> Action:
     """Build the action that adds a location to the list in the product's own row, or removes it from there.
 
-    It neither raises the version nor respects leases, because no decision that the version guards depends on the list. So it
-    does not compete with counts or orders at the default location. Only the deletion of the row has a condition on the list.
+    It neither raises the version nor respects leases, because the list does not affect any decision that the version guards.
+    So it does not compete with counts or orders at the default location. Only the row's deletion has a condition on the list.
     """
     place = {"place": frozenset({location_of(key)})}
     write = Write("DELETE #places :place", "attribute_exists(#productId)", place)
