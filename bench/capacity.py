@@ -48,7 +48,7 @@ class Exchange:
 
     @classmethod
     def of(cls, request: Any, response: Any, began: float, ended: float) -> Exchange:
-        """Create an exchange from botocore's prepared request and its response, or from None if no response arrived."""
+        """Create an exchange from botocore's prepared request and its response. Without a response, pass None."""
         target, body = request.headers.get("X-Amz-Target", b""), request.body or b""
         return cls(
             target.decode() if isinstance(target, bytes) else target,

@@ -45,5 +45,5 @@ class FakeContext:
         self._ends = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds left."""
+        """Milliseconds left until the invocation ends."""
         return round((self._ends - time.monotonic()) * 1000)

@@ -366,7 +366,7 @@ class Run:
         return _run(kind(made, workers, count, end, self.seed, conditions))
 
     def hands_over(self, name: str, seconds: float) -> SceneFigures:
-        """Sell continuously while earlier orders are handed over, both as fast as the workers can."""
+        """Sell continuously while earlier orders are handed over, both as fast as the workers can handle them."""
         return self._hands_over(
             partial(QueuedHandOvers, 5),
             self.workload(name),

@@ -270,7 +270,7 @@ def add_order(
     location: str = "",
     **more: Any,
 ) -> SetUp:
-    """Store an order for units of product `p`, and a receipt for these units. Its outbound entries are already folded.
+    """Store an order for units of product `p`, and a receipt for these units. Its outbound pages are already folded.
 
     Args:
         order_id: Its id.

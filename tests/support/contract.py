@@ -184,7 +184,7 @@ def read(table: Table, row: Item) -> Read:
 def meaning(value: Any) -> Any:
     """Convert a domain object to JSON, without attributes that have their default values.
 
-    So attributes that a later version adds do not change the JSON, as long as they have their defaults.
+    Attributes added by a later version therefore do not change the JSON, as long as they have their defaults.
     """
     match value:
         case PageKey() | OutboundKey():

@@ -23,7 +23,7 @@ def commands(text: str) -> list[str]:
 
 
 def expand(command: str) -> str:
-    """Replace an assignment by the command that it runs, and a call of one of the runbook's shell functions by its body."""
+    """Replace an assignment with its command, and a call of one of the runbook's shell functions with that function's body."""
     command = re.sub(r"^\w+=\$\((.*)\)$", r"\1", command)
     defined = "\n".join(commands(RUNBOOK.read_text("utf-8")))
     functions = dict(re.findall(r"^(\w+)\(\) \{ (.*); \}$", defined, flags=re.MULTILINE))

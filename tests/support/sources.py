@@ -15,5 +15,5 @@ def tree_of(file: Path) -> ast.Module:
 
 @cache
 def nodes_of(file: Path) -> tuple[ast.AST, ...]:
-    """List all nodes of a file."""
+    """List all nodes of a file's syntax tree."""
     return tuple(ast.walk(tree_of(file)))

@@ -1,4 +1,4 @@
-"""The path of an order: the modules and functions that a batch enters, in the order in which they are first called.
+"""The path of an order: the modules and functions that a batch enters, in order of first call.
 
 $ python -m tests.support.way          # from rows
 $ python -m tests.support.way --lanes  # as deployed: rows, with a lane behind them
