@@ -10,7 +10,7 @@ from .settings import Settings
 def kept_in_production(settings: Settings) -> RemovalPolicy:
     """Keep a production stage's resource when the stack is deleted.
 
-    If the deployment that creates the resource fails, it is deleted, because it is still empty.
+    If the deployment that creates the resource fails, the resource is deleted, because it is still empty.
 
     docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
     """

@@ -138,7 +138,7 @@ class ContentionError(OutcomeError):
 
 
 class ProductNotFoundError(OutcomeError):
-    """Nothing was applied, because the product does not exist, or not in the generation that the caller named."""
+    """Nothing was applied, because the product, or the generation of it that the caller named, does not exist."""
 
     kind = Outcome.REJECTED
     code = "UNKNOWN_PRODUCT"

@@ -122,7 +122,7 @@ class Step:
             fulfilled.
         restocked_versions: The version of each product after its units went back into stock, by product id.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
-        notes: Who gave the command, and why, by name. `NOTES` has the names.
+        notes: Who gave the command, and why: the notes by name. `NOTES` lists the names.
         out_page: The outbound page on which its units left; None if none did.
         out_version: The version of that page after the step.
         other: Attributes that this version of the service does not know. They stay as they are.

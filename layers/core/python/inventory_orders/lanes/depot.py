@@ -108,7 +108,7 @@ class Depot:
     """One process's access to the depot.
 
     Attributes:
-        client: As given.
+        client: The client for the tables.
         line: The line of waiting processes.
         lease: The lease, while this process holds it.
     """

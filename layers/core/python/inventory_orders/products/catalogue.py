@@ -613,9 +613,9 @@ class AtomicDecrement:
 
     `stockCount - :q` needs no version, so it never loses to a concurrent writer. It cannot know the row's new version,
     change the status, or distinguish successive generations of a product. So it is conditioned on the generation and the
-    thresholds that this process last saw, and on stock that stays above both thresholds, and above 0 while lanes hold some of
+    thresholds that this process last saw, and on the stock staying above both thresholds, and above 0 while lanes hold some of
     the product. The engine reclaims units from lanes.
-    A product that this process has not seen yet is read once. If the condition fails, the engine decides, with a read.
+    A product that this process has not seen yet is read once. If the condition fails, the engine reads it and decides.
     It is safe to retry because it has a token and creates its adjustment row in the same transaction. Without a version as a
     fence, a receipt could let a late attempt succeed, so a rejection by the engine is stored in place of the adjustment.
 

@@ -305,7 +305,7 @@ class Store:
         return call(self._client.scan, TableName=self._tables[table], **parameters)
 
     def update(self, table: Table, key: Item, write: Write, **parameters: Any) -> Any:
-        """Update one item on a condition.
+        """Update one item if a condition holds.
 
         Args:
             table: The table.

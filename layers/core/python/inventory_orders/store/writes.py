@@ -188,7 +188,7 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
 
     Args:
         product: The product as last seen. Its generation, threshold and limit must equal the stored ones.
-        quantity: Units.
+        quantity: Units to take away.
         moment: The current time.
     """
     # While the stock is above this, the status stays `ACTIVE`.
@@ -414,9 +414,11 @@ def product_replace_action(before: Product, after: Product, now: datetime) -> Ac
 def product_delete_action(product: Product, now: datetime) -> Action:
     """Build the action that deletes a product, if it has not changed since it was read.
 
+    The same transaction has to reclaim the product's units from lanes.
+
     Args:
         product: The product as read.
-        now: The current time. The same transaction has to reclaim units from lanes.
+        now: The current time.
     """
     # The closing adjustment books the units on hand. Neither a fold nor a new location raises the version.
     unmoved = "#onHand = :onHand AND attribute_not_exists(#places)"
