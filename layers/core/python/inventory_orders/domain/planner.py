@@ -222,7 +222,7 @@ def plan(
         changes: In the order in which they arrived, with distinct record keys.
         supply: The known rows and pages of the products that the changes name, and where they are sold from.
         blocked: Ids of products that cannot be written at the moment.
-        limits: Limits of one transaction. A change that exceeds them by itself gets its own transaction. DynamoDB may refuse it.
+        limits: Limits of one transaction. A change that is too big by itself gets its own transaction. DynamoDB may refuse it.
 
     Returns:
         Transactions that contain each accepted change once. Each rejection is in the last transaction that it depends on, or in a
