@@ -121,7 +121,7 @@ class Aws:
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
                 f"the stack {stack_name} cannot be read: {without_full_stop(error)}. Deploy it first "
-                "(in a checkout: `make up`, or `make deploy STAGE=...` for an account)"
+                "(in a checkout, with `make up`, or with `make deploy STAGE=...` for an account)"
             ) from error
 
     @property

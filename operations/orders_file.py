@@ -96,7 +96,7 @@ def count_orders(path: Path, limit: int | None = None) -> int:
         more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
         raise UserError(
             f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n"
-            f"Correct them, or send them unchanged with --unchecked (with make demo: UNCHECKED=1); the service then "
+            f"Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
             "dead-letters the lines that are not orders"
         )
     return count

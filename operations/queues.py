@@ -52,7 +52,7 @@ def pairs(aws: Aws) -> list[tuple[str, str]]:
 def url_of(aws: Aws, queue: str) -> str:
     """Find the URL of a queue by the name of its output. Not every stack has a FIFO queue."""
     if queue not in aws.outputs:
-        raise UserError("the stack has no FIFO queue: `fifoQueue` is false in cdk.json")
+        raise UserError("the stack has no FIFO queue, because `fifoQueue` is false in cdk.json")
     return aws.outputs[queue]
 
 

@@ -23,7 +23,7 @@ class ThisCheckout:
         if running is None:
             raise UserError(
                 "the embedded AWS is not running; start it with `make up`, or name a stage in your account: "
-                "--stage dev (with make: STAGE=dev)"
+                "--stage dev (or STAGE=dev with make)"
             )
         use_embedded(running.endpoint)
         return running.endpoint

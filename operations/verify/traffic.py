@@ -528,7 +528,9 @@ def fifo(run: Run) -> list[Line]:
     """On the FIFO queue, the first orders get the stock."""
     name = "first come, first served"
     if queues.FIFO not in run.aws.outputs:
-        return not_here(name, "the stack has no FIFO queue: `fifoQueue` is false in cdk.json")
+        return not_here(
+            name, "the stack has no FIFO queue, because `fifoQueue` is false in cdk.json"
+        )
     product = run.list_product("fifo", _FIFO_UNITS)
     orders = [run.order(f"fifo-{n:02}", {product: 1}) for n in range(_FIFO_ORDERS)]
     run.send(queues.FIFO, *orders, group=product)
@@ -643,7 +645,7 @@ def token(run: Run) -> list[Line]:
             store.write([rename], same)
         except TransactionCancelledError as cancelled:
             raise CheckFailedError(
-                f"the repeated request with the same token was cancelled again ({cancelled}), although its condition held: "
+                f"the repeated request with the same token was cancelled again ({cancelled}), although its condition held; "
                 "DynamoDB remembers a cancelled token"
             ) from cancelled
         versions.append((run.product(product) or {}).get("_version"))

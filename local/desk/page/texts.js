@@ -140,7 +140,11 @@ export const T = {
     nothingLeft: "Nothing left to sell", noOrders: "No orders yet",
     stopped: (at) => `No orders since ${at}`,
     // Rounded: hours need no seconds.
-    length: (seconds) => (seconds < 120 ? `${number(Math.max(1, Math.round(seconds)))} s` : seconds < 7200 ? counted(Math.round(seconds / 60), "minute") : counted(Math.round(seconds / 3600), "hour")),
+    length: (seconds) => {
+      if (seconds < 120) return `${number(Math.max(1, Math.round(seconds)))} s`;
+      if (seconds < 7200) return counted(Math.round(seconds / 60), "minute");
+      return counted(Math.round(seconds / 3600), "hour");
+    },
     sold: (shown, orders) => `sold in ${shown} ${noun(orders, "order")}`,
     left: "left", rate: "orders a second", waiting: "waiting in the queue", chart: "Orders per second",
     places: (each) => `Left: ${each}.`,
@@ -355,7 +359,10 @@ export const T = {
     isOpen: (orderId, lines) => `Order ${orderId}: ${lines} to tick.`,
     notToShip: (orderId, status) => `Order ${orderId} cannot be handed over: ${status}.`,
     times: (units) => `${units} x`,
-    ticked: (units, product, left) => `${units} x ${product}. ${left ? `${left} to go.` : "That is all: press Enter to hand over."}`,
+    ticked: (units, product, left) => {
+      const next = left ? `${left} to go.` : "That is all: press Enter to hand over.";
+      return `${units} x ${product}. ${next}`;
+    },
     twice: (product) => `${product} is ticked already.`,
     notOpen: (product) => `This order has no more units of ${product} to ship.`,
     notInOrder: (id, orderId) => `${id} is not in order ${orderId}.`,
