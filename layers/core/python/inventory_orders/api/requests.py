@@ -323,7 +323,7 @@ def encode_cursor(list_name: str, place: ListPosition) -> str:
 
 
 def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None:
-    """Read where a page starts, from the query's cursor. Without a cursor it is the first page, and the result is None.
+    """Read where a page starts, from the query's cursor. Without a cursor, this returns None, for the first page.
 
     Raises:
         InvalidMessageError: The cursor does not belong to this list.
