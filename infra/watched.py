@@ -410,7 +410,7 @@ _STATISTICS = {"average": "Average", "most": "Maximum", "latest": "Maximum"}
 
 
 def _rate(expression: str, label: str, color: str, name: str) -> Formula:
-    """Draw a percentage of attempts. The last word of the expression stands for the average of a metric of zeros and ones."""
+    """Plot a rate as a percentage of attempts. The last name in the expression is the average of a metric that is 0 or 1."""
     average = Line(Metric(name, "Average"), expression.rpartition(" ")[2], color)
     return Formula(expression, label, color, [average])
 

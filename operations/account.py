@@ -45,7 +45,7 @@ class AwsAccount:
     def of_environment(
         cls, environment: Mapping[str, str] = os.environ, *, anywhere: bool = False
     ) -> AwsAccount:
-        """Find credentials and a region where AWS's tools look for them, without sending a request.
+        """Find credentials and a region in the places where AWS's tools look for them, without sending a request.
 
         Args:
             environment: The environment variables.

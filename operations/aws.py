@@ -120,8 +120,8 @@ class Aws:
             )
         except (BotoCoreError, ClientError, KeyError, IndexError) as error:
             raise UserError(
-                f"the stack {stack_name} cannot be read: {without_full_stop(error)}. Deploy it first "
-                "(in a checkout, with `make up`, or with `make deploy STAGE=...` for an account)"
+                f"the stack {stack_name} cannot be read: {without_full_stop(error)}. Deploy it "
+                "first: in a checkout, run `make up`, or `make deploy STAGE=...` to deploy it to an account"
             ) from error
 
     @property

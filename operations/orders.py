@@ -118,7 +118,7 @@ def _holds(client: RetryingClient, shard: int, limit: int) -> list[ListPosition]
 
 
 def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:
-    """Count the orders that wait for units of products. This reads all orders, but stops after the given seconds.
+    """Count the orders that wait for units of products. This reads all orders, but stops after the given number of seconds.
 
     Returns:
         The number found, and whether all orders were read. The audit reports orders that cannot be read.
@@ -138,7 +138,7 @@ def find_orders(
 ) -> tuple[list[dict[str, Any]], bool]:
     """Find orders by part of their id, or by part of a reference in one of their steps.
 
-    This reads all orders, but stops after the given seconds.
+    This reads all orders, but stops after the given number of seconds.
 
     Returns:
         The orders found, and whether all orders were read.

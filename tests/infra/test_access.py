@@ -1,7 +1,7 @@
-"""Every access between services that the stack sets up, in one table: who may do what, and what grants it.
+"""Every permission between services that the stack sets up, in one table: who may do what, and what grants it.
 
 An emulator forgives missing permissions, but AWS does not: an alarm is not mailed, a queue is not polled, or a trace is
-lost. So the table is complete both ways: a new access without a line fails, and so does a line without an access. A
+lost. So the table is checked in both directions: a permission without a line fails, and so does a line without a permission. A
 resource of an unknown kind fails too.
 
 The following need no permission, and so have no line:

@@ -464,7 +464,7 @@ class _ProcessEndedError(Exception):
 
 @contextlib.contextmanager
 def contested(shop: Shop, *product_ids: str) -> Iterator[None]:
-    """Make the function that places orders meet contention on the products' rows, so that it sells them from lanes."""
+    """Cause contention on the products' rows, so that the function that places orders sells them from lanes."""
     client = shop.process("place_orders").engine_with_lanes.client
     with patch.object(client.rivals, "are_met_on", product_ids.__contains__):
         yield

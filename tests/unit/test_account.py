@@ -124,7 +124,7 @@ NOT_DEPLOYED = refusal("ValidationError", "Stack with id X does not exist")
 
 @pytest.fixture
 def account(monkeypatch):
-    """Fake an account with sufficient quotas. Returns its answers by operation, which tests may replace."""
+    """Fake an account with sufficient quotas. Returns its canned answers, keyed by operation; tests may replace them."""
     limit = {"ConcurrentExecutions": 9000, "UnreservedConcurrentExecutions": 8000}
     outputs = [
         {"OutputKey": name, "OutputValue": value}
@@ -637,5 +637,5 @@ def test_an_error_of_aws_does_not_end_a_sentence_twice(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
-    with pytest.raises(UserError, match=r"You must specify a region\. Deploy it first \(in a"):
+    with pytest.raises(UserError, match=r"You must specify a region\. Deploy it first: in a"):
         Aws.of_stack("Shop", boto3.Session())

@@ -1,4 +1,4 @@
-"""The demonstration's result file contains all the figures of one run, and none of other runs."""
+"""The demonstration's result file contains all the figures from one run, and none from any other run."""
 
 import fcntl
 import io

@@ -23,7 +23,7 @@ MAX_WORDS = {
     "docs/exploration.md": 880,
     "docs/aws.md": 660,
     "docs/reference.md": 3_570,
-    "docs/runbook.md docs/operations.md": 4_340,
+    "docs/runbook.md docs/operations.md": 4_356,
     "docs/orders.md docs/api.md docs/data-model.md": 4_395,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 2_930,

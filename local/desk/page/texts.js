@@ -238,7 +238,7 @@ export const T = {
     ends: {
       LEASE_LOST: "nothing was booked, because the count took too long and the product has changed since: count again",
       UNKNOWN_PRODUCT: "nothing was booked, because the product was delisted",
-      ADJUSTMENT_ID_REUSED: "this count was booked before, with a different number: see the history",
+      ADJUSTMENT_ID_REUSED: "this count has already been booked, with a different number: see the history",
     },
   },
 

@@ -89,7 +89,7 @@ class Product:
 
     @property
     def is_partial(self) -> bool:
-        """Whether lanes may hold more units. If so, no change is rejected because the row has too few."""
+        """Whether lanes may hold more units. If so, a shortage in the row is not enough to reject a change."""
         return bool(self.lent_to)
 
     @property

@@ -258,7 +258,7 @@ class OrderRecord:
         confirmed_at: When it was confirmed.
         fulfilled_at: When it became `FULFILLED`.
         steps: The commands that changed it, in order.
-        confirmation_rejected: The first late payment, whose answer later ones repeat; None if there was none.
+        confirmation_rejected: The first late payment; later ones get the same answer. None if there was none.
         attributes: The shop's own attributes.
         locations: Where its units may come from, best first; None if the sender did not say.
         split: Whether its lines may come from several locations.

@@ -376,8 +376,8 @@ class Batch:
     def reject_unwritten(self, decisions: Sequence[Decision]) -> None:
         """Reject changes whose rejection is not stored, unless their records show that they were applied.
 
-        Each rejection was true when it was planned. If the record is missing now, it was missing then, so an earlier attempt of
-        the change itself did not cause the shortage. The record of a stock change is read in one transaction with its product:
+        Each rejection was correct when it was planned. If the record is missing now, it was also missing then, so the shortage was
+        not caused by an earlier attempt to apply the same change. The record of a stock change is read in one transaction with its product:
         separate reads could return the stock after a write, but the record before it.
         docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
         """

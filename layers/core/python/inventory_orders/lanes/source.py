@@ -171,7 +171,7 @@ class LaneSource(Source):
         return {p: batch.rows[p] for p in wanted if p in batch.rows}
 
     def _should_visit(self, lacks: Mapping[str, int]) -> bool:
-        """Whether the depot is better than rows for products of which this process's lane has too few units."""
+        """Whether to use the depot instead of rows, for products of which this process's lane has too few units."""
         # Only the row sells a product that was sold out when the row was last read.
         wanted = {p: own for p, own in lacks.items() if not self._sold_out.get(p)}
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.

@@ -1,6 +1,6 @@
 """Product changes by operators and catalogue systems, and atomic decrements, each with the pattern that makes it safe.
 
-Every write requires that the product exists and that no other owner's lease is live, and raises `_version`. So a writer
+Every write requires that the product exists and that no other owner's lease is live, and increments `_version`. So a writer
 that has read the product notices if another one has written it since.
 """
 
