@@ -67,7 +67,7 @@ MAY_IMPORT = {
     ),
     "inventory_orders.invocation.sqs": (
         *("inventory_orders.engine.outcomes", "inventory_orders.publishing.publisher"),
-        *("inventory_orders.clock", "inventory_orders.sequences"),
+        *("inventory_orders.clock", "inventory_orders.retry", "inventory_orders.sequences"),
     ),
     # Other functions load only the few modules that answer operators' requests.
     "inventory_orders.api": (

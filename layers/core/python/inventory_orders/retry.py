@@ -19,6 +19,10 @@ LONGEST_DELAY_SECONDS = 900
 lease lasts longer. SQS could hide a message for up to 12 hours after its delivery:
 docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
 
+MAX_SENDING_DELAY_SECONDS = 900
+"""SQS delivers a message at most this long after it was sent with a delay:
+docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-timers.html"""
+
 EARLY_DELIVERIES = 14
 """Deliveries after which an early message is sent again, as a copy with its own count, and an early copy is given up.
 

@@ -13,15 +13,12 @@ from datetime import datetime, timedelta
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.engine.memory import BoundedDict
 from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
-from inventory_orders.retry import RetryPolicy
+from inventory_orders.retry import MAX_SENDING_DELAY_SECONDS, RetryPolicy
 from inventory_orders.store.lists import ListPosition, list_holds
 from inventory_orders.store.tables import EXPIRY_SHARDS
 
 _MARGIN_SECONDS = 60.0
 """How late a sweep may be without a hold expiring late."""
-
-_LONGEST_DELAY_SECONDS = 900.0
-"""SQS hides no message for longer, and an expiry that arrives before the end of the grace period does nothing."""
 
 _REMEMBERED_SECONDS = 600.0
 """Seconds after which a hold that has not expired is sent again, because its message may be lost or dead-lettered.
@@ -75,7 +72,8 @@ class EndingHolds(SweepReport):
 
     def send_all(self) -> None:
         """Send every hold that this process has not recently sent, oldest first."""
-        ahead = min(self.interval + _MARGIN_SECONDS, _LONGEST_DELAY_SECONDS - self.grace)
+        # An expiry that arrived before the end of the grace period would do nothing.
+        ahead = min(self.interval + _MARGIN_SECONDS, MAX_SENDING_DELAY_SECONDS - self.grace)
         until = timestamp(self.client.clock.now() + timedelta(seconds=ahead))
         # Where to continue in each shard.
         places: dict[int, ListPosition | None] = dict.fromkeys(range(EXPIRY_SHARDS))

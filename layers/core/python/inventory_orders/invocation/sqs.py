@@ -13,6 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError
 
 from inventory_orders.clock import Deadline
+from inventory_orders.retry import MAX_SENDING_DELAY_SECONDS
 from inventory_orders.sequences import in_portions
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBat
 _MAX_ERROR_MESSAGE = 512
 BYTES_OF_ATTRIBUTES = 1024
 """Maximum size of a message's attributes, which are part of its size: three strings, one of up to 512 characters."""
-_LONGEST_DELAY_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class SqsCalls:
         entries = {
             number: {
                 "MessageBody": body,
-                "DelaySeconds": min(_LONGEST_DELAY_SECONDS, max(0, ceil(at - now))),
+                "DelaySeconds": min(MAX_SENDING_DELAY_SECONDS, max(0, ceil(at - now))),
             }
             for number, (body, at) in enumerate(bodies)
         }
