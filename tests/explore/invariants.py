@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.lanes.depot import VISIT_SECONDS
-from inventory_orders.store.rows import is_outbound, read_outbound_page, read_page
+from inventory_orders.store.rows import read_outbound_page, read_page
 from operations.books import add_up
 from operations.lanes import Pages
 from testing.tables import UNDELIVERABLE
@@ -858,7 +858,7 @@ def _check_books(world: World, every_page: Iterable[Page]) -> None:
             item | {"units": {"B": base64.b64decode(item["units"]["B"])}}
         )
         for item in world.model.dynamodb.tables["Allotments"].items.values()
-        if is_outbound(item)
+        if _is_outbound(item["page"]["S"])
     }
     for account in add_up(
         world.rows("Products"),

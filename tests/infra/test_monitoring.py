@@ -17,6 +17,7 @@ from inventory_orders.errors import ThrottledError
 from inventory_orders.publishing.publisher import Bus, Refusal
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.tables import Table
+from inventory_orders.store.writes import Action, ActionKind, Write
 from local import ROOT
 from local.dashboard.alarms import State, judge, side_of, statistic_of
 from local.dashboard.body import drawings_of, evaluate, read_lines
@@ -136,9 +137,10 @@ def place_orders_among_rivals(shop, call, monkeypatch):
     ]
     store = shop.process("place_orders").store
     write = store.write
+    row = Action(ActionKind.PRODUCT, TEA, Write(), by_version=True)
     failures = [
         ThrottledError("ThrottlingException", "slow down"),
-        TransactionCancelledError([CancellationReason("TransactionConflict")]),
+        TransactionCancelledError([CancellationReason(row, "TransactionConflict")]),
     ]
 
     def fought_over(actions, token):

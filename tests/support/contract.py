@@ -29,7 +29,6 @@ from inventory_orders.domain.record import Record
 from inventory_orders.publishing.publisher import PROBE
 from inventory_orders.store.rows import (
     decode,
-    is_outbound,
     read_lease,
     read_outbound_page,
     read_page,
@@ -170,9 +169,9 @@ def read(table: Table, row: Item) -> Read:
         return read_product(item)
     if table is not Table.ALLOTMENTS:
         return read_record(item)
-    if is_outbound(item):
-        return read_outbound_page(item)
     match kind_of_page(row):
+        case "out":
+            return read_outbound_page(item)
         case "lease":
             return read_lease(item)
         case "stock":

@@ -279,7 +279,7 @@ def test_a_product_that_dynamodb_refuses_does_not_affect_the_others(bench, monke
             raise RequestInvalidError("ValidationException", "no")
         if "bad" in names:
             codes = ["ValidationError" if name == "bad" else "None" for name in names]
-            raise TransactionCancelledError([CancellationReason(code) for code in codes])
+            raise TransactionCancelledError([*map(CancellationReason, actions, codes)])
         write(actions, token)
 
     monkeypatch.setattr(bench.store, "write", picky)
@@ -562,7 +562,7 @@ def test_a_failed_commit_leaves_the_lease_unchanged(bench):
     write = bench.store.write
 
     def conflict(actions, token):
-        raise TransactionCancelledError([CancellationReason("TransactionConflict")])
+        raise TransactionCancelledError([CancellationReason(actions[0], "TransactionConflict")])
 
     bench.store.write = conflict
     with pytest.raises(ContentionError):

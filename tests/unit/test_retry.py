@@ -35,19 +35,19 @@ def test_jitter_differs_from_call_to_call():
 
 
 def cancelled(*codes):
-    return TransactionCancelledError([CancellationReason(code) for code in codes])
-
-
-TABLE = cancelled("None", "ThrottlingError")
-PRODUCT = cancelled("ThrottlingError", "None")
-RIVAL = cancelled("None", "TransactionConflict")
-WHOLE = ThrottledError("ThrottlingException", "Rate exceeded")
+    reasons = [CancellationReason(*each) for each in zip(_ACTIONS, codes, strict=True)]
+    return TransactionCancelledError(reasons)
 
 
 _ACTIONS = [
     Action(ActionKind.PRODUCT, "p", "Update", {}, by_version=True),
     Action(ActionKind.RECORD, OrderKey("o"), "Put", {}),
 ]
+
+TABLE = cancelled("None", "ThrottlingError")
+PRODUCT = cancelled("ThrottlingError", "None")
+RIVAL = cancelled("None", "TransactionConflict")
+WHOLE = ThrottledError("ThrottlingException", "Rate exceeded")
 
 
 class Tables:

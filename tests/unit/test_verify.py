@@ -413,11 +413,11 @@ def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
 def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
     """The engine relies on DynamoDB forgetting the token of a cancelled transaction. Emulators forget it, too."""
     product = SimpleNamespace(version=1)
-    cancelled = TransactionCancelledError([CancellationReason("ConditionalCheckFailed", product)])
 
     class Remembers:
         def write(self, actions, token):
-            raise cancelled
+            reason = CancellationReason(*actions, "ConditionalCheckFailed", product)
+            raise TransactionCancelledError([reason])
 
     monkeypatch.setattr(run, "aws", SimpleNamespace(store=Remembers))
     monkeypatch.setattr(run, "list_product", lambda *_: "p")

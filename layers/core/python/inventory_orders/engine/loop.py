@@ -430,9 +430,9 @@ class Engine:
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
         """Process the reason why an action was cancelled. Returns whether it lost to a concurrent writer."""
         product_id, found = reason.product_id, reason.found
-        if reason.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
-            return batch.learn_record(reason.action.subject, found)  # type: ignore[union-attr,arg-type]
-        if reason.kind is not ActionKind.PRODUCT:
+        if reason.action.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
+            return batch.learn_record(reason.action.subject, found)  # type: ignore[arg-type]
+        if reason.action.kind is not ActionKind.PRODUCT:
             return reason.is_lost
         if reason.is_lost:
             self.client.rivals.observe(product_id)

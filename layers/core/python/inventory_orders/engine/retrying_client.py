@@ -32,7 +32,7 @@ from inventory_orders.store.cancellations import (
 )
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, Store
 from inventory_orders.store.lists import ListPosition
-from inventory_orders.store.rows import Key
+from inventory_orders.store.rows import Key, read_item
 from inventory_orders.store.writes import Action, ActionKind, Write
 
 A = TypeVar("A")
@@ -272,9 +272,8 @@ class _Attempts:
         except StoreError as error:
             self.is_unknown = self.is_unknown or isinstance(error, OutcomeUnknownError)
             if isinstance(error, TransactionCancelledError):
-                error.label(self.actions)
                 moved = any(
-                    reason.meaning is Meaning.CONDITION_FAILED and reason.by_version
+                    reason.meaning is Meaning.CONDITION_FAILED and reason.action.by_version
                     for reason in error.reasons
                 )
                 rival = Meaning.RIVAL in error.meanings
@@ -324,7 +323,8 @@ def _check_time(deadline: Deadline) -> None:
 
 def _is_of_hot_item(reason: CancellationReason) -> bool:
     """Whether a reason is about a product's row or an outbound page. Such an item is throttled when many processes want it."""
-    return reason.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and reason.by_version
+    action = reason.action
+    return action.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and action.by_version
 
 
 def read(
@@ -430,7 +430,7 @@ def update_product(
             lambda: client.store.update_product(product_id, write()), deadline, stats
         )
     except ConditionFailedError as failed:
-        return False, require_product(failed.found, product_id)
+        return False, require_product(read_item(product_id, failed.item), product_id)
 
 
 def read_orders(

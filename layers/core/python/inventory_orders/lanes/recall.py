@@ -280,8 +280,7 @@ class Recall:
         cancelled.check_places()
         self.busy = set()
         for reason in cancelled.reasons:
-            if reason.action is not None:
-                self._learn_reason(reason, reason.action.subject)
+            self._learn_reason(reason, reason.action.subject)
 
     def _learn_reason(self, reason: CancellationReason, place: object) -> None:
         """Remember the row, page or lease that DynamoDB returned for a failed action."""

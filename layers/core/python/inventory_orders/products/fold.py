@@ -130,11 +130,11 @@ class _PageFold:
         met = [reason for reason in cancelled.reasons if reason.meaning is not Meaning.NOTHING]
         for reason in met:
             if reason.meaning is Meaning.INVALID:
-                problem = f"DynamoDB does not accept {reason.action and reason.action.subject} ({reason.message}); repair the item"
+                problem = f"DynamoDB does not accept {reason.action.subject} ({reason.message}); repair the item"
                 self.fold.problems[problem] = None
             if isinstance(reason.found, CorruptItemError):
                 self.fold.problems[str(reason.found)] = None
-            if reason.kind is ActionKind.OUTBOUND:
+            if reason.action.kind is ActionKind.OUTBOUND:
                 self._learn_page(reason)
             else:
                 self._learn_row(rows[reason.product_id], reason)

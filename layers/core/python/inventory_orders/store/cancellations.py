@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TypeAlias
 
-from inventory_orders.domain.allotments import LaneLease, Page
 from inventory_orders.domain.location import in_words
-from inventory_orders.domain.outbound import OutboundPage
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import Record
 from inventory_orders.errors import CorruptItemError, ProductNotFoundError, StoreError
+from inventory_orders.store.rows import Found, Item
 from inventory_orders.store.writes import Action, ActionKind
-
-Found: TypeAlias = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | None
-"""The item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
 class Meaning(Enum):
@@ -53,16 +47,16 @@ class CancellationReason:
     """DynamoDB's reason for cancelling one action of a transaction.
 
     Attributes:
+        action: The action.
         code: DynamoDB's name of the reason.
         found: The stored item, if the action's condition failed.
         message: DynamoDB's message.
-        action: The action; None until `label` is called.
     """
 
+    action: Action
     code: str
     found: Found = None
     message: str = ""
-    action: Action | None = None
 
     @property
     def meaning(self) -> Meaning:
@@ -72,37 +66,29 @@ class CancellationReason:
     @property
     def is_lost(self) -> bool:
         """Whether the action may succeed if it is planned again, because it lost to a concurrent writer or another page is free."""
-        is_of_other_page = self.kind is ActionKind.OUTBOUND and self.meaning is Meaning.INVALID
+        is_of_other_page = (
+            self.action.kind is ActionKind.OUTBOUND and self.meaning is Meaning.INVALID
+        )
         lost = (Meaning.CONDITION_FAILED, Meaning.RIVAL, Meaning.THROTTLED)
         return self.meaning in lost or is_of_other_page
 
     @property
-    def kind(self) -> ActionKind | None:
-        """The kind of item that the action would have written."""
-        return self.action.kind if self.action is not None else None
-
-    @property
     def product_id(self) -> str:
         """The product whose row the action would have written; empty for any other action."""
-        subject = self.action.subject if self.action is not None else None
+        subject = self.action.subject
         return subject if isinstance(subject, str) else ""
-
-    @property
-    def by_version(self) -> bool:
-        """Whether the action was conditioned on the version that was read."""
-        return self.action is not None and self.action.by_version
 
 
 class ConditionFailedError(StoreError):
     """Nothing was written, because the item does not meet the condition of the write.
 
     Attributes:
-        found: The item as stored.
+        item: The item as stored, if the request asked for it; None if it does not exist.
     """
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, item: Item | None) -> None:
         super().__init__("ConditionalCheckFailedException", "the condition did not hold")
-        self.found = found
+        self.item = item
 
 
 def require_product(found: Found, product_id: str) -> Product:
@@ -132,20 +118,13 @@ class TransactionCancelledError(StoreError):
         )
         self.reasons = tuple(reasons)
 
-    def label(self, actions: Sequence[Action]) -> None:
-        """Add to each reason the action it concerns. DynamoDB returns the reasons in the order of the actions."""
-        self.reasons = tuple(
-            replace(reason, action=action)
-            for reason, action in zip(self.reasons, actions, strict=False)
-        )
-
     def of(self, kind: ActionKind) -> list[CancellationReason]:
         """The reasons that are about one kind of action."""
-        return [reason for reason in self.reasons if reason.kind is kind]
+        return [reason for reason in self.reasons if reason.action.kind is kind]
 
     def meanings_of(self, *kinds: ActionKind) -> set[Meaning]:
         """The meanings of the reasons that are about some kinds of actions."""
-        return {reason.meaning for reason in self.reasons if reason.kind in kinds}
+        return {reason.meaning for reason in self.reasons if reason.action.kind in kinds}
 
     def check_places(self) -> None:
         """Check whether the list of locations in the product's own row caused the cancellation.

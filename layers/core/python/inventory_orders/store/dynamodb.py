@@ -6,7 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
@@ -15,7 +15,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
-from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
+from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -27,18 +27,14 @@ from inventory_orders.errors import (
 from inventory_orders.store.cancellations import (
     CancellationReason,
     ConditionFailedError,
-    Found,
     TransactionCancelledError,
 )
 from inventory_orders.store.rows import (
     Item,
     Key,
-    is_outbound,
     key_item,
     key_of,
-    read_lease,
-    read_outbound_page,
-    read_page,
+    read_item,
     read_product,
     read_record,
 )
@@ -131,28 +127,18 @@ class Snapshot:
 
     def add_item(self, key: Key, item: Item | None) -> None:
         """Convert and add a stored item; None if the key has no item."""
+        found = read_item(key, item)
         match key:
             case PageKey():
-                self.pages[key] = (
-                    read_if_sound(read_page, item) if item else Page(key, 0, _new_epoch())
-                )
+                self.pages[key] = found or Page(key, 0, _new_epoch())
             case OutboundKey():
-                self.outbound[key] = (
-                    read_if_sound(read_outbound_page, item)
-                    if item
-                    else OutboundPage(key, 0, _new_epoch())
-                )
+                self.outbound[key] = found or OutboundPage(key, 0, _new_epoch())
+            case str() if isinstance(found, CorruptItemError):
+                self.unreadable[key] = found
             case str():
-                product = read_if_sound(read_product, item) if item else None
-                if isinstance(product, CorruptItemError):
-                    self.unreadable[key] = product
-                else:
-                    self.products[key] = product
-            case OrderKey() | AdjustmentKey():
-                if item:
-                    self.records[key] = read_if_sound(read_record, item)
-            case unknown:
-                assert_never(unknown)
+                self.products[key] = found
+            case _ if found is not None:
+                self.records[key] = found
 
 
 def _new_epoch() -> str:
@@ -235,7 +221,9 @@ class Store:
         try:
             response = call(self._client.transact_get_items, TransactItems=gets)
         except TransactionCancelledError as error:
-            raise ThrottledError("TransactionConflict", str(error)) from error
+            raise ThrottledError(
+                "TransactionConflict", "a concurrent writer was changing one of the items"
+            ) from error
         snapshot = Snapshot()
         for key, answer in zip(keys, response["Responses"], strict=True):
             snapshot.add_item(key, answer.get("Item"))
@@ -334,7 +322,7 @@ class Store:
             write: What to write.
 
         Raises:
-            ConditionFailedError: The condition does not hold. The error contains the product as stored.
+            ConditionFailedError: The condition does not hold. The error contains the row as stored.
             CorruptItemError: DynamoDB does not accept the row, or the written row breaks the table's contract in a way that no
                 condition can detect.
         """
@@ -372,6 +360,7 @@ class Store:
         """
         call(
             self._client.transact_write_items,
+            actions,
             TransactItems=[
                 {
                     action.operation: {
@@ -395,34 +384,18 @@ _SOUND = (
 )
 
 
-def read_if_sound(read: Callable[[Item], F], item: Item) -> F | CorruptItemError:
-    """Convert an item, or return the error if it breaks its table's contract."""
-    try:
-        return read(item)
-    except CorruptItemError as error:
-        return error
+def call(operation: Any, actions: Sequence[Action] = (), /, **parameters: Any) -> Any:
+    """Call an operation of an AWS client. Its failures become `StoreError`s, whose types show whether it may have been applied.
 
-
-def _found_item(item: Item | None) -> Found:
-    """Convert an item that a refused write returned. Its attributes show its kind, but products may have additional ones."""
-    if not item:
-        return None
-    if "productId" in item:
-        is_record = "adjustmentId" in item and "stockCount" not in item
-        return read_if_sound(read_record, item) if is_record else read_if_sound(read_product, item)
-    if "page" in item:
-        if is_outbound(item):
-            return read_if_sound(read_outbound_page, item)
-        return read_if_sound(read_page, item) if "epoch" in item else read_lease(item)
-    return read_if_sound(read_record, item)
-
-
-def call(operation: Any, **parameters: Any) -> Any:
-    """Call an operation of an AWS client. Its failures become `StoreError`s, whose types show whether it may have been applied."""
+    Args:
+        operation: The operation.
+        actions: The actions of a transaction that writes.
+        parameters: The parameters of the operation.
+    """
     try:
         return operation(**parameters)
     except ClientError as error:
-        raise _meaning(error) from error
+        raise _meaning(error, actions) from error
     except (HTTPClientError, BotoConnectionError) as error:
         # After timeouts and broken connections, the request may still have arrived.
         raise OutcomeUnknownError(type(error).__name__, str(error)) from error
@@ -430,24 +403,28 @@ def call(operation: Any, **parameters: Any) -> Any:
         raise StoreUnavailableError(type(error).__name__, str(error)) from error
 
 
-def _meaning(error: ClientError) -> StoreError:
+def _meaning(error: ClientError, actions: Sequence[Action]) -> StoreError:
     # mypy: the stubs lack the reasons, and declare keys that may be missing as required.
     response: Mapping[str, Any] = error.response
     code = response.get("Error", {}).get("Code", "Unknown")
     message = response.get("Error", {}).get("Message", str(error))
     if code == "TransactionCanceledException":
+        # DynamoDB returns the reasons in the order of the actions.
         return TransactionCancelledError(
             [
                 CancellationReason(
+                    action,
                     reason.get("Code", "None"),
-                    _found_item(reason.get("Item")),
+                    read_item(action.subject, reason.get("Item")),
                     reason.get("Message") or "",
                 )
-                for reason in response.get("CancellationReasons", ())
+                for action, reason in zip(
+                    actions, response.get("CancellationReasons", ()), strict=False
+                )
             ]
         )
     if code == "ConditionalCheckFailedException":
-        return ConditionFailedError(_found_item(response.get("Item")))
+        return ConditionFailedError(response.get("Item"))
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     other = OutcomeUnknownError if status >= 500 else StoreUnavailableError
     return _MEANINGS.get(code, other)(code, message)

@@ -49,8 +49,8 @@ def lease_lane(store: Store, wanted: LaneLease, now: datetime, dead_owner: str =
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
     except ConditionFailedError as failed:
-        if isinstance(failed.found, LaneLease):
-            return failed.found
+        if failed.item is not None:
+            return read_lease(failed.item)
         raise
     return wanted
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inventory_orders.domain.record import AdjustmentKey, Record
+from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.dynamodb import Snapshot, Store, read_if_sound
-from inventory_orders.store.rows import Item, Row, decode, key_item, read_record
+from inventory_orders.store.dynamodb import Snapshot, Store
+from inventory_orders.store.rows import Item, Row, decode, key_item, read_item
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_TO_FULFIL,
@@ -101,7 +101,8 @@ def list_all_orders(
         The orders by id, with the error of each unreadable one, and where to continue; None at the end.
     """
     items, last = _scan(store, Table.ORDERS, after)
-    return {item["orderId"]["S"]: read_if_sound(read_record, item) for item in items}, last
+    by_id = {item["orderId"]["S"]: item for item in items}
+    return {order_id: read_item(OrderKey(order_id), item) for order_id, item in by_id.items()}, last
 
 
 def _scan(

@@ -87,6 +87,9 @@ _OWN_OF_STEP = {
 Key = str | RecordKey | PageKey | OutboundKey
 """A product's id, or the key of a record or page."""
 
+Found = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | None
+"""An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
+
 P = TypeVar("P", Page, OutboundPage)
 
 
@@ -241,11 +244,6 @@ def read_outbound_page(item: Item) -> OutboundPage:
     return _read_page(item, read)
 
 
-def is_outbound(item: Item) -> bool:
-    """Whether an item of the Allotments table is an outbound page."""
-    return item["page"]["S"].startswith("out/")  # type: ignore[no-any-return]
-
-
 def _read_page(item: Item, read: Callable[[str, Iterable[Any], Mapping[str, Any]], P]) -> P:
     name = item.get("page", {}).get("S", "?")
     try:
@@ -295,7 +293,7 @@ def read_lease(item: Item) -> LaneLease:
         return LaneLease(lane, "", 0.0)
 
 
-# ---------------------------------------------------------------------- values
+# ---------------------------------------------------------------------- records
 
 
 def record_row(record: Record) -> Row:
@@ -534,6 +532,29 @@ def _read_step(row: Row) -> Step:
         out_version=row.get("outVersion"),
         other={name: value for name, value in row.items() if name not in _OWN_OF_STEP},
     )
+
+
+# ---------------------------------------------------------------------- any item
+
+_READERS: Mapping[type[Key | int], Callable[[Item], Found]] = {
+    str: read_product,
+    OrderKey: read_record,
+    AdjustmentKey: read_record,
+    PageKey: read_page,
+    OutboundKey: read_outbound_page,
+    int: read_lease,
+}
+
+
+def read_item(key: Key | int, item: Item | None) -> Any:
+    """Convert the item under a key; None if there is no item, or the error if it breaks its table's contract."""
+    try:
+        return _READERS[type(key)](item) if item else None
+    except CorruptItemError as error:
+        return error
+
+
+# ---------------------------------------------------------------------- values
 
 
 def decode(item: Item) -> Row:
