@@ -107,8 +107,6 @@ class Pace:
             self._set(self._now() * _DECAY)
 
     def _now(self) -> float:
-        if not self._seconds:
-            return 0.0
         age = self._clock.monotonic() - self._as_of
         seconds = self._seconds * 0.5 ** (age / _HALVED_AFTER)
         return seconds if seconds > _NEGLIGIBLE else 0.0

@@ -104,19 +104,16 @@ class OutboundPages:
         key = update.after.key
         if error is None:
             self._pages[key] = update.after
-            return
-        reasons = (
-            error.of(ActionKind.OUTBOUND) if isinstance(error, TransactionCancelledError) else ()
-        )
-        for reason in reasons:
-            match reason.meaning:
-                case Meaning.CONDITION_FAILED if isinstance(reason.found, OutboundPage):
-                    self._pages[key] = reason.found
-                case Meaning.RIVAL | Meaning.THROTTLED:
-                    self._own = None
-                case Meaning.CONDITION_FAILED | Meaning.INVALID:
-                    # The page is corrupt. The other pages are enough until all are read again.
-                    self._pages.pop(key, None)
-        if not reasons:
+        elif isinstance(error, TransactionCancelledError):
+            for reason in error.of(ActionKind.OUTBOUND):
+                match reason.meaning:
+                    case Meaning.CONDITION_FAILED if isinstance(reason.found, OutboundPage):
+                        self._pages[key] = reason.found
+                    case Meaning.RIVAL | Meaning.THROTTLED:
+                        self._own = None
+                    case Meaning.CONDITION_FAILED | Meaning.INVALID:
+                        # The page is corrupt. The other pages are enough until all are read again.
+                        self._pages.pop(key, None)
+        else:
             # The transaction may still be applied.
             self._pages = {}
