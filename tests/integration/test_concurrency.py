@@ -211,4 +211,4 @@ def test_40_threads_update_one_row_with_retry_and_lose_nothing(shop):
     done = in_threads(add, THREADS)
     assert products.get("update-40", soon()).other["counter"] == THREADS
     assert shop.product("update-40").version == 1 + THREADS
-    assert len([retries for own in done for retries in own.stats.retries]) == THREADS
+    assert len([retries for own in done for retries in own.stats.measured["Retries"]]) == THREADS

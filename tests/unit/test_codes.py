@@ -86,11 +86,11 @@ def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them()
     assert set(re.findall(r"^ +(\w+):", on_the_desk, re.MULTILINE)) == reasons
 
 
-def noted_by_lanes():
-    """Find the names of the metrics that the lanes' own code emits."""
-    folder = ROOT / "layers/core/python/inventory_orders/lanes"
-    text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
-    return set(re.findall(r'stats\.note\("(\w+)"', text))
+def measured():
+    """Find the names of the metrics that `CommitStats` collects."""
+    folder = ROOT / "layers/core/python/inventory_orders"
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
+    return set(re.findall(r'stats\.measured\["(\w+)"\]', text))
 
 
 def test_every_metric_has_its_meaning():
@@ -100,7 +100,7 @@ def test_every_metric_has_its_meaning():
         if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function)
     ]
-    named = {node.value for node in nodes if isinstance(node, ast.Constant)} | noted_by_lanes()
+    named = {node.value for node in nodes if isinstance(node, ast.Constant)} | measured()
     reached = {f"Orders{end}" for end in ("Confirmed", "Fulfilled", "Cancelled", "Expired")}
     assert reached <= telemetry.METRICS.keys() <= named | reached
     counted = {

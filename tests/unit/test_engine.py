@@ -46,8 +46,8 @@ def test_without_contention_a_batch_costs_one_read_and_one_write():
     assert statuses(report) == [Outcome.APPLIED] * 99
     assert (len(bench.reads), len(bench.writes)) == (1, 1)
     assert (bench.stock(), bench.product("p").version) == (401, 2)
-    assert report.stats.retries == [0] * 99
-    assert report.stats.version_conflicts == [False]
+    assert report.stats.measured["Retries"] == [0] * 99
+    assert report.stats.measured["VersionConflict"] == [False]
     assert report.stats.changes_per_transaction == [99]
 
 
@@ -58,9 +58,9 @@ def test_after_a_version_conflict_the_plan_uses_the_returned_item():
     assert statuses(report) == [Outcome.APPLIED, Outcome.REJECTED]
     assert bench.stock() == 0
     assert len(bench.reads) == 1, "there is no second read"
-    assert report.stats.version_conflicts == [True, False]
-    assert report.stats.retries == [1, 1]
-    assert report.stats.exhausted == [False, False]
+    assert report.stats.measured["VersionConflict"] == [True, False]
+    assert report.stats.measured["Retries"] == [1, 1]
+    assert report.stats.measured["RetriesExhausted"] == [False, False]
 
 
 def test_a_product_without_a_returned_item_is_gone():
@@ -145,9 +145,9 @@ def test_after_a_transaction_conflict_the_row_is_read_again():
     report = bench.apply(order())
     assert statuses(report) == [Outcome.APPLIED]
     assert bench.clock.slept == [0.005, 0.01, 0.02], "half of 10, 20 and 40 ms"
-    assert report.stats.transaction_conflicts == [True, True, True, False]
-    assert report.stats.version_conflicts == [False] * 4
-    assert report.stats.retries == [3]
+    assert report.stats.measured["TransactionConflict"] == [True, True, True, False]
+    assert report.stats.measured["VersionConflict"] == [False] * 4
+    assert report.stats.measured["Retries"] == [3]
     assert len(bench.reads) == 1 + 3, "each conflict came without an item"
 
 
@@ -160,7 +160,7 @@ def test_contention_is_given_up_after_the_last_attempt(fault):
     report = bench.apply(order())
     assert [(o.kind, o.cause) for o in report.outcomes] == [(Outcome.RETURNED, "CONTENTION")]
     assert len(bench.writes) == 3
-    assert report.stats.exhausted == [True]
+    assert report.stats.measured["RetriesExhausted"] == [True]
 
 
 def test_no_wait_exceeds_the_deadline():
@@ -312,7 +312,7 @@ def test_a_chain_that_loses_does_not_delay_other_chains():
         bench.faults.append(Fault(error=CONFLICT))
         report = bench.apply(*(order(n, product_id=f"p{n}") for n in range(4)))
     assert statuses(report) == [Outcome.APPLIED] * 4
-    assert sum(report.stats.retries) == 1
+    assert sum(report.stats.measured["Retries"]) == 1
 
 
 def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
@@ -324,7 +324,7 @@ def test_a_transaction_that_loses_delays_only_those_that_depend_on_it():
     bench.faults.append(Fault(rival=lambda bench: bench.sell("p0", 4)))
     report = bench.apply(left, joint, right)
     assert statuses(report) == [Outcome.APPLIED, Outcome.REJECTED, Outcome.APPLIED]
-    assert report.stats.retries == [1, 0, 0], (
+    assert report.stats.measured["Retries"] == [1, 0, 0], (
         "the dependent transaction was not tried with the lost one's state"
     )
     assert [bench.stock("p0"), bench.stock("p4")] == [0, 4]

@@ -260,7 +260,7 @@ def test_a_dead_owner_of_the_depots_lease_blocks_visits_for_two_seconds(shop):
     shop.occupy_depot(2.0)
     report = shop.sell(worker, shop.new_order("p"))
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED]
-    assert 1.5 < report.stats.of_source["DepotWait"][0] / 1000 < 3.0
+    assert 1.5 < report.stats.measured["DepotWait"][0] / 1000 < 3.0
     assert len(shop.calls) < 50, "each attempt to take the lease costs a write unit"
 
 
@@ -326,7 +326,7 @@ def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
     shop.do(OrderCommand(cancelled.order_id, OrderAction.CANCEL))
     report = shop.sell(worker, cancelled, shop.new_order("p"))
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED, APPLIED]
-    assert report.stats.of_source["OrdersFromLanes"] == [True], "nothing was sold to it"
+    assert report.stats.measured["OrdersFromLanes"] == [True], "nothing was sold to it"
     assert shop.status(cancelled.order_id) == "CANCELLED"
 
 

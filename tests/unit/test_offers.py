@@ -40,7 +40,7 @@ class PlaceShop(LaneShop):
         """Let a worker place orders, and return the result of each."""
         began = self.clock.seconds
         report = self.sell(worker, *orders, seconds=seconds)
-        self.seconds, self.measured = self.clock.seconds - began, report.stats.of_source
+        self.seconds, self.measured = self.clock.seconds - began, report.stats.measured
         return [
             outcome.cause if outcome.kind is Outcome.RETURNED else self.locations_of(order)
             for order, outcome in zip(orders, report.outcomes, strict=True)

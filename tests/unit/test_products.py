@@ -149,15 +149,15 @@ def test_update_with_retry_decides_again_on_the_returned_item(bench):
 
     updated = bench.products.update_with_retry("p", change, bench.soon())
     assert seen == [10, 6]
-    assert (bench.products.stats.retries, updated.after.low_stock_threshold) == ([1], 6)
+    assert (bench.products.stats.measured["Retries"], updated.after.low_stock_threshold) == ([1], 6)
     assert state(bench).low_stock_threshold == 6
-    assert bench.products.stats.version_conflicts[-2:] == [True, False]
+    assert bench.products.stats.measured["VersionConflict"][-2:] == [True, False]
 
 
 def test_update_with_retry_can_end_without_a_change_or_with_an_error(bench):
     bench.create()
     unchanged = bench.products.update_with_retry("p", lambda s: s, bench.soon())
-    assert (unchanged.before, bench.products.stats.retries) == (unchanged.after, [0])
+    assert (unchanged.before, bench.products.stats.measured["Retries"]) == (unchanged.after, [0])
     with pytest.raises(ZeroDivisionError):
         bench.products.update_with_retry("p", lambda s: 1 // 0, bench.soon())
     with pytest.raises(ValueError, match="stock_count"):

@@ -15,7 +15,7 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
     order = CancelledBeforehand(Order("o", "u", {"p": 1}), tombstone)
     done = ChangeOutcome(Outcome.APPLIED, applied=order)
     process = new_telemetry()
-    process.emit_orders(CommitReport((done,), CommitStats([False], retries=[0]), None))
+    process.emit_orders(CommitReport((done,), CommitStats(), None))
     process.metrics.flush_metrics()
     samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     totals = {
@@ -27,9 +27,8 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
 def test_without_metrics_a_handler_emits_none_not_even_those_with_a_reason(monkeypatch, capsys):
     """The setting `monitoring: basic` sets the Powertools variable that turns metrics off."""
     unknown = rejected(Rejection(RejectionReason.UNKNOWN_PRODUCT, "p"))
-    report = CommitReport(
-        (unknown,), CommitStats([True] * 150, retries=[1], exhausted=[False]), None
-    )
+    report = CommitReport((unknown,), CommitStats(), None)
+    report.stats.measured["VersionConflict"] += [True] * 150
 
     def emitted():
         process = new_telemetry()

@@ -91,7 +91,7 @@ def _place_now(
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     report = engine.apply([order], deadline)
     # The queue continues with the order, so no retries were exhausted.
-    report.stats.exhausted.clear()
+    report.stats.measured["RetriesExhausted"].clear()
     emit_orders(report)
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:

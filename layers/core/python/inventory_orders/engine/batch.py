@@ -279,9 +279,9 @@ class PendingChanges:
         for key in self.by_key:
             kind, retries = self._outcomes[key].kind, self._retries.get(key)
             if retries is not None or kind in (Outcome.APPLIED, Outcome.REJECTED):
-                stats.retries.append(retries or 0)
+                stats.measured["Retries"].append(retries or 0)
             if retries:
-                stats.exhausted.append(kind is Outcome.RETURNED)
+                stats.measured["RetriesExhausted"].append(kind is Outcome.RETURNED)
         outcomes = tuple(self._outcomes[key] for key in self.by_key)
         return CommitReport(outcomes, stats, self._failure)
 

@@ -364,7 +364,8 @@ class Engine:
         """Process the results of transactions. Applied ones come first, so that no error returns a change that was applied."""
         unwritten: list[Decision] = []
         for attempt in sorted(attempts, key=lambda attempt: attempt.error is not None):
-            decisions, retries = attempt.transaction.decisions, len(attempt.stats.backoffs)
+            decisions = attempt.transaction.decisions
+            retries = len(attempt.stats.measured["RetryBackoffTime"])
             batch.stats.add(attempt.stats)
             for decision in decisions if retries else ():
                 batch.pending.count_retries(decision.change, retries)
@@ -495,7 +496,7 @@ class Engine:
             return
         delay = self.client.policy.backoff(batch.losses)
         if self.client.pause(delay, batch.deadline):
-            batch.stats.backoffs.append(delay)
+            batch.stats.measured["RetryBackoffTime"].append(delay * 1000)
         else:
             batch.pending.give_up_all("CONTENTION", "no time was left for another attempt")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
 
@@ -44,43 +45,27 @@ _ANSWERS = 8
 
 @dataclass(slots=True)
 class CommitStats:
-    """Measurements of the cost of writes: attempts, conflicts and waits. Times are in seconds.
+    """What writes have cost, and what became of them.
 
     Attributes:
-        version_conflicts: For each attempt to commit, whether a version had changed.
-        transaction_conflicts: For each attempt, whether a concurrent writer's transaction was in flight.
-        backoffs: The length of each wait before a request was repeated, or a plan was made again.
-        retries: For each distinct change that was tried, how often it was planned or sent again.
-        exhausted: For each change that was retried, whether it was given up.
-        commit_latencies: For each committed transaction, how long its last request took.
+        measured: The values of each metric, in its unit.
         changes_per_transaction: For each committed transaction, how many changes it decided.
-        lease_wait: Time spent waiting for leases.
+        lease_wait: Time spent waiting for leases, in seconds.
         low_stock: Products that stopped being `ACTIVE` because of their stock.
-        of_source: What the source of units measured, by metric.
     """
 
-    version_conflicts: list[bool] = field(default_factory=list)
-    transaction_conflicts: list[bool] = field(default_factory=list)
-    backoffs: list[float] = field(default_factory=list)
-    retries: list[int] = field(default_factory=list)
-    exhausted: list[bool] = field(default_factory=list)
-    commit_latencies: list[float] = field(default_factory=list)
+    measured: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     changes_per_transaction: list[int] = field(default_factory=list)
     lease_wait: float = 0.0
     low_stock: list[Product] = field(default_factory=list)
-    of_source: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, other: CommitStats) -> None:
         """Add the measurements of another part of the work."""
-        for part in fields(self):
-            if part.name != "of_source":
-                setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
-        for metric, values in other.of_source.items():
-            self.note(metric, *values)
-
-    def note(self, metric: str, *values: float) -> None:
-        """Note what the source of units measured, in the unit of the metric."""
-        self.of_source.setdefault(metric, []).extend(values)
+        for metric, values in other.measured.items():
+            self.measured[metric] += values
+        self.changes_per_transaction += other.changes_per_transaction
+        self.lease_wait += other.lease_wait
+        self.low_stock += other.low_stock
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,20 +174,28 @@ class RetryingClient:
         """
 
         def send() -> T:
-            started, rival = self.clock.monotonic(), False
-            try:
-                result = request()
-                stats.commit_latencies.append(self.clock.monotonic() - started)
-                return result
-            except ThrottledError as error:
-                rival = error.code == "TransactionConflictException"
-                raise
-            finally:
-                stats.version_conflicts.append(False)
-                stats.transaction_conflicts.append(rival)
+            with self.measuring(stats):
+                return request()
 
         _check_time(deadline)
         return self.call(send, deadline, stats)
+
+    @contextmanager
+    def measuring(self, stats: CommitStats) -> Iterator[None]:
+        """Measure an attempt to commit: how long it takes, and which conflicts it meets."""
+        started, moved, rival = self.clock.monotonic(), False, False
+        try:
+            yield
+            stats.measured["CommitLatency"].append((self.clock.monotonic() - started) * 1000)
+        except TransactionCancelledError as error:
+            moved, rival = error.is_of_old_version, Meaning.RIVAL in error.meanings
+            raise
+        except ThrottledError as error:
+            rival = error.code == "TransactionConflictException"
+            raise
+        finally:
+            stats.measured["VersionConflict"].append(moved)
+            stats.measured["TransactionConflict"].append(rival)
 
     def side_by_side(self, function: Callable[[A], T], arguments: Sequence[A]) -> list[T]:
         """Call a function on each argument, in parallel if there is an executor."""
@@ -241,7 +234,7 @@ class RetryingClient:
                 if failures >= most or not self.pause(delay, deadline):
                     raise
                 if stats is not None:
-                    stats.backoffs.append(delay)
+                    stats.measured["RetryBackoffTime"].append(delay * 1000)
 
     def pause(self, seconds: float, deadline: Deadline) -> bool:
         """Wait, and return True. If the wait would reach the deadline, return False immediately."""
@@ -263,26 +256,16 @@ class _Attempts:
     is_unknown: bool = False
 
     def send(self) -> None:
-        clock, stats = self.client.clock, self.stats
-        started, moved, rival = clock.monotonic(), False, False
+        client = self.client
         try:
-            self.client.store.write(self.actions, self.token)
-            stats.commit_latencies.append(clock.monotonic() - started)
-            self.client.pace.observe_success()
+            with client.measuring(self.stats):
+                client.store.write(self.actions, self.token)
+            client.pace.observe_success()
         except StoreError as error:
             self.is_unknown = self.is_unknown or isinstance(error, OutcomeUnknownError)
-            if isinstance(error, TransactionCancelledError):
-                moved = any(
-                    reason.meaning is Meaning.CONDITION_FAILED and reason.action.by_version
-                    for reason in error.reasons
-                )
-                rival = Meaning.RIVAL in error.meanings
             if self._is_short_of_capacity(error):
-                self.client.pace.observe_throttle()
+                client.pace.observe_throttle()
             raise
-        finally:
-            stats.version_conflicts.append(moved)
-            stats.transaction_conflicts.append(rival)
 
     def repeat_after(self, error: OutcomeError) -> float | None:
         """Return the minimum wait before the same request may succeed, in seconds; None if it cannot.

@@ -190,18 +190,9 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
             "nothing can be written: repair access, tables or configuration; all messages are returned",
             extra={"error": str(failure)},
         )
-    add("ConditionalWrites", len(stats.version_conflicts))
+    add("ConditionalWrites", len(stats.measured["VersionConflict"]))
     add("LeaseWait", stats.lease_wait * 1000)
-    each: dict[str, Sequence[float]] = {
-        **stats.of_source,
-        "VersionConflict": stats.version_conflicts,
-        "TransactionConflict": stats.transaction_conflicts,
-        "Retries": stats.retries,
-        "RetriesExhausted": stats.exhausted,
-        "RetryBackoffTime": [seconds * 1000 for seconds in stats.backoffs],
-        "CommitLatency": [seconds * 1000 for seconds in stats.commit_latencies],
-    }
-    for name, values in each.items():
+    for name, values in stats.measured.items():
         add(name, *values)
     for product in stats.low_stock:
         add("LowStock", 1)

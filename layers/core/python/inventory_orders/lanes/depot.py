@@ -149,7 +149,7 @@ class Depot:
                 delay = self.client.policy.backoff(failures)
                 continue
             if lease.owner == owner:
-                stats.note("DepotWait", waited * 1000)
+                stats.measured["DepotWait"].append(waited * 1000)
                 if waited or self.line.average_wait:
                     self.line.observe(waited)
                 self.lease = lease
@@ -160,7 +160,7 @@ class Depot:
             dead_owner = lease.owner if watched > VISIT_SECONDS else dead_owner
             lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
             delay = max(self.line.next_delay(age + waited), lasted * _DOUBT)
-        stats.note("DepotWait", (clock.monotonic() - began) * 1000)
+        stats.measured["DepotWait"].append((clock.monotonic() - began) * 1000)
         raise ThrottledError("CONTENTION", "no time was left to wait for the depot")
 
     def release(self, deadline: Deadline, stats: CommitStats) -> None:

@@ -125,7 +125,7 @@ class Recall:
             ThrottledError: Every attempt failed because of concurrent writers or throttling.
             StoreError: DynamoDB failed. Some of the units may have been moved.
         """
-        self.stats.note("Recalls", 1)
+        self.stats.measured["Recalls"].append(1)
         hints = [PageKey.of(lane, p) for lane in {DEPOT, *lanes} for p in product_ids]
         for attempt in range(_ATTEMPTS):
             self._read([*product_ids, *hints])

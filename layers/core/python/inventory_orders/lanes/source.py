@@ -120,19 +120,19 @@ class LaneSource(Source):
         is_applied = attempt.error is None
         self.lane.learn(transaction, is_applied=is_applied)
         if is_applied or isinstance(attempt.error, TransactionCancelledError):
-            stats.note("LoansLost", *[not is_applied] * len(transaction.lent))
+            stats.measured["LoansLost"] += [not is_applied] * len(transaction.lent)
         if not is_applied:
             return
         if transaction.lent:
-            stats.note("Loans", len(transaction.lent))
-            stats.note("UnitsLent", sum(transaction.lent.values()))
+            stats.measured["Loans"].append(len(transaction.lent))
+            stats.measured["UnitsLent"].append(sum(transaction.lent.values()))
         if transaction.release is not None:
             self.depot.lease = None
         stock_after = transaction.stock_after
         for decision in transaction.decisions if self.lane.limit else ():
             if decision.deltas:
                 is_own = all(self.lane.holds(stock_after[p]) for p in decision.deltas)
-                stats.note("OrdersFromLanes", is_own)
+                stats.measured["OrdersFromLanes"].append(is_own)
 
     def end_round(self, batch: Batch) -> None:
         """Release the depot, unless a transaction already has, and note which products are short or sold out."""

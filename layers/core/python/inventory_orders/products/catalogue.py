@@ -171,17 +171,17 @@ class ProductCatalogue:
         self, attempt: Callable[[], Update[Product]], deadline: Deadline
     ) -> Update[Product]:
         """Repeat an attempt while concurrent writers win, and count the repetitions for the metrics."""
-        earlier, is_given_up = len(self.stats.backoffs), False
+        earlier, is_given_up = len(self.stats.measured["RetryBackoffTime"]), False
         try:
             return self.client.call(attempt, deadline, self.stats, repeat_after=if_contended)
         except (ContentionError, ThrottledError, OutcomeUnknownError):
             is_given_up = True
             raise
         finally:
-            retries = len(self.stats.backoffs) - earlier
-            self.stats.retries.append(retries)
+            retries = len(self.stats.measured["RetryBackoffTime"]) - earlier
+            self.stats.measured["Retries"].append(retries)
             if retries:
-                self.stats.exhausted.append(is_given_up)
+                self.stats.measured["RetriesExhausted"].append(is_given_up)
 
     def _actions(
         self, stored: Product, whole: Product, wanted: Product | None
@@ -642,7 +642,7 @@ class AtomicDecrement:
             )
             # The write has no version condition, so too little stock is not a conflict.
             client.write(_decrement_actions(change, product, client.clock.now()), deadline, stats)
-            stats.retries.append(len(stats.backoffs))
+            stats.measured["Retries"].append(len(stats.measured["RetryBackoffTime"]))
             return CommitReport((ChangeOutcome(Outcome.APPLIED),), stats, None)
         except OutcomeError as error:
             if isinstance(error, TransactionCancelledError):
