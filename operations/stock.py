@@ -9,8 +9,8 @@ from typing import Any
 from inventory_orders.api.products import shown_stock
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
-from inventory_orders.domain.location import location_of, product_of
-from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.location import location_of, product_of, public_key
+from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.levels import (
     StockLevel,
@@ -158,6 +158,27 @@ def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
     """
     deadline = Deadline.after(PATIENCE, SystemClock())
     return read_levels(RetryingClient(aws.store()), product_id, deadline, CommitStats())
+
+
+def open_count(row: Product) -> dict[str, Any] | None:
+    """Describe the count that is open for a product's row, or return None if there is none.
+
+    Returns:
+        Its `holder`, when its lease was acquired or last renewed (`since`), and the `lease` that `release` needs.
+    """
+    if row.lock_time is None or not row.lease_left(SystemClock().now().timestamp()):
+        return None
+    lease = {
+        **public_key(row.product_id),
+        "createdAt": row.created_at,
+        "owner": row.locked_by,
+        "version": row.lock_version,
+        "expiresAt": f"{row.lock_time:.6f}",
+    }
+    # The service adds a unique suffix to the name that the holder gave.
+    holder, _, _ = (row.locked_by or "").rpartition("-")
+    # Nothing but the owner of a lease writes the row while the lease is live.
+    return {"holder": holder, "since": row.last_updated_at, "lease": lease}
 
 
 def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,9 @@ _FUNCTIONS = {
 """The function that carries out each command of the desk."""
 
 _HAVE_AN_ACTOR = {"adjust", "transfer", "commit", "confirm", "fulfil", "cancel", "return"}
+
+_NOT_IN_A_HOLDER = re.compile("[^A-Za-z0-9._:-]")
+"""Characters that a user's name may have, but the holder of a count may not."""
 
 
 class NotFoundError(UserError):
@@ -122,12 +126,14 @@ class Desk:
     def product(self, product_id: str, location_id: str) -> Document:
         """Return a product's stock at a location, and how many orders `history` would read.
 
-        On AWS, the number of orders may be up to six hours old. If the product has several locations, also return its
-        `total` stock and the units `onTheWay` between locations.
+        On AWS, the number of orders may be up to six hours old. If a `count` of this stock is open, return it as well. If
+        the product has several locations, also return its `total` stock and the units `onTheWay` between locations.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
         shown = shown_level(level) | {"ordersToRead": _count_orders(aws)}
+        if (count := stock.open_count(level.product)) is not None:
+            shown["count"] = count
         if len(levels) > 1:
             keys = [each.product.product_id for each in levels]
             shown |= {"total": stock.shown_total(levels), "onTheWay": stock.on_the_way(aws, keys)}
@@ -284,6 +290,8 @@ class Desk:
         if action not in _FUNCTIONS:
             raise UserError(f"the desk has no command {action!r}")
         by = {"actor": self._actor} if action in _HAVE_AN_ACTOR else {}
+        if action == "acquire":
+            by = {"holder": _NOT_IN_A_HOLDER.sub("-", self._actor)[:64]}
         answer = self._stack().invoke(_FUNCTIONS[action], {**command, **by})
         return answer | {"done": "code" not in answer}
 

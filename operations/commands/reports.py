@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +21,7 @@ from .target import Target, aws_of, folder, on_stack
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from inventory_orders.domain.product import Product
     from inventory_orders.lanes.levels import StockLevel
 
     from ..aws import Aws
@@ -50,7 +54,7 @@ def stock(
     Products that are out of stock or low at any location come first. A product with several locations has a line for
     the total and one for each location; filter options keep only the matching lines. A list is an estimate, because
     units move while it is read. Figures for one product are exact unless marked `about`, and include the goods in
-    transit between its locations.
+    transit between its locations. If a count of the product is open, you are told how to cancel it.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
@@ -340,16 +344,9 @@ _COUNTED = (
 def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) -> None:
     from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
 
-    from ..stock import on_the_way, read_everywhere, read_stock, shown_total  # noqa: PLC0415
+    from ..stock import on_the_way, shown_total  # noqa: PLC0415
 
-    key = stock_key(product, location or "")
-    with reading(f"the stock of {in_words(key)}"):
-        if location is None:
-            levels = read_everywhere(aws, product)
-        else:
-            levels = [level for level in [read_stock(aws, key)] if level is not None]
-    if not levels:
-        raise UserError(f"there is no product {in_words(key)}")
+    levels = _read_one(aws, product, location)
     if len(levels) > 1:
         keys = [level.product.product_id for level in levels]
         total = shown_total(levels) | {"onTheWay": on_the_way(aws, keys)}
@@ -361,6 +358,42 @@ def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) ->
         print_json(shown_level(*levels))
     else:
         _show_level(*levels)
+    if not as_json:
+        for level in levels:
+            _show_count(aws, level.product)
+
+
+def _read_one(aws: Aws, product: str, location: str | None) -> list[StockLevel]:
+    """Read the stock of one product, at one location or at all of them."""
+    from ..stock import read_everywhere, read_stock  # noqa: PLC0415 - the layer is slow to import
+
+    key = stock_key(product, location or "")
+    with reading(f"the stock of {in_words(key)}"):
+        if location is None:
+            levels = read_everywhere(aws, product)
+        else:
+            levels = [level for level in [read_stock(aws, key)] if level is not None]
+    if not levels:
+        raise UserError(f"there is no product {in_words(key)}")
+    return levels
+
+
+def _show_count(aws: Aws, row: Product) -> None:
+    """If a count of this row is open, show it, with the command that ends it."""
+    from ..stock import open_count  # noqa: PLC0415 - the layer is slow to import
+
+    count = open_count(row)
+    if count is None:
+        return
+    end = datetime.fromtimestamp(float(count["lease"]["expiresAt"]), UTC)
+    screen.print(
+        f"\n[bold]A count of {escape(in_words(row.product_id))} is open[/]: {escape(count['holder'])} began or extended it at "
+        f"{count['since'][:19]}. Orders for it wait until {end:%H:%M:%S} (UTC). Cancel the count at the desk, or with:"
+    )
+    release = json.dumps({"action": "release", "lease": count["lease"]})
+    command = ("aws", "lambda", "invoke", "--function-name", aws.live("CountStock"))
+    payload = ("--cli-binary-format", "raw-in-base64-out", "--payload", release, "/dev/stdout")
+    screen.print(escape(shlex.join((*command, *payload))))
 
 
 def _show_level(level: StockLevel) -> None:

@@ -319,6 +319,22 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
         page.get_by_role("table").get_by_text("Counted").wait_for()
 
 
+def test_a_count_that_someone_left_open_is_shown_and_cancelled(page, desk):
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
+    assert desk.aws.invoke("CountStock", acquire | {"holder": "shelf-7"})["result"] == "ACQUIRED"
+    # This page was read before the other count began.
+    page.get_by_role("button", name="Begin to count").click()
+    said(page, "LEASED", "alert")
+    page.get_by_text("A count is open: shelf-7 began or extended it at").wait_for()
+    page.get_by_role("button", name="Cancel the count").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("The person who is counting cannot").wait_for()
+    dialog.get_by_role("button", name="Cancel the count").click()
+    said(page, f"Cancel the count of {TEA}: nothing was booked")
+    begin_to_count(page, desk)
+
+
 def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, desk):
     begin_to_count(page, desk)
     page.get_by_role("button", name="Cancel the count").click()

@@ -4,6 +4,7 @@ import io
 import json
 import signal
 import threading
+from datetime import datetime
 from unittest.mock import Mock
 
 import psutil
@@ -295,6 +296,24 @@ def test_a_count_that_is_cancelled_lets_go_of_the_product(desk):
     assert post(desk, "command", RECEIPT)["done"]
     late = {"action": "commit", "lease": lease, "counted": 1, "adjustmentId": "count-1"}
     assert post(desk, "command", late)["code"] == "LEASE_LOST"
+
+
+def test_a_count_that_was_left_open_is_shown_and_can_be_ended(desk, monkeypatch):
+    assert "count" not in get(desk, f"product?id={TEA}")
+    monkeypatch.setattr("psutil.Process.username", lambda _: "SHOP\\jörg")
+    acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
+    with desk_of_shop() as other:
+        assert post(other, "command", acquire)["done"]
+        count = get(other, f"product?id={TEA}")["count"]
+        assert count["holder"] == "desk:SHOP-j-rg"
+        begun = datetime.fromisoformat(count["since"]).timestamp()
+        assert float(count["lease"]["expiresAt"]) == pytest.approx(begun + 600, abs=1)
+        release = {"action": "release", "lease": count["lease"]}
+        assert post(other, "command", release)["result"] == "RELEASED"
+        assert "count" not in get(other, f"product?id={TEA}")
+        assert post(other, "command", acquire)["done"]
+        other.shop.clock.advance(601)
+        assert "count" not in get(other, f"product?id={TEA}")
 
 
 def test_lost_units_are_cancelled_and_not_sold_again(desk):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,6 +19,7 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.levels import estimate_levels, read_level
+from inventory_orders.products.lease import Lease
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.tables import Table
 from local import ROOT
@@ -66,6 +68,24 @@ def test_row_and_lanes_are_read_at_one_moment(shop):
     assert level(shop, "mug").available == 5
     assert shop.calls == ["TransactGetItems"]
     assert level(shop, "no-such-thing") is None
+
+
+def test_a_count_that_was_left_open_is_shown_with_the_command_that_cancels_it(shop):
+    assert "count" not in show("mug").output
+    client = shop.worker().client
+    deadline = Deadline.after(10, client.clock)
+    how = {"holder": "shelf-7", "outlive_deadline": True}
+    Lease.acquire(client, "mug", 600, deadline, **how)
+    said, command = show("mug").output.splitlines()[-2:]
+    assert "A count of mug is open: shelf-7 began or extended it at 20" in said
+    arguments = shlex.split(command)
+    payload = json.loads(arguments[arguments.index("--payload") + 1])
+    assert shop.stack.invoke("CountStock", payload) == {"result": "RELEASED"}
+    assert "count" not in show("mug").output
+    Lease.acquire(client, "mug", 600, deadline, **how)
+    assert "count" not in show("mug", "--json").output
+    shop.clock.advance(601)
+    assert "count" not in show("mug").output
 
 
 def test_lanes_added_between_the_reads_are_read_too(shop):

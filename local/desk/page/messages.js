@@ -65,6 +65,8 @@ export async function change(key, words, work, question) {
     say(key, T.done(words, outcome));
     return true;
   } catch (error) {
+    // Then the page shows the count that this waits for.
+    if (error.code === "LEASED") await page.read();
     refuse(key, T.failed(words, error.message), error.fields);
     return false;
   } finally {

@@ -1,5 +1,5 @@
 // Counting what is on the shelf: orders for the product wait until the count is booked, cancelled or over.
-import { clock, inWords, number, signed } from "./format.js";
+import { clock, inWords, number, person, signed } from "./format.js";
 import { page } from "./messages.js";
 import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
 import { RefusedError, randomId, send } from "./server.js";
@@ -47,8 +47,18 @@ async function cancel(product, { lease }) {
   return result === "RELEASED" ? T.count.cancelled : T.count.wasOver;
 }
 
+// A count that was begun elsewhere: someone is counting, or left it open.
+function openElsewhere(product, { holder, since, lease }) {
+  const { open, endWarning, cancelButton } = T.count;
+  const question = { warning: endWarning, yes: cancelButton, kind: "danger" };
+  const end = () => change(KEY, T.count.cancel(inWords(product)), () => cancel(product, { lease }), question);
+  const words = open(person(holder), clock(Date.parse(since) / 1000), clock(lease.expiresAt));
+  return card(T.count.title, problem(words), button(cancelButton, end, { kind: "danger" }), messageOf(KEY));
+}
+
 export function countOf(product) {
   const begun = counts.get(inWords(product));
+  if (begun === undefined && product.count) return openElsewhere(product, product.count);
   const press = (words, work) => () => change(KEY, words(inWords(product)), () => work(product, begun));
   if (begun === undefined) {
     const start = async () => (await press(T.count.begin, begin)()) && document.querySelector("[name=counted]")?.focus();

@@ -232,6 +232,8 @@ export const T = {
     book: (amount, product) => `Book ${amount} ${product} as counted`,
     booked: (change, left) => `corrected by ${change}${left ? `. Units that left since the count began: ${left}` : ""}`,
     cancel: (product) => `Cancel the count of ${product}`,
+    open: (who, since, end) => `A count is open: ${who} began or extended it at ${since}. Orders for this product wait until ${end}, or until the count is booked or cancelled.`,
+    endWarning: "The person who is counting cannot book the count afterwards.",
     begun: "begun", cancelled: "nothing was booked", wasOver: "the count had already ended: see the history",
     short: (units) =>
       `nothing was booked, because open orders hold ${units} more than you counted. Count again; if the units are missing, cancel the count, cancel those units in their orders as lost, and start a new count`,
