@@ -52,8 +52,7 @@ def refuse_loopback(environment: Mapping[str, str]) -> None:
     for name, value in environment.items():
         if name.startswith("AWS_ENDPOINT_URL") and is_loopback(value):
             raise UserError(
-                f"{name} points at this machine ({value}); this command is for a real account. "
-                f"Unset it, and run the command again"
+                f"{name} points at this machine ({value}), but this command is for a real account: unset it, and run the command again"
             )
 
 

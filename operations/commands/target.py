@@ -39,8 +39,19 @@ class Target:
     is_stage: bool = True
 
     def find(self) -> Aws:
-        """Read the stack's outputs."""
-        account = AwsAccount.of_environment(anywhere=not self.is_stage)
+        """Read the stack's outputs.
+
+        Raises:
+            UserError: The environment names no real account, or the stack cannot be read.
+        """
+        try:
+            account = AwsAccount.of_environment(anywhere=not self.is_stage)
+        except UserError as error:
+            if not self.is_stage or checkout is None:
+                raise
+            raise UserError(
+                f"{error}. For the embedded AWS, leave out the stage (--stage, or STAGE of make)"
+            ) from error
         return Aws.of_stack(self.stack_name, account.session, self.prefix)
 
 
