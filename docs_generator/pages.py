@@ -51,8 +51,12 @@ def make_targets() -> str:
     )
 
 
+_WHICH_STACK = re.compile(r"(?:\* `--(?:stage, --account|stack|prefix) .+\n){3}")
+"""The options that name a stack, as every command on a stack has them."""
+
+
 def commands() -> str:
-    """Write the `--help` of every command."""
+    """Write the `--help` of every command, with the options that name a stack only once."""
     import typer
     from typer.cli import get_docs_for_click
 
@@ -68,8 +72,12 @@ def commands() -> str:
         page = re.sub(
             r"\*\*Usage\*\*:\n\n```console\n\$ (.*)\n```\n", r"`inventory-orders \1`\n", page
         )
-        pages.append(page.removesuffix("**Options**:\n\n\n").strip())
-    return "\n\n".join(pages) + "\n"
+        pages.append(page.removesuffix("**Options**:\n\n\n").strip() + "\n")
+    (which_stack,) = {found for page in pages for found in _WHICH_STACK.findall(page)}
+    link = "* `--stage`, `--stack`, `--prefix`: [Which stack](#which-stack) to use.\n"
+    shortened = [page.replace(which_stack, link) for page in pages]
+    intro = "## Which stack\n\nEvery command on a stack has these options:\n\n"
+    return "\n".join([intro + which_stack, *shortened])
 
 
 def checks_of_verify() -> str:
