@@ -146,7 +146,15 @@ class InventoryOrders(Construct):
 
         Args:
             prefix: The prefix of each output's name. Two services in one stack need different prefixes.
+
+        Raises:
+            ValueError: The prefix ends with `Customer`.
         """
+        # With another service's prefix before it, its ApiUrl would have the name of that service's CustomerApiUrl.
+        if prefix.endswith("Customer"):
+            raise ValueError(
+                f'the prefix "{prefix}" must not end with Customer: its ApiUrl could be mistaken for the CustomerApiUrl of another service'
+            )
         stack = Stack.of(self)
         of_functions = self._outputs_of_functions.items()
         for name, outputs in [("", self._outputs), *of_functions]:

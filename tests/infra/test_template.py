@@ -14,7 +14,7 @@ from infra import assets
 from infra.api import ROUTES
 from infra.queues import MAX_RECEIVE_COUNT
 from infra.settings import Settings
-from infra.stack import InventoryOrders
+from infra.stack import OUTPUTS, InventoryOrders
 from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.domain.events import product_events
 from inventory_orders.domain.product import ProductStatus
@@ -665,3 +665,19 @@ def test_a_production_service_in_an_unprotected_stack_is_warned_about():
     (warning,) = service.node.metadata
     assert warning.data.startswith("tea is a production service, but its stack is not protected")
     assert stack_of("prod").node.find_child("Default").node.metadata == []
+
+
+def test_no_output_of_a_service_can_be_mistaken_for_one_of_another_in_the_same_stack():
+    service = InventoryOrders(Stack(App(), "Shop"), "Tea", name="tea")
+    names = {output.format(name=name) for output in OUTPUTS for name in service.functions}
+    # If one name ends with another, the rest is what a prefix must not end with.
+    ends = {
+        one.removesuffix(other)
+        for one in names
+        for other in names
+        if one != other and one.endswith(other)
+    }
+    assert ends
+    for end in ends:
+        with pytest.raises(ValueError, match=f'the prefix "Tea{end}" must not end with {end}:'):
+            service.add_outputs(f"Tea{end}")
