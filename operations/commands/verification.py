@@ -59,8 +59,8 @@ def verify(
     """Verify a deployed stack with test traffic and by asking AWS about its resources. The exit status is 1 if a check fails.
 
     It starts the embedded AWS if necessary. Without AWS credentials in your environment, `--stage dev` also means the
-    embedded AWS. Names of its products, orders and users begin with verify-. It delists its products at the end, and
-    also after Ctrl-C.
+    embedded AWS. Names of its products, orders and users begin with verify-. It delists its products and
+    cancels its orders at the end, and also after Ctrl-C.
     """
     from ..verify.report import Report, what_went_wrong  # noqa: PLC0415 - slow to import
 
@@ -205,7 +205,11 @@ def _verdict(report: Report) -> str:
     if report.good:
         return f"[bold green]Verified:[/] {seen}."
     if not report.finished:
-        kept = "" if report.left else " Its products are delisted and its dead letters removed."
+        kept = (
+            ""
+            if report.left
+            else " Its products are delisted, its orders cancelled and its dead letters removed."
+        )
         return (
             f"[bold red]Not finished:[/] {seen}.{kept} Sent orders without an answer will be rejected: "
             "their products are gone."

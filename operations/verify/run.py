@@ -6,7 +6,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -245,11 +245,15 @@ class Run:
     # ------------------------------------------------------------------ cleaning up
 
     def clean_up(self) -> list[str]:
-        """Delist all products of this run, and remove its dead letters. Returns descriptions of what remains."""
+        """Delist all products of this run, cancel its open orders, and remove its dead letters.
+
+        Returns descriptions of what remains.
+        """
         # A product's own row is deleted after the rows of its locations.
         in_order = sorted(self.products, key=lambda key: not location_of(key))
         listed = {key: why for key in in_order if (why := self._delist(key))}
         self.products, left = list(listed), list(listed.values())
+        left += self.cancel_open(self.order_ids)
         for queue, wanted in self.dead_letters.items():
             try:
                 self.take_dead_letters(queue, _CLEAN_UP_SECONDS)
@@ -260,6 +264,35 @@ class Run:
                     f"{queue.removesuffix('Url')}: {counted(len(wanted), 'dead letter')} not arrived yet"
                 )
         return left
+
+    def cancel_open(self, order_ids: Sequence[str]) -> list[str]:
+        """Cancel those of these orders that staff would otherwise see as unpaid or as ready to ship.
+
+        Do this after their products are delisted: then no late order can be placed, and no product's row is contended.
+
+        Returns the reason if some are still open.
+        """
+        try:
+            found = self._open(order_ids)
+            if not found:
+                return []
+            cancels = [{"action": "cancel", "orderId": order_id} for order_id in found]
+            self.send(queues.COMMANDS, *cancels)
+            self.wait(
+                lambda: not self._open(found),
+                f"some of {counted(len(found), 'open order')} not cancelled through OrderCommandQueue (check its event "
+                "source mapping)",
+            )
+        except (BotoCoreError, ClientError) as error:
+            return [f"open orders: {what_went_wrong(error)}"]
+        except (CheckFailedError, UserError) as error:
+            return [str(error)]
+        return []
+
+    def _open(self, order_ids: Sequence[str]) -> list[str]:
+        """Return the orders that are placed and neither cancelled, expired nor handed over."""
+        rows = read_orders(self.aws, order_ids)
+        return [name for name, row in rows.items() if row.get("status") in ("PENDING", "CONFIRMED")]
 
     def _delist(self, key: str) -> str:
         """Delist the row with this key. Returns the reason if it is still listed, else an empty string."""

@@ -64,8 +64,11 @@ def expect_shelf(run: Run, product_id: str, on_hand: int, available: int, why: s
 
 
 def leftovers(run: Run) -> list[Line]:
-    """Products and dead letters of interrupted runs are removed."""
+    """Products and dead letters of interrupted runs are removed, and their open orders cancelled."""
     old, young = run.leftovers()
+    # The names of all runs have the same length.
+    names = sorted({key[: len(run.name)] for key in old})
+    orders = [order_id for name in names for order_id in orders_of(run.aws, f"{name}-user")]
     run.products += old
     letters = run.remove_old_dead_letters()
     if not old and not young and not letters:
@@ -78,7 +81,7 @@ def leftovers(run: Run) -> list[Line]:
         if young
         else "",
     ]
-    left = run.clean_up()
+    left = run.clean_up() + run.cancel_open(orders)
     return judged("left-overs", left, "; ".join(filter(None, saw)))
 
 
@@ -683,9 +686,9 @@ def _problems_of_account(account: Account) -> Iterator[str]:
 
 
 def cleans_up(run: Run) -> list[Line]:
-    """All products of this run are delisted."""
+    """All products of this run are delisted, and its open orders are cancelled."""
     count = counted(len(set(map(product_of, run.products))), "product")
-    return judged("cleaned up", run.clean_up(), f"{count} delisted")
+    return judged("cleaned up", run.clean_up(), f"{count} delisted; no order is open")
 
 
 CHECKS = {

@@ -123,12 +123,13 @@ def test_all_checks_are_green_and_only_leave_orders(aws, run, monkeypatch):
     assert report.figures["dollars"] > 0
     assert listed(aws) == []
     assert dead_letters(aws) == of_others
-    users = {
-        row["userId"]
+    rows = [
+        row
         for row in read_rows(aws, Table.ORDERS)
         if row["orderId"].startswith(run.name) and "userId" in row
-    }
-    assert users == {f"{run.name}-user"}
+    ]
+    assert {row["userId"] for row in rows} == {f"{run.name}-user"}
+    assert {row["status"] for row in rows} == {"CANCELLED", "EXPIRED", "FULFILLED", "REJECTED"}
 
 
 # ------------------------------------------------------------------ breaking things
@@ -249,6 +250,8 @@ def test_leftovers_of_an_interrupted_run_are_removed_once_old(aws, run, monkeypa
     other = interrupted(aws)
     product = other.list_product("left", 1)
     other.list_product("left", 1, "north")
+    order = other.order("left", {product: 1})
+    traffic.place(other, order)
     create(aws, "verify-lamp", 1)
     other.send(queues.STOCK, f"{other.name} is not JSON")
     wait_until(aws, lambda: dead_letters(aws) != of_others)
@@ -259,9 +262,11 @@ def test_leftovers_of_an_interrupted_run_are_removed_once_old(aws, run, monkeypa
     )
     assert set(listed(aws)) == {product, f"{product}#north", "verify-lamp"}
     monkeypatch.setattr("operations.verify.run.A_RUN_LASTS", timedelta(0))
+    run.patience = 60.0
     (line,) = verify.run_check("leftovers", run)
     assert line.state is State.PASSED
     assert "removed from an interrupted run: 1 product, 1 dead letter" in line.saw
+    assert other.row(order)["status"] == "CANCELLED"
     # Products whose ids only look similar do not belong to a run.
     assert listed(aws) == ["verify-lamp"]
     assert dead_letters(aws) == of_others

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.naming import stack_name
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
+from inventory_orders.store.tables import Table
 from local.commands import main
 from local.commands.embedded import ThisCheckout
 from operations import account, queues, verify
@@ -103,7 +104,8 @@ def run(monkeypatch, asked):
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
-    aws = SimpleNamespace(outputs=OUTPUTS, place=PLACE)
+    tables = {Table.ORDERS: OUTPUTS["OrdersTableName"]}
+    aws = SimpleNamespace(outputs=OUTPUTS, place=PLACE, tables=tables)
     made = Run(aws, "InventoryOrders-live", embedded=False, say=asked.append)
     made.deployed = template()
     made.placed = 7
@@ -600,7 +602,12 @@ def test_a_protected_stack_needs_confirmation_and_gets_ten_orders(run, of_live, 
     [
         (None, "", 1, "Not verified: 0 of 1 line green"),
         (KeyboardInterrupt, "", 130, "Not finished: 0 of 0 lines green"),
-        (KeyboardInterrupt, "", 130, "Its products are delisted and its dead letters removed."),
+        (
+            KeyboardInterrupt,
+            "",
+            130,
+            "Its products are delisted, its orders cancelled and its dead letters",
+        ),
         (None, "verify-1-hot: denied", 1, "Left: verify-1-hot: denied"),
     ],
 )
