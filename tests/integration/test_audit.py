@@ -8,7 +8,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -69,8 +69,8 @@ def hand_over(shop):
     engine = shop.new_engine()
 
     def command(order_id, action, step_id, units, restock=None):
-        part = Part(step_id, {"audit-out": units}, restock)
-        return OrderCommand(order_id, OrderAction(action), part=part)
+        quantities = {"audit-out": units}
+        return OrderCommand(order_id, OrderAction(action), "", step_id, quantities, restock)
 
     def step(number):
         name = f"audit-out-{number}"

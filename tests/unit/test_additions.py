@@ -48,7 +48,7 @@ assert "{place}" in str(failed.traceback[-1].statement)
 """
 
 ACTION = """
-    LOSE = "lose", Units.OPEN, False, "lost", "losses"
+    LOSE = "lose", False, "lost", "losses"
 """
 
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
 from inventory_orders.store.rows import decode
@@ -83,10 +83,23 @@ def test_each_location_has_books_of_its_own(shop):
     do(shop, Order("o-4", "u", {"tea": 2}))
     for number in (1, 2):
         do(shop, OrderCommand(f"o-{number}", OrderAction.CONFIRM))
-    do(shop, OrderCommand("o-1", OrderAction.FULFIL, part=Part("parcel", {"tea": 6, "cup": 1})))
-    do(shop, OrderCommand("o-1", OrderAction.CANCEL, part=Part("less", {"tea": 1})))
-    do(shop, OrderCommand("o-1", OrderAction.CANCEL, part=Part("broken", {"tea": 2}, False)))
-    do(shop, OrderCommand("o-1", OrderAction.RETURN, part=Part("back", {"tea": 5}, True)))
+    do(
+        shop,
+        OrderCommand("o-1", OrderAction.FULFIL, step_id="parcel", quantities={"tea": 6, "cup": 1}),
+    )
+    do(shop, OrderCommand("o-1", OrderAction.CANCEL, step_id="less", quantities={"tea": 1}))
+    do(
+        shop,
+        OrderCommand(
+            "o-1", OrderAction.CANCEL, step_id="broken", quantities={"tea": 2}, restock=False
+        ),
+    )
+    do(
+        shop,
+        OrderCommand(
+            "o-1", OrderAction.RETURN, step_id="back", quantities={"tea": 5}, restock=True
+        ),
+    )
     do(shop, OrderCommand("o-2", OrderAction.FULFIL))
     do(shop, Adjustment(LYON, "r-1", 8, "RECEIPT"))
     transfer(shop)

@@ -11,7 +11,7 @@ import pytest
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -352,7 +352,7 @@ def test_commands_frozen_for_an_hour_end_an_order_once(shop, stop, first, second
 
 PLACED = order(1, "p")
 CONFIRMED, FULFILLED = (OrderCommand("o1", OrderAction(name)) for name in ("confirm", "fulfil"))
-CAME_BACK = OrderCommand("o1", OrderAction.RETURN, "", Part("rt-1", {"p": 1}, restock=True))
+CAME_BACK = OrderCommand("o1", OrderAction.RETURN, "", "rt-1", {"p": 1}, restock=True)
 
 
 @pytest.mark.parametrize("stop", [freeze, lose_and_freeze])

@@ -8,7 +8,7 @@ import pytest
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.record import OrderAction, OrderKey
 from inventory_orders.errors import InvalidMessageError, Outcome
@@ -687,13 +687,12 @@ def test_an_order_without_locations_is_the_same_under_any_setting(shop, worker):
 # ---------------------------------------------------------------------- after it was placed
 
 
-def cancel(order, step_id="", **units):
+def cancel(order, step_id=None, **units):
     return command(order, OrderAction.CANCEL, step_id, **units)
 
 
-def command(order, action, step_id="", restock=None, **units):
-    part = Part(step_id, units, restock) if step_id else None
-    return OrderCommand(order.order_id, action, ended_by="9", part=part)
+def command(order, action, step_id=None, restock=None, **units):
+    return OrderCommand(order.order_id, action, "9", step_id, units, restock)
 
 
 def test_units_are_returned_to_and_shipped_from_their_own_location(shop, worker):

@@ -12,7 +12,7 @@ import pytest
 
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.outbound import (
     OUTBOUND_KEYS,
     Generation,
@@ -45,9 +45,8 @@ def shop():
         yield shop
 
 
-def command(order_id: str, action: str, step_id: str = "", restock=None, **units: int) -> Change:
-    part = Part(step_id, units, restock) if step_id else None
-    return OrderCommand(order_id, OrderAction(action), part=part)
+def command(order_id: str, action: str, step_id=None, restock=None, **units: int) -> Change:
+    return OrderCommand(order_id, OrderAction(action), "", step_id, units, restock)
 
 
 def sell(shop: Shop, order_id: str, **units: int) -> None:

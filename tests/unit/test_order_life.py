@@ -9,7 +9,7 @@ import pytest
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand, Part
+from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand
 from inventory_orders.domain.record import (
     ConfirmationRejection,
     OrderAction,
@@ -40,7 +40,7 @@ END = "2026-01-02T00:15:00.000000+00:00"
 CREATED = product("p", 0).created_at
 LATER = "2026-01-02T01:00:00.000000+00:00"
 LINES = (OrderLine("p", 2, CREATED, 7), OrderLine("q", 3, CREATED, 7))
-CAME_BACK = Part("rt-1", {"q": 2}, restock=True)
+CAME_BACK = {"step_id": "rt-1", "quantities": {"q": 2}, "restock": True}
 
 
 def row(status, **more):
@@ -54,10 +54,10 @@ def without_stock(status, **more):
     return row(status, lines=lines, **more)
 
 
-def command(action, ended_by=JUST_BEFORE_END, order_id="o", part=None):
-    if action == "return" and part is None:
+def command(action, ended_by=JUST_BEFORE_END, order_id="o", **part):
+    if action == "return" and not part:
         part = CAME_BACK
-    return OrderCommand(order_id, OrderAction(action), ended_by, part, LATER)
+    return OrderCommand(order_id, OrderAction(action), ended_by, until=LATER, **part)
 
 
 FIRST_PARCEL = Step("fulfil", BEFORE, "s-1", {"p": 1, "q": 2})
@@ -228,7 +228,7 @@ def test_a_step_broken_by_another_program_only_returns_its_own_command(broken):
     bad = replace(ROWS["fulfilled"], steps=(*ROWS["fulfilled"].steps, broken))
     bench = bench_with(bad, replace(ROWS["fulfilled"], order_id="good"))
     report = bench.apply(
-        command("return", part=Part("rt-2", {"q": 1}, restock=True)),
+        command("return", step_id="rt-2", quantities={"q": 1}, restock=True),
         command("return", order_id="good"),
     )
     assert statuses(report) == [RETURNED, APPLIED]
@@ -276,7 +276,7 @@ def test_no_cancellation_overtakes_a_parcel_that_was_returned():
         return None
 
     bench.before = leave_out
-    parcel = command("fulfil", part=Part("s-1", {"p": 1}))
+    parcel = command("fulfil", step_id="s-1", quantities={"p": 1})
     report = bench.apply(parcel, command("cancel"))
     assert [outcome.cause for outcome in report.outcomes] == [
         *("UNPROCESSED_KEYS", "BEHIND_A_RETURNED_MESSAGE")
@@ -383,7 +383,7 @@ def test_confirming_does_not_wait_for_a_count():
 
 
 def give_back(return_id="rt-1", restock=True, **quantities):
-    return command("return", part=Part(return_id, quantities, restock))
+    return command("return", step_id=return_id, quantities=quantities, restock=restock)
 
 
 def test_a_return_counts_once_and_another_under_its_id_never():
@@ -440,7 +440,7 @@ def test_units_are_not_returned_to_another_generation(action):
 
 
 def part(action, step_id, **quantities):
-    return command(action, part=Part(step_id, quantities))
+    return command(action, step_id=step_id, quantities=quantities)
 
 
 def test_lines_are_cancelled_fulfilled_and_returned_one_by_one_each_once():
@@ -536,7 +536,8 @@ def test_the_row_keeps_room_for_commands_that_name_no_items(action):
         one = OrderCommand(
             "o",
             OrderAction(action),
-            part=Part(f"{number:03}".rjust(128, "s"), dict.fromkeys(ids, 1)),
+            step_id=f"{number:03}".rjust(128, "s"),
+            quantities=dict.fromkeys(ids, 1),
             notes=notes,
         )
         meaning = one.match(order)
@@ -717,7 +718,7 @@ def test_other_programs_attributes_of_an_order_are_kept(shop):
     added = {"items": [line | {"colour": "green"}, *others], "parcel": {"weight": 2}}
     shop.edit(Table.ORDERS, "o", **encode(added))
     asked = [command(name, now(shop)) for name in ("confirm", "fulfil")]
-    came = command("return", part=Part("rt-1", {"p": 1}, restock=True))
+    came = command("return", step_id="rt-1", quantities={"p": 1}, restock=True)
     assert statuses(shop.commit(worker, *asked, came)) == [APPLIED] * 3
     row = shop.order_row("o")
     assert (row["parcel"], row["items"][0]["colour"]) == ({"weight": 2}, "green")

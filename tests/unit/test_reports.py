@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
@@ -251,8 +251,8 @@ def test_orders_to_ship_show_whether_their_units_are_on_hand(shop, placed):
 
 
 def test_lists_and_products_distinguish_on_hand_from_committed(shop, placed):
-    part = Part("parcel-1", {"tea": 2})
-    shop.commit(shop.worker(), OrderCommand("o-2", OrderAction.FULFIL, part=part))
+    parcel = OrderCommand("o-2", OrderAction.FULFIL, step_id="parcel-1", quantities={"tea": 2})
+    shop.commit(shop.worker(), parcel)
     line = next(line for line in show().stdout.splitlines() if line.split()[0] == "tea")
     assert line.split()[1:5] == ["998", "4", "994", "10"]
     assert "tea: 998 on hand, 4 committed, 994 available" in show("tea").stdout
@@ -263,9 +263,9 @@ def test_lists_and_products_distinguish_on_hand_from_committed(shop, placed):
 
 
 def test_what_is_left_to_ship_and_who_shipped_the_rest_is_shown(shop, placed):
-    part = Part("parcel-1", {"tea": 2})
+    parcel = OrderCommand("o-2", OrderAction.FULFIL, step_id="parcel-1", quantities={"tea": 2})
     notes = {"actor": "anna", "reference": "tracking 7"}
-    shop.commit(shop.worker(), OrderCommand("o-2", OrderAction.FULFIL, part=part, notes=notes))
+    shop.commit(shop.worker(), replace(parcel, notes=notes))
     assert orders("--to-ship").stdout.splitlines()[1].split()[-2:] == ["1", "tea"]
     shown = orders("o-2").stdout.splitlines()
     assert shown[1].split()[-2:] == ["3", "tea"]
@@ -363,8 +363,7 @@ def wide(shop, monkeypatch):
     worker = shop.worker()
     shop.commit(worker, Order(ORDER, USER, {PRODUCT: 10**6}))
     shop.commit(worker, OrderCommand(ORDER, OrderAction.CONFIRM))
-    part = Part(STEP, {PRODUCT: 1})
-    shop.commit(worker, OrderCommand(ORDER, OrderAction.CANCEL, part=part))
+    shop.commit(worker, OrderCommand(ORDER, OrderAction.CANCEL, "", STEP, {PRODUCT: 1}))
     sqs = boto3.session.Session("k", "s", region_name="us-east-1").client("sqs")
     names = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
     outputs = shop.stack.outputs | {name: shop.aws.sqs.create(name).url for name in names}

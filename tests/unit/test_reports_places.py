@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
@@ -205,7 +205,7 @@ def test_one_warehouses_list_has_its_orders_with_its_units(shop, placed):
 
 
 def test_orders_that_a_warehouse_has_shipped_are_not_on_its_list(shop, placed):
-    do(shop, OrderCommand("o-2", OrderAction.FULFIL, part=Part("parcel", {"tea": 2})))
+    do(shop, OrderCommand("o-2", OrderAction.FULFIL, step_id="parcel", quantities={"tea": 2}))
     assert to_ship("--location", "lyon") == {"o-1": "3 tea at lyon"}
     assert to_ship("--location", "") == {"o-2": "1 mug", "o-3": "1 mug"}
     assert "2 tea" in run("orders", "o-2").stdout

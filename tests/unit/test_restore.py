@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Outcome
@@ -247,10 +247,14 @@ def test_units_handed_over_since_the_moment_are_on_hand_again(shop):
     shop.command(OrderAction.FULFIL, "open")
     shop.place("since", pot=1, tea=1)
     shop.command(OrderAction.CONFIRM, "since")
-    lost = OrderCommand("since", OrderAction.CANCEL, part=Part("lost", {"tea": 1}, restock=False))
+    lost = OrderCommand(
+        "since", OrderAction.CANCEL, step_id="lost", quantities={"tea": 1}, restock=False
+    )
     assert shop.do(lost) == [APPLIED]
     shop.command(OrderAction.FULFIL, "since")
-    again = OrderCommand("before", OrderAction.RETURN, part=Part("back", {"pot": 1}, restock=True))
+    again = OrderCommand(
+        "before", OrderAction.RETURN, step_id="back", quantities={"pot": 1}, restock=True
+    )
     assert shop.do(again) == [APPLIED]
     pages = shop.out_pages()
     assert pages

@@ -9,7 +9,7 @@ import pytest
 
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
@@ -117,9 +117,8 @@ def test_events_distinguish_hand_overs_from_sales_and_folds_have_none(watched):
     watched.sweep()
     watched.shop.order("o-1", tea=3)
     assert told() == (10, 3, 7)
-    part = Part("l-1", {"tea": 1}, restock=False)
     watched.shop.do(OrderCommand("o-1", OrderAction.CONFIRM))
-    watched.shop.do(OrderCommand("o-1", OrderAction.CANCEL, part=part))
+    watched.shop.do(OrderCommand("o-1", OrderAction.CANCEL, "", "l-1", {"tea": 1}, False))
     assert told() == (9, 2, 7)
     watched.shop.do(OrderCommand("o-1", OrderAction.FULFIL))
     assert told() == (7, 0, 7)

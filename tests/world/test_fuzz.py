@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Outcome
@@ -59,8 +59,8 @@ ORDERS = {
     "o-paid": [OrderCommand("o-paid", OrderAction.CONFIRM)],
     "o-part": [
         OrderCommand("o-part", OrderAction.CONFIRM),
-        OrderCommand("o-part", OrderAction.FULFIL, part=Part("s-1", ONE_TEA)),
-        OrderCommand("o-part", OrderAction.CANCEL, part=Part("s-2", ONE_TEA)),
+        OrderCommand("o-part", OrderAction.FULFIL, step_id="s-1", quantities=ONE_TEA),
+        OrderCommand("o-part", OrderAction.CANCEL, step_id="s-2", quantities=ONE_TEA),
     ],
     "o-done": [
         OrderCommand("o-done", OrderAction.CONFIRM),
@@ -129,8 +129,8 @@ class World:
             kind = type(change_).__name__
             if isinstance(change_, OrderCommand):
                 kind = str(change_.action)
-                if change_.part and change_.action is not OrderAction.RETURN:
-                    kind += " what is lost" if change_.part.restock is False else " a part"
+                if change_.quantities and change_.action is not OrderAction.RETURN:
+                    kind += " what is lost" if change_.restock is False else " a part"
             self.met[kind, outcome.kind] += 1
 
     def invoke(self, name, event, *, sqs_fails=False):

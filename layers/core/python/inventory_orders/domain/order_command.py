@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, assert_never
+from typing import ClassVar, assert_never
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult, Update
 from inventory_orders.domain.location import product_of
@@ -19,12 +19,10 @@ from inventory_orders.domain.record import (
     LineUnits,
     OrderAction,
     OrderKey,
-    OrderLine,
     OrderRecord,
     OrderStatus,
     Record,
     Step,
-    Units,
     units_by_line,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason
@@ -70,22 +68,6 @@ _ROOM_OF_STEPS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The units that a command names. A command without a part is about the whole order.
-
-    Attributes:
-        step_id: The sender's idempotency key, unique within the order.
-        quantities: Units by product id.
-        restock: For a return, whether the units can be sold again. For a cancellation, False if the units are lost, otherwise
-            None.
-    """
-
-    step_id: str
-    quantities: Mapping[str, int] = field(hash=False)
-    restock: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class OrderCommand(Change):
     """A command on an order that has not been read yet. If the order does not exist, a full cancellation leaves a tombstone.
 
@@ -93,7 +75,10 @@ class OrderCommand(Change):
         order_id: The order.
         action: What to do with the order.
         ended_by: For an expiry, the time by which the hold must have ended. It is ignored when two expiries are compared.
-        part: The units that it names; None for all units that are left.
+        step_id: The sender's idempotency key, unique within the order. None for a command about the whole order.
+        quantities: The units that it names, by product id; empty for a command about the whole order.
+        restock: For a return, whether the units can be sold again. For a cancellation, False if the units are lost, otherwise
+            None.
         until: For an extension, the new end of the hold.
         notes: Who gave the command, and why. They are ignored when two commands are compared.
     """
@@ -101,7 +86,9 @@ class OrderCommand(Change):
     order_id: str
     action: OrderAction
     ended_by: str = field(default="", compare=False)
-    part: Part | None = None
+    step_id: str | None = None
+    quantities: Mapping[str, int] = field(default_factory=dict, hash=False)
+    restock: bool | None = None
     until: str = ""
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -112,7 +99,7 @@ class OrderCommand(Change):
         return OrderKey(self.order_id)
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
-        if self.action is OrderAction.CANCEL and self.part is None:
+        if self.action is OrderAction.CANCEL and not self.quantities:
             return None
         reason = (
             RejectionReason.NOT_HELD
@@ -138,32 +125,14 @@ class OrderCommand(Change):
             steps=(self.step(at),),
         )
 
-    def step(
-        self,
-        at: str,
-        quantities: Mapping[str, int] | None = None,
-        versions: Mapping[str, int] | None = None,
-        page: OutboundPage | None = None,
-    ) -> Step:
-        """Build the step that records the command in its order.
-
-        Args:
-            at: When it is carried out.
-            quantities: Units that it moves, by product id.
-            versions: The version of each product after its units went back into stock, by product id.
-            page: The outbound page after its units were added.
-        """
-        step_id, restock = (
-            (None, None) if self.part is None else (self.part.step_id, self.part.restock)
-        )
-        out = (None, None) if page is None else (str(page.key), page.version)
-        return Step(self.action, at, step_id, quantities, versions or {}, restock, self.notes, *out)
+    def step(self, at: str, moved: Mapping[str, int] | None = None) -> Step:
+        """Build the step that records the command in its order. `moved` are the units that it moves, by product id."""
+        return Step(self.action, at, self.step_id, moved, restock=self.restock, notes=self.notes)
 
     @property
     def restocks(self) -> bool | None:
         """Whether the command puts units back into stock; None if it moves none."""
-        restock = None if self.part is None else self.part.restock
-        return self.action.restocks if restock is None else restock
+        return self.action.restocks if self.restock is None else self.restock
 
     def match(self, record: Record) -> MatchResult:
         order = as_order(record)
@@ -172,8 +141,7 @@ class OrderCommand(Change):
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
         # When an order ends, all of its units go back on sale, even units that turn out to be lost later.
-        is_lost = self.part is not None and self.part.restock is False
-        ended = _REASONS_OF_ENDS.get(status) if is_lost else None
+        ended = _REASONS_OF_ENDS.get(status) if self.restock is False else None
         answer = self._match_step(order) or ended or _ANSWERS.get((self.action, status))
         if isinstance(answer, RejectionReason):
             return Rejection(answer, order.order_id)
@@ -181,12 +149,10 @@ class OrderCommand(Change):
 
     def _match_step(self, order: OrderRecord) -> IdempotencyMatch | None:
         """Compare the command with the step that has its id, if there is one."""
-        if self.part is None:
-            return None
         for step in order.steps:
-            if step.step_id == self.part.step_id:
+            if step.step_id is not None and step.step_id == self.step_id:
                 made = (step.action, step.quantities, step.restock)
-                same = made == (self.action, self.part.quantities, self.part.restock)
+                same = made == (self.action, self.quantities, self.restock)
                 return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
         return None
 
@@ -222,7 +188,9 @@ class OrderCommand(Change):
             return IdempotencyMatch.SAME_REQUEST
         # A late payment: the row records it.
         rejection = Rejection(_REASONS_OF_ENDS[status], order.order_id)
-        return Transition(self, order.require_version(), order.status, rejected=rejection)
+        return Transition(
+            self, order.require_version(), order.status, self.step(""), rejected=rejection
+        )
 
     def _extend(self, order: OrderRecord) -> MatchResult:
         if order.expires_at is None:
@@ -239,17 +207,17 @@ class OrderCommand(Change):
             return Rejection(RejectionReason.NOT_HELD, order.order_id)
         if _stored_time(order, "expiresAt", order.expires_at) > self.ended_by:
             return Rejection(RejectionReason.HOLD_NOT_ENDED, order.order_id)
-        return self._transition(OrderStatus.EXPIRED, order, _open_units(_units(order)))
+        return self._transition(OrderStatus.EXPIRED, order, _open_units(order))
 
     def _fulfil(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        if self.part is not None:
+        if self.quantities:
             return self._move_open(order, status)
         if status is OrderStatus.FULFILLED:
             return IdempotencyMatch.SAME_REQUEST
         return self._transition(OrderStatus.FULFILLED, order)
 
     def _cancel(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        if self.part is None and status is OrderStatus.FULFILLED:
+        if status is OrderStatus.FULFILLED and not self.quantities:
             if any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps):
                 return IdempotencyMatch.SAME_REQUEST
             return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
@@ -257,8 +225,8 @@ class OrderCommand(Change):
 
     def _move_open(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         """Fulfil or cancel the named open units, or all of them. The order ends when no open units are left."""
-        still_open = _open_units(_units(order))
-        moved = still_open if self.part is None else self.part.quantities
+        still_open = _open_units(order)
+        moved = self.quantities or still_open
         for product_id, quantity in moved.items():
             if quantity > still_open.get(product_id, 0):
                 return Rejection(RejectionReason.NOT_OPEN, product_id)
@@ -269,17 +237,15 @@ class OrderCommand(Change):
         return self._transition(status, order, moved)
 
     def _return(self, order: OrderRecord) -> MatchResult:
-        if self.part is None:
-            raise ValueError(f"the return of order {order.order_id} names no units")
         units, is_early = _units(order), False
-        for product_id, quantity in self.part.quantities.items():
+        for product_id, quantity in self.quantities.items():
             line = units.get(product_id, LineUnits(0))
             if quantity > line.delivered + line.open:
                 return Rejection(RejectionReason.NOT_DELIVERED, product_id)
             is_early |= quantity > line.delivered
         if is_early:
             return Rejection(RejectionReason.NOT_FULFILLED, order.order_id)
-        return self._transition(order.status, order, self.part.quantities)
+        return self._transition(order.status, order, self.quantities)
 
     def _transition(
         self,
@@ -288,15 +254,16 @@ class OrderCommand(Change):
         moved: Mapping[str, int] | None = None,
         extended_to: str | None = None,
     ) -> Rejection | Transition:
-        if self.part is not None and not _has_room(order, self.step("", moved)):
+        step = self.step("", moved)
+        if self.quantities and not _has_room(order, step):
             return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
         return Transition(
             self,
             order.require_version(),
             status,
-            moved,
+            step,
             self._leaving(order, moved),
-            moves_goods=self.action.moves is Units.DELIVERED,
+            moves_goods=self.action is OrderAction.RETURN,
             extended_to=extended_to,
         )
 
@@ -304,9 +271,9 @@ class OrderCommand(Change):
         self, order: OrderRecord, moved: Mapping[str, int] | None
     ) -> dict[Generation, int]:
         """Units that leave the warehouse, because the command moves open units without putting them back into stock."""
-        if self.action.moves is not Units.OPEN or self.restocks:
+        if self.action.restocks is None or self.restocks:
             return {}
-        leaving = _open_units(_units(order)) if moved is None else moved
+        leaving = _open_units(order) if moved is None else moved
         return {
             Generation(line.key, line.product_created_at or ""): leaving[line.product_id]
             for line in order.lines
@@ -324,24 +291,22 @@ class Transition(Change):
         command: The command.
         order: The order as stored.
         status: The order's status after the command.
-        moved: Units that are handed over, cancelled or returned, by product id; None if there are none, or if all units that
-            are left are fulfilled.
+        step: The step that records the command, without its time. It names the units that are handed over, cancelled or
+            returned, unless all units that are left are fulfilled.
         outbound: The units that leave the warehouse.
         moves_goods: Whether the units come back to the warehouse. Units that other actions restock never left it.
         rejected: For a late payment, why it is rejected.
         extended_to: For an extension, the new end of the hold.
-        page: The outbound page, in its state after the transaction.
     """
 
     command: OrderCommand
     order: OrderRecord
     status: str
-    moved: Mapping[str, int] | None = field(default=None, hash=False)
+    step: Step
     outbound: Mapping[Generation, int] = field(default_factory=dict, hash=False)
     moves_goods: bool = False
     rejected: Rejection | None = None
     extended_to: str | None = None
-    page: OutboundPage | None = None
 
     stores_rejection: ClassVar = True
     id_reused_code: ClassVar = OrderCommand.id_reused_code
@@ -353,7 +318,7 @@ class Transition(Change):
     @property
     def gives_back(self) -> Mapping[str, int]:
         """Units that go back into stock, by the key of the row from which they were taken."""
-        moved = (self.moved or {}) if self.command.restocks else {}
+        moved = (self.step.quantities or {}) if self.command.restocks else {}
         return {
             line.key: moved[line.product_id]
             for line in self.order.lines
@@ -362,7 +327,8 @@ class Transition(Change):
 
     def written_on(self, page: OutboundPage) -> Transition:
         """Return the same change with the outbound page that its record will name."""
-        return replace(self, page=page)
+        step = replace(self.step, out_page=str(page.key), out_version=page.version)
+        return replace(self, step=step)
 
     @property
     def product_ids(self) -> Collection[str]:
@@ -370,20 +336,15 @@ class Transition(Change):
 
     @property
     def record_size(self) -> int:
-        return self.order.size + self.command.step("", self.moved).size
+        return self.order.size + self.step.size
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         return self.rejected
 
     def deltas(self, products: StockById) -> Mapping[str, int]:
         gives_back = self.gives_back
-        return {product_id: gives_back[product_id] for product_id in self._taking_back(products)}
-
-    def _taking_back(self, products: StockById) -> dict[str, Stock]:
-        """The products that take units back, because their generation is still the one from which the units were taken."""
-        gives_back = self.gives_back
         return {
-            line.key: product
+            line.key: gives_back[line.key]
             for line in self.order.lines
             if line.key in gives_back
             and (product := products.get(line.key)) is not None
@@ -393,30 +354,30 @@ class Transition(Change):
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Update[OrderRecord]:
-        changed: dict[str, Any] = {"last_updated_at": at, "version": self.order.version + 1}
+        order = self.order
         if rejection is not None:
-            changed["confirmation_rejected"] = ConfirmationRejection(at, rejection.reason)
+            told = ConfirmationRejection(at, rejection.reason)
+            written = replace(order, confirmation_rejected=told)
         else:
-            changed["status"] = self.status
-            # The version shows the books that units came back, and when.
-            versions = {
-                product_of(p): product.version for p, product in self._taking_back(after).items()
-            }
-            step = self.command.step(at, self.moved, versions, self.page)
+            # The versions show the books that units came back, and when.
+            versions = {product_of(p): product.version for p, product in after.items()}
+            step = replace(self.step, at=at, restocked_versions=versions)
             # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
-            kept = (s for s in self.order.steps if not (extends and s.action == step.action))
-            changed["steps"] = (*kept, step)
-            if self.command.action is OrderAction.CONFIRM:
-                changed["confirmed_at"] = at
-            elif self.status == OrderStatus.FULFILLED != self.order.status:
-                changed["fulfilled_at"] = at
-            if self.status != OrderStatus.PENDING:
-                # A hold ends when its status changes.
-                changed["expires_at"] = None
-            elif self.extended_to is not None:
-                changed["expires_at"] = self.extended_to
-        return Update(self.order, replace(self.order, **changed))
+            kept = (s for s in order.steps if not (extends and s.action == step.action))
+            is_paid = step.action == OrderAction.CONFIRM
+            is_handed_over = self.status == OrderStatus.FULFILLED != order.status
+            # A hold ends when its status changes.
+            is_held = self.status == OrderStatus.PENDING
+            written = replace(
+                order,
+                status=self.status,
+                steps=(*kept, step),
+                confirmed_at=at if is_paid else order.confirmed_at,
+                fulfilled_at=at if is_handed_over else order.fulfilled_at,
+                expires_at=(self.extended_to or order.expires_at) if is_held else None,
+            )
+        return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
 
     def match(self, record: Record) -> MatchResult:
         return self.command.match(record)
@@ -436,7 +397,13 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
     Raises:
         CorruptItemError: A line lacks its quantity or generation, or the steps contradict the lines.
     """
-    quantities = {line.product_id: _quantity(order, line) for line in order.lines}
+    for line in order.lines:
+        if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
+            raise CorruptItemError(
+                f"order {order.order_id} is {order.status}, but its line for {line.product_id} lacks the number of units "
+                "(quantity) or their generation (productCreatedAt); repair the item"
+            )
+    quantities = {line.product_id: line.quantity for line in order.lines}
     try:
         units = units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
     except KeyError as error:
@@ -451,18 +418,9 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
     return units
 
 
-def _quantity(order: OrderRecord, line: OrderLine) -> int:
-    if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
-        raise CorruptItemError(
-            f"order {order.order_id} is {order.status}, but its line for {line.product_id} lacks the number of units "
-            "(quantity) or their generation (productCreatedAt); repair the item"
-        )
-    return line.quantity
-
-
-def _open_units(units: Mapping[str, LineUnits]) -> dict[str, int]:
-    """Select the units that are neither handed over nor cancelled, by product id."""
-    return {product_id: line.open for product_id, line in units.items() if line.open}
+def _open_units(order: OrderRecord) -> dict[str, int]:
+    """The units that are neither handed over nor cancelled, by product id."""
+    return {product_id: line.open for product_id, line in _units(order).items() if line.open}
 
 
 def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -55,26 +55,16 @@ RecordKey = OrderKey | AdjustmentKey
 """Names the stored row that makes a change exactly-once."""
 
 
-class Units(Enum):
-    """Which units of an order's line a command moves."""
-
-    OPEN = auto()
-    """Neither handed over nor cancelled."""
-    DELIVERED = auto()
-    """Handed over, and not returned."""
-
-
 class OrderAction(StrEnum):
     """All actions of commands on orders, each with its properties.
 
     Attributes:
-        moves: Which units the action moves; None if it moves none.
-        restocks: Whether these units go back into stock by default; None if the command has to say.
-        counted_as: The public attribute of a line that counts these units; empty if there is none.
+        restocks: For an action that moves open units (neither handed over nor cancelled), whether these go back into stock
+            unless the command says otherwise. None for all other actions.
+        counted_as: The public attribute of a line that counts the units that it moves; empty if there is none.
         path: The path below the order in the HTTP API; empty for actions of the service itself.
     """
 
-    moves: Units | None
     restocks: bool | None
     counted_as: str
     path: str
@@ -83,20 +73,20 @@ class OrderAction(StrEnum):
     def __new__(cls, code: str, *columns: Any) -> Self:
         action = str.__new__(cls, code)
         action._value_ = code
-        action.moves, action.restocks, action.counted_as, action.path = columns
+        action.restocks, action.counted_as, action.path = columns
         return action
 
-    CONFIRM = "confirm", None, False, "", "confirm"
+    CONFIRM = "confirm", None, "", "confirm"
     """It was paid."""
-    FULFIL = "fulfil", Units.OPEN, False, "fulfilled", "fulfil"
+    FULFIL = "fulfil", False, "fulfilled", "fulfil"
     """Units are handed over."""
-    CANCEL = "cancel", Units.OPEN, True, "cancelled", "cancel"
+    CANCEL = "cancel", True, "cancelled", "cancel"
     """Units are no longer wanted, before they are handed over."""
-    EXPIRE = "expire", Units.OPEN, True, "", ""
+    EXPIRE = "expire", True, "", ""
     """Its hold has ended."""
-    EXTEND = "extend", None, False, "", "extend"
+    EXTEND = "extend", None, "", "extend"
     """Its hold ends later."""
-    RETURN = "return", Units.DELIVERED, None, "returned", "returns"
+    RETURN = "return", None, "returned", "returns"
     """Units come back after they were handed over."""
 
 
@@ -161,15 +151,14 @@ class LineUnits:
     @property
     def open(self) -> int:
         """Units that are neither handed over nor cancelled."""
-        return self.quantity - self._moved(Units.OPEN)
+        return self.quantity - sum(
+            self.moved[action] for action in OrderAction if action.restocks is not None
+        )
 
     @property
     def delivered(self) -> int:
         """Units that were handed over and did not come back."""
-        return self.moved[OrderAction.FULFIL] - self._moved(Units.DELIVERED)
-
-    def _moved(self, units: Units) -> int:
-        return sum(self.moved[action] for action in OrderAction if action.moves is units)
+        return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]
 
 
 def units_by_line(

@@ -122,7 +122,7 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
         OutcomeError: The order could not be read, or DynamoDB refuses all requests.
     """
     engine, deadline = runtime.process().engine, runtime.deadline(context)
-    cancels_all = command.action is OrderAction.CANCEL and command.part is None
+    cancels_all = command.action is OrderAction.CANCEL and not command.quantities
     if cancels_all and read_order(command.order_id, engine.client, deadline) is None:
         return ChangeOutcome(
             Outcome.REJECTED,

@@ -12,7 +12,7 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand, Part
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
@@ -290,15 +290,13 @@ def order_command(document: Mapping[str, Any]) -> OrderCommand:
         InvalidMessageError: The lines of one product add up to too many units.
     """
     action, restock = OrderAction(document["action"]), document.get("restock")
-    # A command that spells out the default is the same command as one that leaves it out.
-    restock = None if restock is action.restocks else restock
-    part = (
-        Part(document["stepId"], quantities_in(document), restock) if "items" in document else None
-    )
     return OrderCommand(
         document["orderId"],
         action,
-        part=part,
+        step_id=document.get("stepId"),
+        quantities=quantities_in(document) if "items" in document else {},
+        # A command that spells out the default is the same command as one that leaves it out.
+        restock=None if restock is action.restocks else restock,
         until=document.get("until", ""),
         notes=notes_in(document),
     )
