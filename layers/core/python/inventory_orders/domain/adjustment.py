@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch
@@ -30,6 +30,7 @@ class Adjustment(Change):
         delta: Units to add; negative to remove.
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
         notes: Who made it, and why. They are ignored when two adjustments are compared.
+        transfer_with: For one side of a transfer, the product id of the other side; None for any other adjustment.
     """
 
     product_id: str
@@ -37,6 +38,7 @@ class Adjustment(Change):
     delta: int
     reason: str
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    transfer_with: str | None = None
 
     id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
     moves_goods = True
@@ -75,13 +77,14 @@ class Adjustment(Change):
             at,
             notes=self.notes,
             rejection=rejection,
+            transfer_with=self.transfer_with,
         )
 
     def match(self, record: Record) -> IdempotencyMatch | Rejection:
         if not isinstance(record, AdjustmentRecord):
             raise TypeError(f"{record.key} is not an adjustment")
         stored = (record.delta, record.reason, record.transfer_with)
-        if stored != (self.delta, self.reason, None):
+        if stored != (self.delta, self.reason, self.transfer_with):
             return IdempotencyMatch.OTHER_REQUEST
         return record.rejection or IdempotencyMatch.SAME_REQUEST
 
@@ -132,9 +135,10 @@ class Transfer(Change):
     @property
     def sides(self) -> tuple[Adjustment, Adjustment]:
         """The adjustments at the two locations."""
+        source, target, units = self.source, self.target, self.units
         return (
-            Adjustment(self.source, self.transfer_id, -self.units, TRANSFER_OUT, self.notes),
-            Adjustment(self.target, self.transfer_id, self.units, TRANSFER_IN, self.notes),
+            Adjustment(source, self.transfer_id, -units, TRANSFER_OUT, self.notes, target),
+            Adjustment(target, self.transfer_id, units, TRANSFER_IN, self.notes, source),
         )
 
     @property
@@ -158,16 +162,8 @@ class Transfer(Change):
     def records(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Sequence[AdjustmentRecord]:
-        out, back = (side.record(rejection, after, at) for side in self.sides)
-        return (
-            replace(out, transfer_with=self.target),
-            replace(back, transfer_with=self.source),
-        )
+        return [side.record(rejection, after, at) for side in self.sides]
 
-    def match(self, record: Record) -> IdempotencyMatch:
-        if not isinstance(record, AdjustmentRecord):
-            raise TypeError(f"{record.key} is not an adjustment")
-        stored = (record.key, record.delta, record.reason, record.transfer_with)
-        if stored == (self.record_key, -self.units, TRANSFER_OUT, self.target):
-            return IdempotencyMatch.SAME_REQUEST
-        return IdempotencyMatch.OTHER_REQUEST
+    def match(self, record: Record) -> IdempotencyMatch | Rejection:
+        # A record at the target never equals the outgoing side: its sign, reason or `transfer_with` differs.
+        return self.sides[0].match(record)
