@@ -447,7 +447,8 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
             stored[place] = update.after
         for decision in transaction.decisions:
             assert blocked.isdisjoint(decision.products)
-            record = decision.change.record(decision.rejection, transaction.stock_after, "now")
+            after = {key: transaction.stock_after[key] for key in decision.deltas}
+            record = decision.change.record(decision.rejection, after, "now")
             for line in record.lines:
                 if decision.rejection is not None:
                     assert (line.product_version, line.lane_page) == (None, None)
