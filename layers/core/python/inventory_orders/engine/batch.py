@@ -304,9 +304,8 @@ class Batch:
         deadline: When the batch has to stop sending requests.
         age: How long the first change has been waiting, in seconds.
         stats: The cost so far. Everything that sends requests adds to it.
-        known: The known rows and pages. Written by `learn_row`, `forget` and by sources.
+        known: The known rows and pages. The loop and sources write it as well.
         rows: `known.rows`.
-        from_cache: Rows that are only known from the cache. Written like `known`.
         unreadable: `known.unreadable`.
         limits: Limits of one transaction. The loop lowers them to find a change that DynamoDB does not accept.
         losses: Rounds without progress. Written by the loop.
@@ -343,12 +342,11 @@ class Batch:
         self.avoided: set[str] = set()
         self._client = client
         self._cache = cache
-        self.from_cache: set[str] = set()
+        self._cached: dict[str, Product] = {}
         for product_id in pending.product_ids:
             cached = cache.get(product_id)
             if cached is not None and not client.rivals.are_met_on(product_id):
-                self.rows[product_id] = cached
-                self.from_cache.add(product_id)
+                self.rows[product_id] = self._cached[product_id] = cached
         self.has_read_records = self.looks_again = False
         # The records that were read with strong consistency.
         self._read_exactly: set[RecordKey] = set()
@@ -360,9 +358,14 @@ class Batch:
 
     # ------------------------------------------------------------------ reading
 
+    @property
+    def from_cache(self) -> set[str]:
+        """Products whose rows are only known from the cache."""
+        return {p for p, cached in self._cached.items() if self.rows.get(p) is cached}
+
     def read_cached(self) -> None:
         """Read the products that are only known from the cache."""
-        cached, self.from_cache, self.looks_again = sorted(self.from_cache), set(), True
+        cached, self._cached, self.looks_again = sorted(self.from_cache), {}, True
         self.read(cached)
 
     def read_unknown(self, product_ids: Iterable[str]) -> None:
@@ -450,7 +453,7 @@ class Batch:
 
     def _learn_snapshot(self, snapshot: Snapshot) -> None:
         for product_id, product in snapshot.products.items():
-            self.learn_row(product_id, product)
+            self.known.learn(product_id, product)
             if product is not None:
                 self._cache.observe_read(product)
         self.unreadable.update(snapshot.unreadable)
@@ -458,11 +461,6 @@ class Batch:
             self.pending.match(key, record)
 
     # ------------------------------------------------------------------ items returned by other requests
-
-    def learn_row(self, product_id: str, found: Product | CorruptItemError | None) -> None:
-        """Remember a product as stored. The next plan starts from it."""
-        self.from_cache.discard(product_id)
-        self.known.learn(product_id, found)
 
     def learn_record(self, key: RecordKey, record: Record | CorruptItemError | None) -> bool:
         """Apply a record that a concurrent writer has stored. Returns whether the change, or its replacement, is planned again.
@@ -472,13 +470,8 @@ class Batch:
         """
         again = self.pending.match(key, record)
         for product_id in again.product_ids if again is not None else ():
-            self.forget(product_id)
+            self.known.forget(product_id)
         return again is not None
-
-    def forget(self, product_id: str) -> None:
-        """Forget a product that a concurrent writer is changing, so that the next round reads it again."""
-        self.known.forget(product_id)
-        self.from_cache.discard(product_id)
 
     def blocked(self, found: Supply) -> set[str]:
         """Products that cannot be sold now, because they are leased, throttled, unreadable or avoided."""

@@ -384,7 +384,7 @@ class Engine:
         """Remember the products as an applied transaction left them, and settle its changes."""
         stock_after = attempt.transaction.stock_after
         for product_id, product in attempt.transaction.after.items():
-            batch.learn_row(product_id, product)
+            batch.known.learn(product_id, product)
             self._cache.observe_write(product)
         for decision in attempt.transaction.decisions:
             if not decision.has_record:
@@ -439,9 +439,9 @@ class Engine:
             self.client.rivals.observe(product_id)
         match reason.meaning:
             case Meaning.CONDITION_FAILED:
-                batch.learn_row(product_id, found)  # type: ignore[arg-type]  # of a product's row
+                batch.known.learn(product_id, found)
             case Meaning.RIVAL:
-                batch.forget(product_id)
+                batch.known.forget(product_id)
             case Meaning.THROTTLED:
                 batch.throttled.add(product_id)
             case Meaning.INVALID:

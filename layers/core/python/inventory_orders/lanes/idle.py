@@ -26,9 +26,7 @@ from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import RetryPolicy
-from inventory_orders.store.cancellations import (
-    TransactionCancelledError,
-)
+from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lane_leases import read_lane_leases
 from inventory_orders.store.writes import transaction_actions
@@ -122,7 +120,7 @@ class _IdleReturn:
             self._depot.lease = None
             return True
         except TransactionCancelledError as lost:
-            if not lost.may_be_planned_again:
+            if lost.meanings & {Meaning.INVALID, Meaning.UNKNOWN}:
                 raise
             return False
         finally:

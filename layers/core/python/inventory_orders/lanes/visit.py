@@ -254,7 +254,7 @@ class Visit:
     def _read(self, keys: Sequence[Key]) -> Snapshot:
         found = read(self._depot.client, keys, self._batch.deadline, self._batch.stats)
         for product_id, row in found.products.items():
-            self._batch.learn_row(product_id, row)
+            self._batch.known.learn(product_id, row)
         self._batch.unreadable.update(found.unreadable)
         self._batch.throttled.update(key for key in found.unprocessed if isinstance(key, str))
         if any(isinstance(key, PageKey) for key in found.unprocessed):

@@ -158,8 +158,3 @@ class TransactionCancelledError(StoreError):
     def may_be_repeated(self) -> bool:
         """Whether the same request may succeed later, because nothing but concurrent writers or throttling prevented it."""
         return self.meanings <= {Meaning.NOTHING, Meaning.RIVAL, Meaning.THROTTLED}
-
-    @property
-    def may_be_planned_again(self) -> bool:
-        """Whether the transaction may succeed if it is planned again from newer items."""
-        return self.meanings.isdisjoint({Meaning.INVALID, Meaning.UNKNOWN})

@@ -190,16 +190,15 @@ def read_product(item: Item) -> Product:
 
 def page_units(page: Page | OutboundPage) -> bytes:
     """Compress the entries of a page. A lane's page also lists the products of which it has no units left."""
+    entries: list[list[object]]
     if isinstance(page, OutboundPage):
-        return _compressed([[*generation, units] for generation, units in page.units.items()])
-    entries: list[list[object]] = [
-        [product_id, entry.created_at, entry.units, entry.reach]
-        for product_id, entry in sorted(page.entries.items())
-    ]
-    return _compressed(entries + [[product_id] for product_id in sorted(page.emptied)])
-
-
-def _compressed(entries: object) -> bytes:
+        entries = [[*generation, units] for generation, units in page.units.items()]
+    else:
+        entries = [
+            [product_id, entry.created_at, entry.units, entry.reach]
+            for product_id, entry in sorted(page.entries.items())
+        ]
+        entries += [[product_id] for product_id in sorted(page.emptied)]
     return zlib.compress(json.dumps(entries, separators=(",", ":")).encode())
 
 
@@ -396,7 +395,7 @@ def read_order(row: Row) -> OrderRecord:
         confirmation_rejected=ConfirmationRejection(refused["at"], refused["reason"])
         if (refused := row.get("confirmationRejected")) is not None
         else None,
-        attributes=_mapping(row.get("attributes")),
+        attributes={**(row.get("attributes") or {})},
         locations=None if "locations" not in row else tuple(row["locations"]),
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
@@ -434,15 +433,6 @@ def _read_shortages(row: Row) -> tuple[Shortage, ...]:
 
 def _shard(order_id: str, shards: int) -> str:
     return shard_name(zlib.crc32(order_id.encode()) % shards)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """Check that a value is a map. A missing one counts as empty."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is not a map")
-    return value
 
 
 def _line_row(line: OrderLine) -> Row:

@@ -139,8 +139,7 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
     details = {name: event.details.get(name) for name in DETAILS}
     # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
-    changed = {name: value for name, value in details.items() if value is not None}
-    changed |= {
+    changed = drop_none(details) | {
         "detailsEventTime": event.event_time,
         "detailsEventId": event.event_id,
         "lastUpdatedAt": timestamp(moment),
