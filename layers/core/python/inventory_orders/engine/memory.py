@@ -104,7 +104,6 @@ class Pace:
     def observe_success(self) -> None:
         """Reduce the delay between writes after a transaction is applied."""
         if self._seconds:
-            if self._seconds:
             self._set(self._now() * _DECAY)
 
     def _now(self) -> float:
