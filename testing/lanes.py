@@ -14,7 +14,6 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
@@ -95,7 +94,7 @@ class LaneShop(Shop):
         """Sell from a lane as a concurrent writer, if the lane has enough."""
         allocation = self.allocation(product_id, lane)
         if allocation.units(lane, product_id) >= units:
-            allocation.add_units(product_id, -units, lane)
+            allocation.add_units(product_id, -units, PageKey.of(lane, product_id))
             self.write_down(allocation)
             self.sold += units
 
@@ -326,9 +325,8 @@ def _allocation(store: Store, product_id: str, lanes: Collection[int]) -> Alloca
 
 
 def _write(store: Store, allocation: Allocation) -> None:
-    updates, pages, _ = allocation.drain()
-    transaction = Transaction(updates, (), pages)
-    store.write(transaction_actions(transaction, SystemClock().now()), uuid.uuid4().hex)
+    actions = transaction_actions(allocation.drain(), SystemClock().now())
+    store.write(actions, uuid.uuid4().hex)
 
 
 def add_to_page_by_hand(aws: Aws, store: Store, key: PageKey, product_id: str, units: int) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageEntry, PageKey
+from inventory_orders.domain.change import Transaction
 from testing.bench import product
 
 LANES = range(1, 4)
@@ -154,12 +155,14 @@ class Books:
                     allocation.recall(product_id, lanes)
                 allocation.reclaim(product_id)
             case "take":
-                allocation.add_units(product_id, -units, (None, DEPOT, lane)[number])
+                place = (None, PageKey.of(DEPOT, product_id), PageKey.of(lane, product_id))[number]
+                allocation.add_units(product_id, -units, place)
                 self.taken[product_id] += units
 
     def write(self):
-        updates, written, lent = self.allocation.drain()
-        assert dict.fromkeys(PRODUCT_IDS, 0) | lent == self.lent
+        transaction = self.allocation.drain()
+        updates, written = transaction.updates, transaction.pages
+        assert dict.fromkeys(PRODUCT_IDS, 0) | transaction.lent == self.lent
         for update in updates:
             assert update.before == self.rows[update.before.product_id]
             assert update.after.version == update.before.version + 1
@@ -255,7 +258,7 @@ def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, 
 
     if spare:
         take(spare)
-        (update,), _, _ = allocation.drain()
+        (update,) = allocation.drain().updates
         assert update.after.lent_to == {DEPOT}
         assert update.after.stock_count == row.stock_count - spare
     take(1)
@@ -265,10 +268,11 @@ def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, 
 
 def test_nothing_is_sold_twice_from_a_page():
     allocation = lent(lane=4)
-    allocation.add_units("p", -4, 1)
-    assert allocation.entry(1, "p") is None
-    with pytest.raises(ValueError, match="cannot take 1 of p"):
-        allocation.add_units("p", -1, 1)
+    page = PageKey.of(1, "p")
+    allocation.add_units("p", -4, page)
+    assert not allocation.units(1, "p")
+    with pytest.raises(ValueError, match="cannot add -1 of p"):
+        allocation.add_units("p", -1, page)
 
 
 def test_a_lane_that_may_not_hold_a_product_is_not_filled():
@@ -290,9 +294,11 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
         allocation.reclaim("p")
     allocation.recall("p", [2])
     allocation.reclaim("p")
-    (update,), written, _ = allocation.drain()
+    transaction = allocation.drain()
+    (update,) = transaction.updates
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
-    assert {u.after.key.lane: u.after is u.before for u in written} == {0: False, 1: False, 2: True}
+    is_only_checked = {u.after.key.lane: u.after is u.before for u in transaction.pages}
+    assert is_only_checked == {0: False, 1: False, 2: True}
 
 
 def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
@@ -300,9 +306,11 @@ def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
     row = product("p", 10, lent_to=frozenset({0, 1}))
     allocation = Allocation({"p": row}, pages(DEPOT, 1))
     allocation.recall("p", [1])
-    (update,), written, _ = allocation.drain()
+    transaction = allocation.drain()
+    (update,) = transaction.updates
     assert update.after.lent_to == {DEPOT}
-    assert [(u.after.key.lane, u.after is u.before) for u in written] == [(1, True), (0, True)]
+    is_only_checked = [(u.after.key.lane, u.after is u.before) for u in transaction.pages]
+    assert is_only_checked == [(1, True), (0, True)]
 
 
 @pytest.mark.parametrize("unknown", [0, 1])
@@ -316,18 +324,18 @@ def test_an_unknown_page_is_not_recalled(unknown):
 def test_units_of_another_generation_are_not_mixed():
     again = product("p", 100, created_at="2026-06-01T00:00:00.000000+00:00")
     old = holding_page(DEPOT, "p", 5)
-    with pytest.raises(ValueError, match="cannot take"):
+    with pytest.raises(ValueError, match="cannot add 5 of p"):
         Allocation({"p": again}, [old]).lend("p", 5, 0)
     allocation = Allocation({"p": replace(again, lent_to=frozenset({0}))}, [old])
-    with pytest.raises(ValueError, match="another generation"):
+    with pytest.raises(ValueError, match="cannot add -5 of p"):
         allocation.reclaim("p")
 
 
 def test_each_transaction_builds_on_the_one_before():
     allocation = lent()
     allocation.fill(1, "p", 2)
-    assert allocation.drain()[0] == (), "a fill does not write the row"
-    allocation.add_units("p", -1, 1)
-    _, (sale,), _ = allocation.drain()
+    assert allocation.drain().updates == (), "a fill does not write the row"
+    allocation.add_units("p", -1, PageKey.of(1, "p"))
+    (sale,) = allocation.drain().pages
     assert (sale.before.version, sale.after.version, sale.after.units("p")) == (4, 5, 5)
-    assert allocation.drain() == ((), (), {})
+    assert allocation.drain() == Transaction((), ())

@@ -357,19 +357,21 @@ class Stock:
         entries = {PageKey(lane, n): {} for lane in (DEPOT, OWN) for n in range(PAGES)}
         self.rows = {p: self._row(p, *of[:2], row_size) for p, of in spec.items()}
         lanes = {"depot": DEPOT, "lane": OWN}
-        self.sources = {p: lanes[place] for p, (place, _, _) in spec.items() if place in lanes}
-        for product_id, lane in self.sources.items():
+        self.sources = {
+            p: PageKey.of(lanes[place], p) for p, (place, _, _) in spec.items() if place in lanes
+        }
+        for product_id, page in self.sources.items():
             if units := spec[product_id][1]:
                 entry = PageEntry(self.rows[product_id].created_at, units, OWN)
-                entries[PageKey.of(lane, product_id)][product_id] = entry
+                entries[page][product_id] = entry
         self.pages = {
             key: Page(key, 3, f"epoch-{key}", held, size=page_size) for key, held in entries.items()
         }
         self.allocation = Allocation(self.rows, self.pages.values())
-        for product_id, lane in self.sources.items():
+        for product_id, page in self.sources.items():
             if spec[product_id][2]:
                 self.allocation.lend(product_id, 7, OWN)
-                if lane == OWN:
+                if page.lane == OWN:
                     self.allocation.fill(OWN, product_id, 3)
         self.moved = set(self.allocation.touched)
         self.units = {product_id: self.of(product_id) for product_id in spec}
@@ -390,8 +392,10 @@ class Stock:
 
     def of(self, product_id):
         """Return the units of a product at its source."""
-        sold = self.supply().stock_of(product_id)
-        return 0 if sold is None else sold.stock_count
+        if product_id in self.sources:
+            return self.allocation.units(self.sources[product_id].lane, product_id)
+        row = self.allocation.rows[product_id]
+        return 0 if row is None else row.stock_count
 
 
 def places(spec, *, moved):
@@ -454,8 +458,8 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
                     assert (line.product_version, line.lane_page) == (None, None)
                     continue
                 sold[line.key] += line.quantity
-                lane = stock.sources.get(line.key)
-                if lane is None:
+                page = stock.sources.get(line.key)
+                if page is None:
                     (made,) = [
                         u.after.version
                         for u in transaction.updates
@@ -463,17 +467,15 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
                     ]
                     wanted = (made, None, None)
                 else:
-                    key = PageKey.of(lane, line.key)
-                    (made,) = [u.after.version for u in transaction.pages if u.after.key == key]
-                    wanted = (None, str(key), made)
+                    (made,) = [u.after.version for u in transaction.pages if u.after.key == page]
+                    wanted = (None, str(page), made)
                 assert (line.product_version, line.lane_page, line.lane_version) == wanted
                 assert line.product_created_at == stock.rows[line.key].created_at
     for product_id, units in stock.units.items():
         assert stock.of(product_id) == units, "a plan changes none of its arguments"
-        lane = stock.sources.get(product_id)
-        if lane is not None:
-            left = stored[PageKey.of(lane, product_id)].entries.get(product_id)
-            assert (left.units if left else 0) == units - sold[product_id] >= 0
+        page = stock.sources.get(product_id)
+        if page is not None:
+            assert stored[page].units(product_id) == units - sold[product_id] >= 0
         elif stored[product_id] is not None:
             assert stored[product_id].stock_count == units - sold[product_id] >= 0
     for update in (u for t in transactions for u in t.updates):
@@ -628,6 +630,8 @@ def test_a_transaction_tells_what_it_lends_from_what_it_sells():
     allocation.lend("lent", 40, reach=OWN)
     allocation.fill(OWN, "lent", 30)
     orders = [Order(f"o{n}", "u", {"lent": 2, "sold": 3, "returned": 1}) for n in range(4)]
-    (transaction,) = transactions_of(plan(orders, Supply(allocation, {"lent": OWN})))
+    (transaction,) = transactions_of(
+        plan(orders, Supply(allocation, {"lent": PageKey.of(OWN, "lent")}))
+    )
     assert len(transaction.decisions) == 4
     assert transaction.lent == {"lent": 40}

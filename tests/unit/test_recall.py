@@ -284,7 +284,7 @@ def test_two_recalls_reclaim_each_unit_once(shop):
 def test_a_fill_or_sale_that_was_planned_before_a_recall_is_lost(shop, reclaims):
     shop.list_lent()
     fill, sale = shop.filled(3), shop.allocation("p", 1)
-    sale.add_units("p", -1, 1)
+    sale.add_units("p", -1, PageKey.of(1, "p"))
     recall_units(shop, "p", reclaims=reclaims)
     for late in (fill, sale):
         with pytest.raises(TransactionCancelledError):

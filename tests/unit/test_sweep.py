@@ -228,7 +228,7 @@ def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
     def set_up(shop):
         products = everything_idle(shop)
         stale.append(shop.allocation("x", 1))
-        stale[-1].add_units("x", -1, 1)
+        stale[-1].add_units("x", -1, PageKey.of(1, "x"))
         return products
 
     for product_id in interrupted_everywhere(shop, set_up, wakes):

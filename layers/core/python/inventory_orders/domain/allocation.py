@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 
-from inventory_orders.domain.allotments import DEPOT, Page, PageEntry, PageKey
-from inventory_orders.domain.change import Update
+from inventory_orders.domain.allotments import DEPOT, NO_UNITS, Page, PageEntry, PageKey
+from inventory_orders.domain.change import Decision, Transaction, Update
 from inventory_orders.domain.product import PageStock, Product, ProductsById
 
 
@@ -25,18 +25,21 @@ class Allocation:
         rows: Products by id, as stored; None for a product that does not exist.
         pages: Pages as stored.
         owner: The owner of leases on the products, if this process has any. Its writes keep those leases valid.
+
+    Attributes:
+        rows: The rows, including moves that are not stored yet. Rows as stored may be added.
     """
 
     def __init__(self, rows: ProductsById, pages: Iterable[Page] = (), owner: str = "") -> None:
-        self._owner = owner
-        self._rows_stored = dict(rows)
-        self._pages_stored = {page.key: page for page in pages}
         self.rows: dict[str, Product | None] = dict(rows)
+        self._owner = owner
+        self._pages_stored = {page.key: page for page in pages}
         self._entries: dict[PageKey, dict[str, PageEntry]] = {}
         self._emptied: dict[PageKey, set[str]] = {}
-        self._touched_rows: dict[str, None] = {}
+        # The rows that the next transaction writes, as stored.
+        self._touched_rows: dict[str, Product] = {}
         self._touched_pages: dict[PageKey, None] = {}
-        self._sold_from: set[PageKey] = set()
+        self._sold: dict[str, PageStock] = {}
         self._lent: dict[str, int] = {}
 
     def copied(self) -> Allocation:
@@ -50,10 +53,6 @@ class Allocation:
 
     # ------------------------------------------------------------------ state
 
-    def add_row(self, product_id: str, product: Product | None) -> None:
-        """Add a row as stored."""
-        self._rows_stored[product_id] = self.rows[product_id] = product
-
     def row(self, product_id: str) -> Product:
         """The row of a product, including moves that are not stored yet.
 
@@ -65,15 +64,13 @@ class Allocation:
             raise ValueError(f"the row of product {product_id} is not known")
         return product
 
-    def entry(self, lane: int, product_id: str) -> PageEntry | None:
-        """The entry of a product in a lane, including moves that are not stored yet; None if the lane has no units of it."""
-        key = PageKey.of(lane, product_id)
-        return (self._entries.get(key) or self.entries(key)).get(product_id)
+    def entry(self, lane: int, product_id: str) -> PageEntry:
+        """The entry of a product in a lane, including moves that are not stored yet; `NO_UNITS` if there is none."""
+        return self.entries(PageKey.of(lane, product_id)).get(product_id, NO_UNITS)
 
     def units(self, lane: int, product_id: str) -> int:
         """The units of a product in a lane, including moves that are not stored yet."""
-        entry = self.entry(lane, product_id)
-        return entry.units if entry is not None else 0
+        return self.entry(lane, product_id).units
 
     def size(self, places: Iterable[str | PageKey]) -> int:
         """Add up the bytes of rows and pages as stored."""
@@ -82,10 +79,9 @@ class Allocation:
             for p in places
         )
 
-    def page_stock(self, product_id: str, lane: int) -> PageStock:
-        """The units of a product that can be sold from a lane."""
-        key = PageKey.of(lane, product_id)
-        entry = self.entries(key).get(product_id) or PageEntry("", 0)
+    def page_stock(self, product_id: str, key: PageKey) -> PageStock:
+        """The units of a product that can be sold from a page."""
+        entry = self.entries(key).get(product_id, NO_UNITS)
         version = self._pages_stored[key].version
         return PageStock(product_id, entry.units, version, entry.created_at, key)
 
@@ -113,8 +109,7 @@ class Allocation:
             reach: From now on, lanes 1 to `reach` may be filled with the product. A reach below the present one has no effect.
         """
         row = self.row(product_id)
-        held = self.entry(DEPOT, product_id)
-        reach = max(reach, held.reach if held is not None else 0)
+        reach = max(reach, self.entry(DEPOT, product_id).reach)
         self._set_row(replace(row, lent_to=row.lent_to | frozenset(range(reach + 1))))
         self._move(product_id, units, None, DEPOT)
         self._lent[product_id] = self._lent.get(product_id, 0) + units
@@ -126,8 +121,7 @@ class Allocation:
         Raises:
             ValueError: The lane is beyond the reach of the product, or there are too few units.
         """
-        held = self.entry(DEPOT, product_id)
-        if held is None or lane > held.reach:
+        if lane > self.entry(DEPOT, product_id).reach:
             raise ValueError(f"lane {lane} must not hold {product_id}")
         self._move(product_id, units, DEPOT, lane)
 
@@ -167,49 +161,50 @@ class Allocation:
         self._set_row(replace(self.row(product_id), lent_to=frozenset()))
 
     def add_units(
-        self, product_id: str, delta: int, lane: int | None, *, moves_goods: bool = False
+        self, product_id: str, delta: int, page: PageKey | None, *, moves_goods: bool = False
     ) -> None:
-        """Add units to a lane or row, or take them away if `delta` is negative, for an order or adjustment.
+        """Add units to a page or row, or take them away if `delta` is negative, for an order or adjustment.
 
         Args:
             moves_goods: Whether the units on hand change too.
         """
-        if lane is None:
+        if page is None:
             row = self.row(product_id)
             on_hand = row.on_hand + delta if moves_goods else row.on_hand
             row = row.with_stock(row.stock_count + delta, row.version)
             self._set_row(replace(row, on_hand=on_hand))
         else:
-            key = PageKey.of(lane, product_id)
-            self._change(key, product_id, delta, "")
-            self._sold_from.add(key)
+            held = self.page_stock(product_id, page)
+            self._change(page, product_id, delta, held.created_at)
+            self._sold[product_id] = held.with_stock(held.stock_count + delta, held.version + 1)
 
     def _move(self, product_id: str, units: int, source: int | None, target: int | None) -> None:
         """Move units from one place to another. Each place is the number of a lane, or None for the row."""
         if not units:
             return
-        if source is None:
-            created_at = self.row(product_id).created_at
-        else:
-            held = self.entry(source, product_id)
-            created_at = held.created_at if held is not None else ""
-            if target is None and created_at != self.row(product_id).created_at:
-                raise ValueError(f"{product_id} in lane {source} belongs to another generation")
+        moved = (
+            self.row(product_id)
+            if source is None or target is None
+            else self.entry(source, product_id)
+        )
         for lane, delta in ((source, -units), (target, units)):
             if lane is None:
                 self.add_units(product_id, delta, None)
             else:
-                self._change(PageKey.of(lane, product_id), product_id, delta, created_at)
+                self._change(PageKey.of(lane, product_id), product_id, delta, moved.created_at)
 
     def _change(self, key: PageKey, product_id: str, delta: int, created_at: str) -> None:
+        """Add units of a generation to a page, or take them away if `delta` is negative."""
         entries = self.entries(key)
         held = entries.get(product_id) or PageEntry(created_at, 0)
         units = held.units + delta
-        if units < 0 or (created_at and created_at != held.created_at):
-            raise ValueError(f"cannot take {-delta} of {product_id} from page {key}: it has {held}")
+        if units < 0 or created_at != held.created_at:
+            raise ValueError(
+                f"cannot add {delta} of {product_id}, created at {created_at}, to page {key}: it has {held}"
+            )
         self._emptied[key].discard(product_id)
         if units:
-            entries[product_id] = PageEntry(held.created_at, units, held.reach)
+            entries[product_id] = replace(held, units=units)
         else:
             entries.pop(product_id, None)
             if key.lane == DEPOT:
@@ -223,8 +218,8 @@ class Allocation:
             self._touched_pages[key] = None
 
     def _set_row(self, row: Product) -> None:
+        self._touched_rows.setdefault(row.product_id, self.row(row.product_id))
         self.rows[row.product_id] = row
-        self._touched_rows[row.product_id] = None
 
     # ------------------------------------------------------------------ transactions
 
@@ -233,38 +228,38 @@ class Allocation:
         """The rows and pages that the next transaction writes or checks."""
         return [*self._touched_rows, *self._touched_pages]
 
-    def drain(self) -> tuple[tuple[Update[Product], ...], tuple[Update[Page], ...], dict[str, int]]:
-        """Collect the changes since the last call for one transaction. After this, they count as stored.
+    def drain(self, decisions: Sequence[Decision] = ()) -> Transaction:
+        """Build a transaction from everything that has changed since the previous one. From now on, it counts as stored.
 
-        Returns:
-            The updates of rows and pages, and how many units of each product were lent.
+        Args:
+            decisions: The decisions for which units were added or taken away.
 
         Raises:
             ValueError: A row of a lent product would fall to its threshold.
         """
         updates, pages = [], []
-        for product_id in self._touched_rows:
-            before, wanted = self._rows_stored[product_id], self.row(product_id)
-            if before is None:
-                raise ValueError(f"there is no product {product_id}")
+        for product_id, before in self._touched_rows.items():
+            wanted = self.row(product_id)
             after = wanted.with_stock(wanted.stock_count, before.version + 1)
             if before.is_fenced_by(self._owner):
                 after = replace(after, lock_version=after.version)
             if after.lent_to and not after.may_be_lent:
                 raise ValueError(f"too few units of {product_id} would be left in its row: {after}")
             updates.append(Update(before, after))
-            self._rows_stored[product_id] = self.rows[product_id] = after
+            self.rows[product_id] = after
+        sold_from = {stock.page for stock in self._sold.values()}
         for key in self._touched_pages:
-            page = self._pages_stored[key]
+            page = written = self._pages_stored[key]
             # An order's line names the version that its sale makes, even if the transaction also moves as many units in.
             entries, emptied = dict(self.entries(key)), frozenset(self._emptied[key])
-            if (entries, emptied) == (page.entries, page.emptied) and key not in self._sold_from:
-                pages.append(Update(page, page))
-            else:
+            if (entries, emptied) != (page.entries, page.emptied) or key in sold_from:
                 version = page.version + 1
                 written = replace(page, version=version, entries=entries, emptied=emptied)
-                pages.append(Update(page, written))
-                self._pages_stored[key] = written
-        lent, self._lent = self._lent, {}
-        self._touched_rows, self._touched_pages, self._sold_from = {}, {}, set()
-        return tuple(updates), tuple(pages), lent
+            pages.append(Update(page, written))
+            self._pages_stored[key] = written
+        rows = {update.after.product_id: update.after for update in updates}
+        transaction = Transaction(
+            tuple(updates), tuple(decisions), tuple(pages), {**rows, **self._sold}, self._lent
+        )
+        self._touched_rows, self._touched_pages, self._sold, self._lent = {}, {}, {}, {}
+        return transaction

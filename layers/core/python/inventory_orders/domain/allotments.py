@@ -67,6 +67,10 @@ class PageEntry:
     reach: int = 0
 
 
+NO_UNITS = PageEntry("", 0)
+"""Stands for the entry of a product that a page has no units of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page of a lane, as read or as it will be after a transaction.
@@ -91,8 +95,7 @@ class Page:
 
     def units(self, product_id: str) -> int:
         """The units of a product on the page."""
-        entry = self.entries.get(product_id)
-        return entry.units if entry is not None else 0
+        return self.entries.get(product_id, NO_UNITS).units
 
 
 @dataclass(frozen=True, slots=True)

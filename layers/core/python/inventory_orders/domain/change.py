@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
+from inventory_orders.domain.allotments import LaneLease, Page
 from inventory_orders.domain.outbound import Generation, OutboundPage
-from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.record import OrderRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
 
@@ -141,3 +142,59 @@ class Change:
             CorruptItemError: The record contradicts what the change needs.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a plan decides about one change, which is accepted unless there is a rejection.
+
+    Attributes:
+        change: The change.
+        rejection: Why the change is rejected; None if it is accepted.
+        deltas: Units that it adds, or takes away if negative, by product id.
+        products: The products of the accepted offer or, for a rejection, of all offers.
+    """
+
+    change: Change
+    rejection: Rejection | None
+    deltas: Mapping[str, int]
+    products: Collection[str]
+
+    @property
+    def has_record(self) -> bool:
+        """Whether the decision is stored in a record."""
+        return self.rejection is None or self.change.stores_rejection
+
+    @property
+    def keys(self) -> set[object]:
+        """What it may share with other decisions: its products, and the group of its change."""
+        group = self.change.group
+        return {*self.products, *(() if group is None else [("group", group)])}
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The writes of one transaction, which are applied together or not at all.
+
+    Attributes:
+        updates: Updates of product rows.
+        decisions: The changes that it decides.
+        pages: Updates and checks of pages.
+        stock_after: The row or page from which each product is sold, in its state after the transaction, by product id.
+        lent: Units that move from rows to the depot, by product id.
+        release: A lane's lease that the transaction releases.
+        outbound: The update of an outbound page, if units leave the warehouse.
+    """
+
+    updates: tuple[Update[Product], ...]
+    decisions: tuple[Decision, ...]
+    pages: tuple[Update[Page], ...] = ()
+    stock_after: Mapping[str, Stock] = field(default_factory=dict)
+    lent: Mapping[str, int] = field(default_factory=dict)
+    release: LaneLease | None = None
+    outbound: Update[OutboundPage] | None = None
+
+    @property
+    def after(self) -> dict[str, Product]:
+        """The updated products by id, as they are after the transaction."""
+        return {update.after.product_id: update.after for update in self.updates}

@@ -6,18 +6,17 @@ transaction they share one update of each product, so a whole batch of orders fo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import filterfalse, groupby
 from math import ceil, inf
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import LaneLease, Page, PageKey
-from inventory_orders.domain.change import Change, Update
-from inventory_orders.domain.outbound import OutboundPage
-from inventory_orders.domain.product import Product, Stock, StockById
+from inventory_orders.domain.allotments import PageKey
+from inventory_orders.domain.change import Change, Decision, Transaction
+from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.rejection import Rejection
 
 
@@ -41,62 +40,6 @@ class Limits:
     side_by_side: int = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a plan decides about one change, which is accepted unless there is a rejection.
-
-    Attributes:
-        change: The change.
-        rejection: Why the change is rejected; None if it is accepted.
-        deltas: Units that it adds, or takes away if negative, by product id.
-        products: The products of the accepted offer or, for a rejection, of all offers.
-    """
-
-    change: Change
-    rejection: Rejection | None
-    deltas: Mapping[str, int]
-    products: Collection[str]
-
-    @property
-    def has_record(self) -> bool:
-        """Whether the decision is stored in a record."""
-        return self.rejection is None or self.change.stores_rejection
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """The writes of one transaction, which are applied together or not at all.
-
-    Attributes:
-        updates: Updates of product rows.
-        decisions: The changes that it decides.
-        pages: Updates and checks of pages.
-        stock_after: The row or page from which each product is sold, in its state after the transaction, by product id.
-        lent: Units that move from rows to the depot, by product id.
-        release: A lane's lease that the transaction releases.
-        outbound: The update of an outbound page, if units leave the warehouse.
-    """
-
-    updates: tuple[Update[Product], ...]
-    decisions: tuple[Decision, ...]
-    pages: tuple[Update[Page], ...] = ()
-    stock_after: Mapping[str, Stock] = field(default_factory=dict)
-    lent: Mapping[str, int] = field(default_factory=dict)
-    release: LaneLease | None = None
-    outbound: Update[OutboundPage] | None = None
-
-    @property
-    def after(self) -> dict[str, Product]:
-        """The updated products by id, as they are after the transaction."""
-        return {update.after.product_id: update.after for update in self.updates}
-
-    @classmethod
-    def of(cls, allocation: Allocation, decisions: Sequence[Decision] = ()) -> Transaction:
-        """Build a transaction from everything that has changed in an allocation since the previous transaction."""
-        updates, pages, lent = allocation.drain()
-        return cls(updates, tuple(decisions), pages, lent=lent)
-
-
 Wave = tuple[Transaction, ...]
 """Transactions that share no product and no group, so they may run in parallel."""
 
@@ -110,46 +53,31 @@ class Supply:
 
     Attributes:
         allocation: Rows and pages, with moves that are not written yet.
-        sources: The lane from which a product is sold, by product id. All other products are sold from their rows.
+        sources: The page from which a product is sold, by product id. All other products are sold from their rows.
     """
 
     allocation: Allocation
-    sources: Mapping[str, int] = field(default_factory=dict)
-
-    def stock_of(self, product_id: str) -> Stock | None:
-        """The row or page from which a product is sold; None if the product does not exist."""
-        lane = self.sources.get(product_id)
-        if lane is None:
-            return self.allocation.rows[product_id]
-        return self.allocation.page_stock(product_id, lane)
-
-    def place(self, product_id: str) -> str | PageKey:
-        """The key of the row or page that a sale of a product changes."""
-        lane = self.sources.get(product_id)
-        return product_id if lane is None else PageKey.of(lane, product_id)
+    sources: Mapping[str, PageKey] = field(default_factory=dict)
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
         """Put decisions into transactions, and transactions into chains. Chains may run in parallel, because they share nothing."""
         drafts = pack(decisions, self, limits)
         transactions = write_down(drafts, self)
-        # For each chain, its keys, and the waves and numbers of its transactions. Each gets the earliest possible wave.
-        chains: list[tuple[set[object], list[tuple[int, int]]]] = []
-        last_wave: dict[object, int] = {}
+        waves: list[int] = []
+        chains: list[list[int]] = []
         for number, draft in enumerate(drafts):
-            wave = 1 + max((last_wave.get(key, -1) for key in draft.keys), default=-1)
-            last_wave |= dict.fromkeys(draft.keys, wave)
-            keys, members = set(draft.keys), [(wave, number)]
-            for chain in [chain for chain in chains if not chain[0].isdisjoint(draft.keys)]:
-                chains.remove(chain)
-                keys |= chain[0]
-                members += chain[1]
-            chains.append((keys, sorted(members)))
+            behind = {n for n in range(number) if not drafts[n].keys.isdisjoint(draft.keys)}
+            # The earliest possible wave.
+            waves.append(1 + max((waves[n] for n in behind), default=-1))
+            joined = [chain for chain in chains if not behind.isdisjoint(chain)]
+            members = [*(n for chain in joined for n in chain), number]
+            chains = [*(chain for chain in chains if chain not in joined), sorted(members)]
         return tuple(
             tuple(
-                tuple(transactions[number] for _, number in wave)
-                for _, wave in groupby(members, key=itemgetter(0))
+                tuple(transactions[number] for number in wave)
+                for _, wave in groupby(sorted(chain, key=waves.__getitem__), waves.__getitem__)
             )
-            for _, members in sorted(chains, key=lambda chain: min(n for _, n in chain[1]))
+            for chain in sorted(chains)
         )
 
 
@@ -177,10 +105,6 @@ class Plan:
     leaving: tuple[Decision, ...] = ()
 
 
-_Entry = tuple["Decision", set[object]]
-"""A decision, and the keys that it may share with others: its products, and the group of its change."""
-
-
 @dataclass(slots=True, eq=False)
 class Draft:
     """A transaction that is still being filled."""
@@ -191,11 +115,9 @@ class Draft:
     actions: int = 0
     size: int = 0
 
-    def add(
-        self, decision: Decision, keys: Collection[object], supply: Supply, limits: Limits | None
-    ) -> bool:
+    def add(self, decision: Decision, supply: Supply, limits: Limits | None) -> bool:
         """Add a decision to the transaction if it fits. Returns whether it does. Without limits, every decision fits."""
-        places = {supply.place(product_id) for product_id in decision.deltas} - self.places
+        places = {supply.sources.get(p, p) for p in decision.deltas} - self.places
         records = len(decision.change.record_keys) if decision.has_record else 0
         actions = self.actions + len(places) + records
         size = self.size + supply.allocation.size(places) + records * decision.change.record_size
@@ -205,7 +127,7 @@ class Draft:
             return False
         self.actions, self.size = actions, size
         self.decisions.append(decision)
-        self.keys.update(keys)
+        self.keys |= decision.keys
         self.places |= places
         return True
 
@@ -228,9 +150,13 @@ def plan(
         Transactions that contain each accepted change once. Each rejection is in the last transaction that it depends on, or in a
         later one. Moves that are not written yet go into the first transaction.
     """
+    allocation, sources = supply.allocation, supply.sources
     product_ids = {p for change in changes for p in change.product_ids}
-    known = product_ids.intersection(supply.sources.keys() | supply.allocation.rows.keys())
-    working = {p: supply.stock_of(p) for p in known.difference(blocked)}
+    known = product_ids.intersection(sources.keys() | allocation.rows.keys()).difference(blocked)
+    working = {
+        p: allocation.page_stock(p, sources[p]) if p in sources else allocation.rows[p]
+        for p in known
+    }
     choice = _Choice(working, frozenset(blocked))
     decisions: list[Decision] = []
     stopped: set[str] = set()
@@ -248,21 +174,6 @@ def plan(
         tuple(choice.waiting),
         tuple(filter(leaves, decisions)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Wait:
-    """An offer that cannot be decided yet.
-
-    Attributes:
-        offer: The offer.
-        missing: Products that may have more units elsewhere.
-        is_unknown: Whether one of its products has not been read yet.
-    """
-
-    offer: Collection[str]
-    missing: Collection[str] = ()
-    is_unknown: bool = False
 
 
 @dataclass(slots=True)
@@ -285,27 +196,28 @@ class _Choice:
 
     def decide(self, change: Change) -> Decision | None:
         """Accept the first offer for which there is enough stock, or reject the change. Returns None if it has to wait."""
-        rejections, waits = list[Rejection](), list[_Wait]()
+        rejections, waiting, missing = list[Rejection](), list[Collection[str]](), set[str]()
         for offer in self._offers(change):
-            answer = self._try(change, offer)
-            if isinstance(answer, _Wait):
-                waits.append(answer)
-                if answer.is_unknown:
+            decision, lacking = self._try(change, offer)
+            if decision is None or lacking:
+                waiting.append(offer)
+                missing |= lacking
+                if decision is None and self.blocked.isdisjoint(offer):
                     # Its products are read before those of less preferred offers.
                     break
-            elif answer.rejection is None:
-                for product_id, delta in answer.deltas.items():
+            elif decision.rejection is None:
+                for product_id, delta in decision.deltas.items():
                     if (product := self.working[product_id]) is not None:
                         after = product.with_stock(product.stock_count + delta, product.version)
                         self.working[product_id] = after
-                return answer
+                return decision
             else:
-                rejections.append(answer.rejection)
-        if not waits:
+                rejections.append(decision.rejection)
+        if not waiting:
             rejection = change.final_rejection(rejections, self.working)
             return Decision(change, rejection, {}, change.product_ids)
-        self.missing.update(*(wait.missing for wait in waits))
-        self.waiting.append((change, [wait.offer for wait in waits]))
+        self.missing |= missing
+        self.waiting.append((change, waiting))
         return None
 
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
@@ -317,17 +229,21 @@ class _Choice:
 
     def _rank(self, change: Change, product_id: str) -> int:
         """Rank a row for a line: 0 if it has enough units, 1 if the line has to wait, 2 if the line is rejected."""
-        answer = self._try(change, (product_id,))
-        if isinstance(answer, _Wait):
+        decision, lacking = self._try(change, (product_id,))
+        if decision is None or lacking:
             return 1
-        return 0 if answer.rejection is None else 2
+        return 0 if decision.rejection is None else 2
 
-    def _try(self, change: Change, offer: Collection[str]) -> Decision | _Wait:
-        """Decide about one offer, or return why it has to wait."""
+    def _try(self, change: Change, offer: Collection[str]) -> tuple[Decision | None, set[str]]:
+        """Decide about one offer. It has to wait if it cannot be decided yet, or if it lacks units.
+
+        Returns:
+            The decision, and the products that may have more units elsewhere. There is no decision (None) if a product is blocked
+            or has not been read yet.
+        """
         if not self.working.keys() >= set(offer):
-            blocked = self.blocked.intersection(offer)
-            self.found_short |= blocked
-            return _Wait(offer, is_unknown=not blocked)
+            self.found_short |= self.blocked.intersection(offer)
+            return None, set()
         products = {product_id: self.working[product_id] for product_id in offer}
         rejection = change.rejection(products)
         deltas = change.deltas(products) if rejection is None else {}
@@ -337,7 +253,7 @@ class _Choice:
         if rejection is not None:
             named = {rejection.subject, *(each.product_id for each in rejection.shortages)}
             self.found_short |= named & products.keys()
-        return _Wait(offer, lacking) if lacking else decision
+        return decision, lacking
 
 
 def _missing(decision: Decision, working: StockById) -> set[str]:
@@ -373,9 +289,9 @@ def pack(
         limits: Limits of one transaction.
         first: Drafts that already contain something. They are filled first.
     """
-    left, strict = _entries(decisions)
-    # Entries whose order matters come first, in order of arrival.
-    left.sort(key=lambda e: -len(e[0].deltas) if strict.isdisjoint(e[1]) else -inf)
+    strict = _strict_keys(decisions)
+    # Those whose order matters come first, in order of arrival.
+    left = sorted(decisions, key=lambda d: -len(d.deltas) if strict.isdisjoint(d.keys) else -inf)
     packed, drafts = list[Draft](), list(first)
     while left:
         left = _fill(drafts, left, strict, supply, limits)
@@ -384,81 +300,69 @@ def pack(
     return packed or drafts
 
 
-def _entries(decisions: Iterable[Decision]) -> tuple[list[_Entry], set[object]]:
-    """Find the keys of each decision, and the keys whose changes must stay in sequence: all groups, and some products."""
-    entries: list[_Entry] = []
+def _strict_keys(decisions: Iterable[Decision]) -> set[object]:
+    """Find the keys whose changes must stay in sequence: all groups, and some products."""
     strict: set[object] = set()
     adds: dict[str, bool] = {}
     for decision in decisions:
-        group = decision.change.group
-        groups = set() if group is None else {("group", group)}
-        entries.append((decision, groups.union(decision.products)))
-        strict |= groups
-        if decision.rejection is not None:
-            strict.update(decision.products)
+        accepted = decision.products if decision.rejection is None else ()
+        strict |= decision.keys.difference(accepted)
         strict.update(p for p, n in decision.deltas.items() if adds.setdefault(p, n > 0) != (n > 0))
-    return entries, strict
+    return strict
 
 
 def _fill(
     drafts: list[Draft],
-    entries: Sequence[_Entry],
-    strict: set[object],
+    decisions: Sequence[Decision],
+    strict: Set[object],
     supply: Supply,
     limits: Limits,
-) -> list[_Entry]:
-    """Fill drafts that share nothing, and start new ones up to the limit. Returns the entries that do not fit into any."""
-    later: list[_Entry] = []
-    products = {product_id for decision, _ in entries for product_id in decision.deltas}
-    actions = len(products) + sum(decision.has_record for decision, _ in entries)
+) -> list[Decision]:
+    """Fill drafts that share nothing, and start new ones up to the limit. Returns the decisions that do not fit into any."""
+    later: list[Decision] = []
+    products = {product_id for decision in decisions for product_id in decision.deltas}
+    actions = len(products) + sum(decision.has_record for decision in decisions)
     # No more drafts are filled in parallel than the decisions need.
-    fewest = max(1, ceil(actions / limits.actions), ceil(len(entries) / limits.changes))
+    fewest = max(1, ceil(actions / limits.actions), ceil(len(decisions) / limits.changes))
     most = min(limits.side_by_side, fewest)
     passed_over: set[object] = set()
-    for decision, keys in entries:
-        if passed_over.isdisjoint(keys) and _place(decision, keys, drafts, most, supply, limits):
+    for decision in decisions:
+        keys = decision.keys
+        if passed_over.isdisjoint(keys) and _place(decision, drafts, most, supply, limits):
             continue
-        later.append((decision, keys))
+        later.append(decision)
         passed_over |= strict & keys
     return later
 
 
 def _place(
     decision: Decision,
-    keys: set[object],
     drafts: list[Draft],
     most: int,
     supply: Supply,
     limits: Limits,
 ) -> bool:
     """Put a decision into a draft, unless two drafts would then share a key. Returns whether it was put into one."""
-    sharing = [draft for draft in drafts if not draft.keys.isdisjoint(keys)]
+    sharing = [draft for draft in drafts if not draft.keys.isdisjoint(decision.keys)]
     if len(sharing) > 1:
         return False
     if not sharing and len(drafts) < most:
         # A change that exceeds the limits by itself is left to DynamoDB to judge.
         drafts.append(Draft())
-        return drafts[-1].add(decision, keys, supply, None)
+        return drafts[-1].add(decision, supply, None)
     emptiest = sorted(sharing or drafts, key=attrgetter("actions"))
-    return any(draft.add(decision, keys, supply, limits) for draft in emptiest)
+    return any(draft.add(decision, supply, limits) for draft in emptiest)
 
 
 def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
     """Turn drafts into transactions. Each starts from the rows and pages as they are after the previous one."""
-    allocation, sources = supply.allocation.copied(), supply.sources
+    allocation = supply.allocation.copied()
     transactions = []
     for draft in drafts:
-        sold = {p for decision in draft.decisions for p in decision.deltas if p in sources}
-        before = {p: allocation.page_stock(p, sources[p]) for p in sold}
         for decision in draft.decisions:
+            goods = decision.change.moves_goods
             for product_id, delta in decision.deltas.items():
-                lane, goods = sources.get(product_id), decision.change.moves_goods
-                allocation.add_units(product_id, delta, lane, moves_goods=goods)
-        transaction = Transaction.of(allocation, draft.decisions)
-        # A page that has sold all units of a product no longer names their generation.
-        after = {
-            p: replace(allocation.page_stock(p, sources[p]), created_at=stock.created_at)
-            for p, stock in before.items()
-        }
-        transactions.append(replace(transaction, stock_after={**transaction.after, **after}))
+                page = supply.sources.get(product_id)
+                allocation.add_units(product_id, delta, page, moves_goods=goods)
+        transactions.append(allocation.drain(draft.decisions))
     return transactions

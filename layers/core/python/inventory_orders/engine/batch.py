@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import Page, PageKey
-from inventory_orders.domain.change import Change, IdempotencyMatch
+from inventory_orders.domain.change import Change, Decision, IdempotencyMatch
 from inventory_orders.domain.location import in_words
-from inventory_orders.domain.planner import Decision, Limits, Supply, Waiting
+from inventory_orders.domain.planner import Limits, Supply, Waiting
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection

@@ -32,14 +32,12 @@ from typing import assert_never
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.change import Change
+from inventory_orders.domain.change import Change, Decision, Transaction
 from inventory_orders.domain.planner import (
     Chain,
-    Decision,
     Limits,
     Plan,
     Supply,
-    Transaction,
     Waiting,
     plan,
 )

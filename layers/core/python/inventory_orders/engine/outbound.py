@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import Update
+from inventory_orders.domain.change import Decision, Transaction, Update
 from inventory_orders.domain.outbound import (
     MAX_OUTBOUND_ENTRIES,
     OUTBOUND_KEYS,
@@ -15,7 +15,7 @@ from inventory_orders.domain.outbound import (
     OutboundKey,
     OutboundPage,
 )
-from inventory_orders.domain.planner import Chain, Decision, Limits, Transaction
+from inventory_orders.domain.planner import Chain, Limits
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import StoreError
 from inventory_orders.sequences import in_portions

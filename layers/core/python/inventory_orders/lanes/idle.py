@@ -13,7 +13,6 @@ from datetime import timedelta
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, Page, PageKey
-from inventory_orders.domain.planner import Transaction
 from inventory_orders.domain.product import Product, ProductsById
 from inventory_orders.engine.retrying_client import (
     CommitStats,
@@ -114,7 +113,7 @@ class _IdleReturn:
             allocation = self._returned(keys)
             if not allocation.touched:
                 return False
-            transaction = replace(Transaction.of(allocation), release=visit)
+            transaction = replace(allocation.drain(), release=visit)
             actions = transaction_actions(transaction, self._client.clock.now())
             self._client.write(actions, self._deadline, self._stats)
             self._depot.lease = None
@@ -135,7 +134,7 @@ class _IdleReturn:
             is_readable = {key, shelf} <= pages.keys()
             for product_id, held in pages[key].entries.items() if is_readable else ():
                 other = allocation.entry(DEPOT, product_id)
-                if other is None or other.created_at == held.created_at:
+                if not other.units or other.created_at == held.created_at:
                     allocation.give_back(key.lane, product_id)
                 else:
                     problem = f"{key} and {shelf} hold different generations of {product_id}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageKey
-from inventory_orders.domain.planner import Transaction
+from inventory_orders.domain.change import Transaction
 from inventory_orders.domain.product import PageStock, Stock
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, LaneLease, PageKey
-from inventory_orders.domain.change import Update
+from inventory_orders.domain.change import Transaction, Update
 from inventory_orders.domain.location import in_words
-from inventory_orders.domain.planner import Limits, Transaction
+from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Known
 from inventory_orders.engine.retrying_client import CommitStats, read_all
@@ -177,7 +177,7 @@ class Recall:
                 return self.known.unreadable[place]
         for key in pages:
             held = allocation.entry(key.lane, row.product_id)
-            if held is not None and held.created_at != row.created_at:
+            if held.units and held.created_at != row.created_at:
                 self.known.forget(key)
                 self.known.forget(row.product_id)
                 return CorruptItemError(
@@ -213,12 +213,12 @@ class Recall:
                 self.problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
                 continue
             if self._is_full(allocation, product_id, mine):
-                yield Transaction.of(allocation)
+                yield allocation.drain()
             allocation.recall(product_id, mine)
             if is_reclaimed:
                 allocation.reclaim(product_id)
         if allocation.touched:
-            yield Transaction.of(allocation)
+            yield allocation.drain()
 
     def _is_full(self, allocation: Allocation, product_id: str, lanes: Iterable[int]) -> bool:
         """Whether the transaction that is being filled has no room for the recall of a product."""

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 
 from inventory_orders.clock import Clock
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT
+from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Batch
@@ -157,7 +157,8 @@ class LaneSource(Source):
         lacks = {p: own[p] for p, units in need.items() if own[p] < units}
         if self._should_visit(lacks):
             return None
-        sources = dict.fromkeys(need.keys() - lacks.keys(), self.lane.number or DEPOT)
+        lane = self.lane.number or DEPOT
+        sources = {p: PageKey.of(lane, p) for p in need if p not in lacks}
         rows = self._read_rows(batch, sources)
         if any(self._is_short(row, need.get(p, 0)) for p, row in rows.items()):
             return None

@@ -13,20 +13,20 @@ from inventory_orders.domain.allotments import (
     DEPOT,
     MAX_LANES,
     MAX_PRODUCTS,
+    NO_UNITS,
     PAGES,
     LaneLease,
     Page,
     PageEntry,
     PageKey,
 )
+from inventory_orders.domain.change import Decision
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import (
     Chain,
-    Decision,
     Draft,
     Limits,
     Supply,
-    Transaction,
     pack,
     write_down,
 )
@@ -112,7 +112,8 @@ class LaneSupply(Supply):
 
     def _needs_depot(self, decision: Decision) -> bool:
         """Whether a decision is a rejection, or affects products that this process's lane does not sell."""
-        is_sold_elsewhere = any(self.sources.get(p, DEPOT) == DEPOT for p in decision.deltas)
+        pages = [self.sources.get(product_id) for product_id in decision.deltas]
+        is_sold_elsewhere = any(page is None or page.lane == DEPOT for page in pages)
         return decision.rejection is not None or is_sold_elsewhere
 
 
@@ -221,7 +222,7 @@ class Visit:
             found.add(self._read(others))
         for product_id in wanted:
             if product_id in found.products:
-                self._allocation.add_row(product_id, found.products[product_id])
+                self._allocation.rows[product_id] = found.products[product_id]
 
     def _rows_with_pages(self) -> list[str]:
         """The rows to read together with the pages. That is faster, even if the depot turns out to have enough."""
@@ -298,23 +299,19 @@ class Visit:
         return [p for p in {*self._need, *self._allocation.rows} if self._is_relisted(p)]
 
     def _is_relisted(self, product_id: str) -> bool:
-        allocation = self._allocation
-        lanes = {DEPOT, self._lane.number or DEPOT}
-        units_of = (
-            *(allocation.entry(lane, product_id) for lane in lanes),
-            allocation.rows.get(product_id),
-        )
-        return len({units.created_at for units in units_of if units is not None}) > 1
+        lanes = (DEPOT, self._lane.number or DEPOT)
+        entries = (self._allocation.entry(lane, product_id) for lane in lanes)
+        row = self._allocation.rows.get(product_id)
+        return len({held.created_at for held in (*entries, row or NO_UNITS)} - {""}) > 1
 
     def _should_read(self, product_id: str, units: int) -> bool:
         """Whether to read a row, because the depot has too few units and the row may have more."""
         if self._is_avoided(product_id) or PageKey.of(DEPOT, product_id).number in self._corrupt:
             return False
         held = self._allocation.entry(DEPOT, product_id)
-        stored = held.units if held is not None else 0
-        if stored < units or (held is not None and not held.reach):
-            return stored < units
-        return stored < self._low_level(product_id) and not self._depot.is_drained(product_id)
+        if held.units < units or (held.units and not held.reach):
+            return held.units < units
+        return held.units < self._low_level(product_id) and not self._depot.is_drained(product_id)
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""
@@ -379,7 +376,7 @@ class Visit:
             for some in self._in_portions(mine, _MAX_LOANS):
                 for product_id in some:
                     self._allocation.lend(product_id, *loans[product_id])
-                waves.append((Transaction.of(self._allocation),))
+                waves.append((self._allocation.drain(),))
             yield tuple(waves)
 
     # ------------------------------------------------------------------ recall and distribution
@@ -424,21 +421,22 @@ class Visit:
         for product_id in next(iter(self._in_portions(idle, _LOANS_TOGETHER)), ()):
             self._allocation.reclaim(product_id)
 
-    def _share_out(self) -> dict[str, int]:
-        """Fill the lane, and return products that are too scarce for lanes. Returns the lane that sells each product."""
-        lane, sources = self._lane.number, dict[str, int]()
+    def _share_out(self) -> dict[str, PageKey]:
+        """Fill the lane, and return products that are too scarce for lanes. Returns the page that sells each product."""
+        lane, sources = self._lane.number, dict[str, PageKey]()
         if lane is None:
-            return {p: DEPOT for p in self._need if self._allocation.units(DEPOT, p)}
+            there = (p for p in self._need if self._allocation.units(DEPOT, p))
+            return {p: PageKey.of(DEPOT, p) for p in there}
         # Page by page, because a visit does this for every lent product, which takes most of its CPU time.
         for key in self._lane.keys:
             if key.number not in self._corrupt:
                 sources |= self._share_out_page(lane, key)
         return sources
 
-    def _share_out_page(self, lane: int, key: PageKey) -> dict[str, int]:
-        """Move the units of one page of the lane. Returns the lane that sells each needed product."""
-        own = self._allocation.entries(key)
-        shelf = self._allocation.entries(PageKey(DEPOT, key.number))
+    def _share_out_page(self, lane: int, key: PageKey) -> dict[str, PageKey]:
+        """Move the units of one page of the lane. Returns the page that sells each needed product."""
+        depot_key = PageKey(DEPOT, key.number)
+        own, shelf = self._allocation.entries(key), self._allocation.entries(depot_key)
         mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
         sources = {}
         for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
@@ -450,7 +448,7 @@ class Visit:
             elif target < have:
                 self._allocation.give_back(lane, product_id)
             if product_id in self._need:
-                sources[product_id] = lane if target else DEPOT
+                sources[product_id] = key if target else depot_key
         return sources
 
     def _target(self, product_id: str, lane: int, have: int, there: PageEntry) -> int:
@@ -475,4 +473,4 @@ class Visit:
         rows, others = self._batch.rows, (self._need, self._to_reclaim, self._allocation.rows)
         left = rows.keys() - set().union(*others)
         for product_id in [p for p in self._batch.pending.product_ids if p in left]:
-            self._allocation.add_row(product_id, rows[product_id])
+            self._allocation.rows[product_id] = rows[product_id]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import Page, PageKey
-from inventory_orders.domain.change import Update
+from inventory_orders.domain.change import Transaction, Update
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
 from inventory_orders.domain.record import OrderRecord, Record, RecordKey
@@ -32,7 +32,6 @@ from inventory_orders.store.tables import KEYS
 
 if TYPE_CHECKING:
     from inventory_orders.domain.outbound import Generation, OutboundPage
-    from inventory_orders.domain.planner import Transaction
 
 _ALIAS = re.compile(r"#(\w+)")
 
