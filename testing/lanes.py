@@ -313,8 +313,8 @@ def reclaim(store: Store, product_id: str) -> int | None:
         allocation.recall(product_id, before.lent_to - {DEPOT})
         allocation.reclaim(product_id)
         _write(store, allocation)
-    except (TransactionCancelledError, ValueError):
-        # ValueError: row and pages were read while units were moving.
+    except (TransactionCancelledError, KeyError, ValueError):
+        # KeyError, ValueError: row and pages were read while units were moving.
         return None
     return allocation.row(product_id).stock_count - before.stock_count
 

@@ -317,7 +317,7 @@ def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
 def test_an_unknown_page_is_not_recalled(unknown):
     row = product("p", 10, lent_to=frozenset({0, 1}))
     allocation = Allocation({"p": row}, pages(1 - unknown))
-    with pytest.raises(ValueError, match=f"page {unknown}/. is not known"):
+    with pytest.raises(KeyError, match=f"lane={unknown}"):
         allocation.recall("p", [1])
 
 

@@ -88,9 +88,7 @@ class Allocation:
     def entries(self, key: PageKey) -> dict[str, PageEntry]:
         """The entries of a page by product id, including moves that are not stored yet."""
         if key not in self._entries:
-            page = self._pages_stored.get(key)
-            if page is None:
-                raise ValueError(f"page {key} is not known")
+            page = self._pages_stored[key]
             self._entries[key], self._emptied[key] = dict(page.entries), set(page.emptied)
         return self._entries[key]
 
@@ -142,7 +140,6 @@ class Allocation:
             self.give_back(lane, product_id)
             self._touched_pages[PageKey.of(lane, product_id)] = None
         self._set_reach(product_id, 0)
-        self._touched_pages[PageKey.of(DEPOT, product_id)] = None
         row = self.row(product_id)
         self._set_row(replace(row, lent_to=row.lent_to - frozenset(lanes)))
 
@@ -213,9 +210,9 @@ class Allocation:
 
     def _set_reach(self, product_id: str, reach: int) -> None:
         key = PageKey.of(DEPOT, product_id)
-        if (held := self.entries(key).get(product_id)) is not None and held.reach != reach:
+        if held := self.entries(key).get(product_id):
             self.entries(key)[product_id] = replace(held, reach=reach)
-            self._touched_pages[key] = None
+        self._touched_pages[key] = None
 
     def _set_row(self, row: Product) -> None:
         self._touched_rows.setdefault(row.product_id, self.row(row.product_id))

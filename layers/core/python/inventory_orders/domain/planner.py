@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import filterfalse, groupby
 from math import ceil, inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import PageKey
@@ -63,21 +63,12 @@ class Supply:
         """Put decisions into transactions, and transactions into chains. Chains may run in parallel, because they share nothing."""
         drafts = pack(decisions, self, limits)
         transactions = write_down(drafts, self)
-        waves: list[int] = []
-        chains: list[list[int]] = []
-        for number, draft in enumerate(drafts):
-            behind = {n for n in range(number) if not drafts[n].keys.isdisjoint(draft.keys)}
-            # The earliest possible wave.
-            waves.append(1 + max((waves[n] for n in behind), default=-1))
-            joined = [chain for chain in chains if not behind.isdisjoint(chain)]
-            members = [*(n for chain in joined for n in chain), number]
-            chains = [*(chain for chain in chains if chain not in joined), sorted(members)]
         return tuple(
             tuple(
-                tuple(transactions[number] for number in wave)
-                for _, wave in groupby(sorted(chain, key=waves.__getitem__), waves.__getitem__)
+                tuple(transactions[number] for _, _, number in wave)
+                for _, wave in groupby(chain, itemgetter(1))
             )
-            for chain in sorted(chains)
+            for _, chain in groupby(_link(drafts), itemgetter(0))
         )
 
 
@@ -352,6 +343,24 @@ def _place(
         return drafts[-1].add(decision, supply, None)
     emptiest = sorted(sharing or drafts, key=attrgetter("actions"))
     return any(draft.add(decision, supply, limits) for draft in emptiest)
+
+
+def _link(drafts: Sequence[Draft]) -> list[tuple[int, int, int]]:
+    """Link drafts that share a key to chains.
+
+    Returns:
+        For each draft, the number of the first draft in its chain, its wave, and its own number, in this order. Each draft is in
+        the earliest possible wave.
+    """
+    firsts: list[int] = []
+    waves: list[int] = []
+    for number, draft in enumerate(drafts):
+        behind = [n for n in range(number) if not drafts[n].keys.isdisjoint(draft.keys)]
+        waves.append(1 + max((waves[n] for n in behind), default=-1))
+        joined = {firsts[n] for n in behind}
+        first = min(joined, default=number)
+        firsts = [*(first if n in joined else n for n in firsts), first]
+    return sorted(zip(firsts, waves, range(len(drafts)), strict=True))
 
 
 def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:

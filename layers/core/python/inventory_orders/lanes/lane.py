@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.change import Transaction
-from inventory_orders.domain.product import PageStock, Stock
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
@@ -117,6 +116,11 @@ class OwnLane:
         page = self._pages.get(PageKey.of(DEPOT, product_id).number)
         return page.units(product_id) if page is not None else 0
 
+    def lacks(self, need: Mapping[str, int]) -> dict[str, int]:
+        """The needed units of each product that this lane does not have. Products that it has enough of are left out."""
+        missing = {p: units - self.units(p) for p, units in need.items()}
+        return {product_id: units for product_id, units in missing.items() if units > 0}
+
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:
         """Keep the lane's pages as read. Gives up the lane for another one if a page is unreadable."""
         found = list(pages)
@@ -130,16 +134,12 @@ class OwnLane:
 
     def learn(self, transaction: Transaction, *, is_applied: bool) -> None:
         """Keep the pages as a transaction left them. Forget them if it failed, because their state is unknown."""
-        if not is_applied and transaction.pages:
+        if is_applied:
+            written = (update.after for update in transaction.pages)
+            self.remember(page for page in written if page.key.lane == self.number)
+        elif transaction.pages:
             self.forget()
-        for update in transaction.pages if is_applied else ():
-            if update.after.key.lane == self.number:
-                self._pages[update.after.key.number] = update.after
 
     def forget(self) -> None:
         """Forget the pages, so that they are read again."""
         self._pages = {}
-
-    def holds(self, stock: Stock) -> bool:
-        """Whether units are in this lane, not in a row or at the depot."""
-        return isinstance(stock, PageStock) and stock.page.lane != DEPOT

@@ -280,24 +280,23 @@ class Recall:
         cancelled.check_places()
         self.busy = set()
         for reason in cancelled.reasons:
-            self._learn_reason(reason, reason.action.subject)
+            self._learn_reason(reason)
 
-    def _learn_reason(self, reason: CancellationReason, place: object) -> None:
+    def _learn_reason(self, reason: CancellationReason) -> None:
         """Remember the row, page or lease that DynamoDB returned for a failed action."""
-        if reason.meaning is Meaning.INVALID and isinstance(place, str | PageKey):
-            self.known.unreadable[place] = CorruptItemError(
-                f"DynamoDB does not accept {place} ({reason.message}); repair the item",
-                "CORRUPT_PAGE" if isinstance(place, PageKey) else "CORRUPT_PRODUCT",
-            )
-        if reason.meaning is not Meaning.CONDITION_FAILED:
-            return
-        if isinstance(place, str | PageKey):
-            self.known.learn(place, reason.found)
-        else:
-            # Another visitor has taken the lease.
-            self.depot.lease = None
-        if isinstance(place, PageKey) and place.lane != DEPOT:
-            self.busy.add(place.lane)
+        match reason.meaning, reason.action.subject:
+            case Meaning.INVALID, (str() | PageKey()) as key:
+                self.known.unreadable[key] = CorruptItemError(
+                    f"DynamoDB does not accept {key} ({reason.message}); repair the item",
+                    "CORRUPT_PAGE" if isinstance(key, PageKey) else "CORRUPT_PRODUCT",
+                )
+            case Meaning.CONDITION_FAILED, (str() | PageKey()) as key:
+                self.known.learn(key, reason.found)
+                if isinstance(key, PageKey) and key.lane != DEPOT:
+                    self.busy.add(key.lane)
+            case Meaning.CONDITION_FAILED, _:
+                # Another visitor has taken the lease.
+                self.depot.lease = None
 
 
 def _pieces(

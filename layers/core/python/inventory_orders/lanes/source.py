@@ -7,14 +7,14 @@ numbers are in docs/lanes.md. Each write is conditioned on what was read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor
 
 from inventory_orders.clock import Clock
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.planner import Supply
-from inventory_orders.domain.product import Product
+from inventory_orders.domain.product import PageStock, Product, Stock
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.loop import Attempt, Commit, Engine, Source
 from inventory_orders.engine.memory import BoundedDict
@@ -128,11 +128,10 @@ class LaneSource(Source):
             stats.measured["UnitsLent"].append(sum(transaction.lent.values()))
         if transaction.release is not None:
             self.depot.lease = None
-        stock_after = transaction.stock_after
         for decision in transaction.decisions if self.lane.limit else ():
             if decision.deltas:
-                is_own = all(self.lane.holds(stock_after[p]) for p in decision.deltas)
-                stats.measured["OrdersFromLanes"].append(is_own)
+                sold = (transaction.stock_after[product_id] for product_id in decision.deltas)
+                stats.measured["OrdersFromLanes"].append(all(map(_is_in_lane, sold)))
 
     def end_round(self, batch: Batch) -> None:
         """Release the depot, unless a transaction already has, and note which products are short or sold out."""
@@ -153,8 +152,7 @@ class LaneSource(Source):
 
     def _without_a_visit(self, batch: Batch, need: Mapping[str, int]) -> Supply | None:
         """The supply from this process's lane and from rows; None if a visit to the depot is better."""
-        own = {product_id: self.lane.units(product_id) for product_id in need}
-        lacks = {p: own[p] for p, units in need.items() if own[p] < units}
+        lacks = self.lane.lacks(need)
         if self._should_visit(lacks):
             return None
         lane = self.lane.number or DEPOT
@@ -171,12 +169,12 @@ class LaneSource(Source):
         batch.read_unknown(wanted)
         return {p: batch.rows[p] for p in wanted if p in batch.rows}
 
-    def _should_visit(self, lacks: Mapping[str, int]) -> bool:
+    def _should_visit(self, lacks: Iterable[str]) -> bool:
         """Whether to use the depot instead of rows, for products of which this process's lane has too few units."""
         # Only the row sells a product that was sold out when the row was last read.
-        wanted = {p: own for p, own in lacks.items() if not self._sold_out.get(p)}
+        wanted = [product_id for product_id in lacks if not self._sold_out.get(product_id)]
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
-        if self.depot.line.is_empty and any(wanted.values()):
+        if self.depot.line.is_empty and any(map(self.lane.units, wanted)):
             return True
         return len(wanted) > _MOST_ROWS or any(map(self._client.rivals.are_met_on, wanted))
 
@@ -198,3 +196,8 @@ class LaneSource(Source):
             if not wanted:
                 by_row.update(change.product_ids)
         return {product_id: units for product_id, units in need.items() if product_id not in by_row}
+
+
+def _is_in_lane(stock: Stock) -> bool:
+    """Whether units are in a lane, not in a row or at the depot."""
+    return isinstance(stock, PageStock) and stock.page.lane != DEPOT

@@ -11,7 +11,6 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import (
     DEPOT,
-    MAX_LANES,
     MAX_PRODUCTS,
     NO_UNITS,
     PAGES,
@@ -57,9 +56,6 @@ _RECALLED_TOGETHER = 60
 
 # Maximum number of loans in one transaction, which also writes the depot's page.
 _MAX_LOANS = 99
-
-# The entry of a product that the depot has no units of. With this reach, lanes may keep the units that they have.
-_NOTHING = PageEntry("", 0, reach=MAX_LANES)
 
 # Seconds of waiting for the depot after which the batch is returned.
 _PATIENCE = 20.0
@@ -220,9 +216,7 @@ class Visit:
         wanted = self._rows_to_read()
         if others := [p for p in wanted if p not in found.products]:
             found.add(self._read(others))
-        for product_id in wanted:
-            if product_id in found.products:
-                self._allocation.rows[product_id] = found.products[product_id]
+        self._allocation.rows |= {p: found.products[p] for p in wanted if p in found.products}
 
     def _rows_with_pages(self) -> list[str]:
         """The rows to read together with the pages. That is faster, even if the depot turns out to have enough."""
@@ -244,7 +238,7 @@ class Visit:
 
     def _rows_to_read(self) -> list[str]:
         """The products whose rows have to be read: the depot has too few units of them, or their rows have to reclaim units."""
-        lacks = self._lacks()
+        lacks = self._lane.lacks(self._need)
         wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
         wanted += self._to_reclaim - self._batch.unreadable.keys()
         # Rows lend again when the depot runs low, before lanes get small shares.
@@ -264,15 +258,13 @@ class Visit:
 
     # ------------------------------------------------------------------ state
 
-    def _lacks(self) -> dict[str, int]:
-        """The needed units that this process's lane does not have, by product."""
-        lane = self._lane.number
-        own = {p: 0 if lane is None else self._allocation.units(lane, p) for p in self._need}
-        return {p: units - own[p] for p, units in self._need.items() if own[p] < units}
-
     def _missing(self) -> set[str]:
         """The products that the depot has too few units of, or whose row needs all units."""
-        missing = {p for p, n in self._lacks().items() if self._allocation.units(DEPOT, p) < n}
+        missing = {
+            p
+            for p, n in self._lane.lacks(self._need).items()
+            if self._allocation.units(DEPOT, p) < n
+        }
         return {
             p
             for p in missing | self._to_reclaim
@@ -325,7 +317,7 @@ class Visit:
 
     def _lend(self, commit: Commit) -> bool:
         """Lend from rows. If there are many loans, they are committed immediately; returns False if some of them failed."""
-        lacks = self._lacks()
+        lacks = self._lane.lacks(self._need)
         loans = {
             product_id: loan
             for product_id, row in self._allocation.rows.items()
@@ -440,8 +432,8 @@ class Visit:
         mixed = {p for p in own.keys() & shelf.keys() if self._is_relisted(p)}
         sources = {}
         for product_id in [p for p in dict.fromkeys((*shelf, *own)) if p not in mixed]:
-            have = own.get(product_id, _NOTHING).units
-            there = shelf.get(product_id, _NOTHING)
+            have = own.get(product_id, NO_UNITS).units
+            there = shelf.get(product_id, NO_UNITS)
             target = self._target(product_id, lane, have, there)
             if target > have:
                 self._allocation.fill(lane, product_id, min(target - have, there.units))
@@ -458,7 +450,8 @@ class Visit:
             return 0
         use = demand.last_quantity(product_id)
         share = (have + there.units) / (_SPARE * self._in_use)
-        if there.reach < lane or share < max(use, need):
+        is_out_of_reach = there.units > 0 and there.reach < lane
+        if is_out_of_reach or share < max(use, need):
             return have if need <= have <= 2 * use + need else 0
         level = demand.lane_level(product_id, there.units / self._in_use)
         return max(need, have, math.floor(min(level, share)))
@@ -470,7 +463,6 @@ class Visit:
     def _add_rows(self) -> None:
         """Add the rows that the batch knows. Those that this visit has read stay as they are, as they may have lent units."""
         self._batch.read_unknown(self._passed_over())
-        rows, others = self._batch.rows, (self._need, self._to_reclaim, self._allocation.rows)
-        left = rows.keys() - set().union(*others)
-        for product_id in [p for p in self._batch.pending.product_ids if p in left]:
-            self._allocation.rows[product_id] = rows[product_id]
+        rows = self._batch.rows
+        left = rows.keys() - self._need.keys() - self._to_reclaim - self._allocation.rows.keys()
+        self._allocation.rows |= {p: rows[p] for p in self._batch.pending.product_ids if p in left}
