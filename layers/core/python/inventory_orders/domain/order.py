@@ -178,13 +178,19 @@ class Order(Change):
     def lines(self, taken_from: Mapping[str, Stock]) -> tuple[OrderLine, ...]:
         """Build the lines to store. Each names the row or page from which its units were taken, if any were."""
         stock_of = {product_of(p): stock for p, stock in taken_from.items()}
-        return tuple(
-            _taken_from(
-                stock_of.get(product_id),
-                OrderLine(product_id, units, asked_location=self.asked_locations.get(product_id)),
-            )
-            for product_id, units in self.quantities.items()
-        )
+        lines = []
+        for product_id, quantity in self.quantities.items():
+            asked, stock = self.asked_locations.get(product_id), stock_of.get(product_id)
+            line = OrderLine(product_id, quantity, asked_location=asked)
+            if stock is not None:
+                location, at = location_of(stock.product_id), stock.created_at
+                line = replace(line, location_id=location, product_created_at=at)
+            if isinstance(stock, PageStock):
+                line = replace(line, lane_page=str(stock.page), lane_version=stock.version)
+            elif stock is not None:
+                line = replace(line, product_version=stock.version)
+            lines.append(line)
+        return tuple(lines)
 
     def match(self, record: Record) -> MatchResult:
         stored = as_order(record)
@@ -251,17 +257,6 @@ class CancelledBeforehand(Change):
 
     def match(self, record: Record) -> MatchResult:
         return self.order.match(record)
-
-
-def _taken_from(stock: Stock | None, line: OrderLine) -> OrderLine:
-    """Add to a line where its units were taken from; None if they were not taken."""
-    if stock is None:
-        return line
-    location, at = location_of(stock.product_id), stock.created_at
-    line = replace(line, location_id=location, product_created_at=at)
-    if isinstance(stock, PageStock):
-        return replace(line, lane_page=str(stock.page), lane_version=stock.version)
-    return replace(line, product_version=stock.version)
 
 
 def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
