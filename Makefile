@@ -35,7 +35,7 @@ help: ## list the targets
 
 setup: $(VENV)/bin/inventory-orders node_modules/installed ## install the Python environment, with Node, and the CDK command line (other targets run it if necessary)
 
-demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the orders of a file instead; UNCHECKED=1 also sends lines that are not orders
+demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some, audit the books; ORDERS=FILE sends the orders of a file instead, with invented stock; UNCHECKED=1 also sends lines that are not orders
 	@$(RUN) demo $(if $(ORDERS),--orders '$(ORDERS)') $(if $(UNCHECKED),--unchecked)
 
 dashboard: setup ## open the desk at the live CloudWatch dashboard on this machine; URL=1 only prints its address

@@ -364,13 +364,16 @@ def day_of_file(run: str, path: Path) -> Workload:
         if real
         else f"The orders of {path.name}"
     )
-    short = sum(product.opening_stock < wanted.get(product.product_id, 0) for product in products)
     product_ids = {product_of(product.product_id) for product in products}
-    text = ("Quantities and customers are invented: the data has neither. " if real else "") + (
+    text = (
         f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(product_ids), 'product')}. "
-        "The products' ids get the prefix demo-, so none of yours changes. There are as many units as the orders need"
-        + (f", but fewer for {counted(short, 'best seller')}." if short else ".")
+        f"Their stock is invented: {_stock_in_words(products, wanted)}. "
+        "The products' ids get the prefix demo-, so none of yours changes."
     )
+    if real:
+        text = f"Quantities and customers are invented: the data has neither. {text}"
+    else:
+        text += " To use your own stock instead, `.venv/bin/inventory-orders load` your products, then `send` the orders."
     return Workload(
         [*products, sample_orders.HELD_PRODUCT],
         sample_orders.never_paid(run),
@@ -378,6 +381,19 @@ def day_of_file(run: str, path: Path) -> Workload:
         [],
         title,
         text,
+    )
+
+
+def _stock_in_words(products: Sequence[NewProduct], wanted: Mapping[str, int]) -> str:
+    """Describe the stock that a file's orders meet, with an example of a product that has too little."""
+    short = [p for p in products if p.opening_stock < wanted.get(p.product_id, 0)]
+    words = "as many units as the orders need"
+    if not short:
+        return words
+    one = max(short, key=lambda product: wanted[product.product_id])
+    return (
+        f"{words}, but fewer for {counted(len(short), 'best seller')}, such as {one.opening_stock:,} of "
+        f"{in_words(one.product_id)}, where they need {wanted[one.product_id]:,}"
     )
 
 

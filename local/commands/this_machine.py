@@ -45,8 +45,8 @@ def demo(
     orders: Annotated[
         Path | None,
         typer.Option(
-            help="Send the orders of this file instead: a file for `send`, or local/real_orders/baskets.csv.gz, whose "
-            "quantities and customers are invented."
+            help="Send the orders of this file instead, with invented stock: a file for `send`, or "
+            "local/real_orders/baskets.csv.gz, whose quantities and customers are invented."
         ),
     ] = None,
     unchecked: Annotated[
@@ -83,7 +83,7 @@ def demo(
         "  make dashboard                      open the dashboard in a browser\n"
         "  make desk                           see the orders to ship, the dead letters and the stock\n"
         "  .venv/bin/inventory-orders status   count rows, messages and dead letters\n"
-        "  make demo ORDERS=FILE               send your own orders, in a file for `send`\n"
+        "  make demo ORDERS=FILE               send your own orders, in a file for `send`, with invented stock\n"
         "  make demo ORDERS=local/real_orders/baskets.csv.gz\n"
         "                                      send a wholesaler's orders\n"
         "  make down                           stop everything and delete its data[/]"

@@ -592,9 +592,22 @@ def test_only_the_real_orders_are_described_as_partly_invented(tmp_path):
     real = demo.day_of_file("d1", sample_orders.REAL_ORDERS)
     assert len(real.messages) == sample_orders.REAL_ORDERS_SENT
     assert real.text.startswith("Quantities and customers are invented")
+    assert "to use your own stock" not in real.text.lower(), "`send` refuses this file"
+    own = demo.day_of_file("d1", file_of(tmp_path, ("o", "u", [("mug", 1)])))
+    assert "Quantities" not in own.text
+
+
+def test_a_file_is_demonstrated_with_invented_stock_and_says_so(tmp_path):
+    def text_of(*quantities):
+        orders = [(f"o-{n}", "u", [(f"mug-{n}", each)]) for n, each in enumerate(quantities)]
+        return demo.day_of_file("d1", file_of(tmp_path, *orders)).text
+
+    assert "Their stock is invented: as many units as the orders need. The" in text_of(1)
     assert (
-        "invented" not in demo.day_of_file("d1", file_of(tmp_path, ("o", "u", [("mug", 1)]))).text
+        "but fewer for 1 best seller, such as 3 of demo-mug-5, where they need 4. The"
+        in text_of(9, 8, 7, 6, 5, 4)
     )
+    assert "`.venv/bin/inventory-orders load` your products" in text_of(1)
 
 
 def test_the_longest_ids_of_a_file_stay_valid_and_different(tmp_path):
