@@ -8,6 +8,8 @@ import pytest
 from docs_generator.assumptions import AWS, assumptions
 from docs_generator.pages import FOLDER, NEED_THE_CDK, PAGES, text_of
 from local import ROOT
+from tests.explore.mutants import MUTANTS
+from tests.explore.scenarios import SCENARIOS
 from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -152,6 +154,12 @@ def test_all_hand_written_pages_keep_to_their_word_limit_and_belong_to_a_group()
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - NEED_THE_CDK))
 def test_a_generated_page_says_what_the_code_says(page):
     assert (FOLDER / page).read_text("utf-8") == text_of(page), "out of date: run `make docs`"
+
+
+def test_the_page_of_the_exploration_counts_its_mutants_and_scenarios():
+    page = (ROOT / "docs" / "exploration.md").read_text("utf-8")
+    (counts,) = re.findall(r"There are (\d+) mutants and (\d+) scenarios\.", page)
+    assert counts == (str(len(MUTANTS)), str(len(SCENARIOS)))
 
 
 def test_no_generated_page_is_left_over():
