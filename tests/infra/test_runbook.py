@@ -61,6 +61,10 @@ def check(command):
     elif words[0] == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
         assert words[1] in targets, command
+    elif words[0] == "join":
+        # tests/integration/test_runbook.py runs the pipeline.
+        assert command.count("versions | sort") == 2
+        check("versions")
     else:
         assert words[0].endswith("()"), f"no check for this command: {command}"
 
@@ -79,7 +83,7 @@ def undefined(page):
     """Find the variables that a command uses although no earlier command sets them."""
     known = set()
     for command in page:
-        yield from set(re.findall(r"\$(\w+)", command)) - known
+        yield from set(re.findall(r"\$([A-Za-z_]\w*)", command)) - known
         known |= set(re.findall(r"^(\w+)=\$\(", command))
 
 

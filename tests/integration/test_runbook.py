@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -167,6 +168,29 @@ def test_oldest_message_for_an_unknown_product_is_booked_once_it_is_listed(aws):
     wait_until(aws, lambda: any(age >= 1 for age in ages()))
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-early"]
     assert (account.available, account.difference) == (4, 0)
+
+
+def test_the_product_with_the_most_writes_is_found_when_writers_conflict(aws, tmp_path):
+    create(aws, "rb-busy", 1)
+    create(aws, "rb-quiet", 1)
+    *_, versions, pipeline = commands(sections()["ConflictRate"])
+    query = re.search(r'--query "(.+?)"', versions)[1]
+
+    def write_versions(name):
+        rows = jmespath.search(query, answer(aws, expand("versions"), {}))
+        (tmp_path / name).write_text("".join("\t".join(row) + "\n" for row in rows))
+
+    write_versions("before")
+    for number in range(5):
+        receipt = {"adjustmentId": f"rb-{number}", "productId": "rb-busy", "delta": 1}
+        invoke_deployed(aws, "adjust_stock", {"action": "adjust", "reason": "RECEIPT"} | receipt)
+    write_versions("after")
+    pipeline = pipeline.replace("sleep 60; versions", "cat after")
+    pipeline = pipeline.replace("versions", "cat before")
+    done = subprocess.run(
+        ["bash", "-c", pipeline], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "5 rb-busy" in done.stdout.splitlines()[:3]
 
 
 def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_aws):
