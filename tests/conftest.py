@@ -89,7 +89,7 @@ def away_from_the_embedded_aws() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     # Playwright is slow to import, and most folders do not test pages.
     from local.dashboard import browser
