@@ -27,7 +27,7 @@ OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint format unit test newest explore soak bench browser bytecode wheel docs screenshot lock
+.PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint style types prose format unit test newest explore soak bench browser bytecode wheel docs screenshot lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); gsub(/; /, "\n                  ", $$2); \
@@ -90,12 +90,19 @@ verify: setup ## verify a stack: the embedded AWS, or STAGE=dev on your AWS acco
 destroy: setup ## remove the stack from your AWS account: STAGE=dev, or another name
 	@$(STAGED) destroy --stage '$(STAGE)'
 
-lint: setup ## check formatting, style, complexity, types and prose
+# In three parts, which `make test` runs at the same time.
+lint: style types prose ## check formatting, style, complexity, types and prose
+
+style: setup
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/xenon --max-absolute B layers functions infra operations local/commands # at most 10
+
+types: setup
 	@$(VENV)/bin/mypy --no-error-summary layers/core/python $(wildcard functions/*/handler.py) app.py infra \
 		operations local testing bench docs_generator tests/support
+
+prose: setup
 	@$(VENV)/bin/python -m tests.support.prose
 
 format: setup ## format the code

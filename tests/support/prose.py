@@ -30,7 +30,7 @@ HABITS = {
     r"\bin the place of\b": "`instead of`",
     r"\bfor want of\b": "`because ... is short`",
     r"\b(at|for) the most\b": "`at most`",
-    r"\bso (many|much)\b[^.;:]*\bat most\b": "``at most `limit` ...``",
+    r"\bso (many|much)\b[^.;:\n]*\bat most\b": "``at most `limit` ...``",
     r"(^|[.!?:] )Of (?!course)": "begin with the subject",
     r"\b(somebody|nobody|whoever)\b": "say who",
     r"\bmeanwhile\b": "name the time, or leave it out",
@@ -135,17 +135,19 @@ _READERS = {".md": _in_markdown, ".py": _in_python, ".js": _in_script, ".yaml": 
 def problems_in(path: Path, source: str) -> list[str]:
     """Find odd phrases in a file, each as `path:line: phrase: advice`."""
     texts = [(line, " ".join(text.split())) for line, text in _READERS[path.suffix](source)]
-    found = [
-        f"{path}:{line}: ...{text[max(0, match.start() - 20) : match.end() + 20]}...: {instead}"
-        for line, text in texts
-        for habit, instead in HABITS.items()
-        for match in re.finditer(habit, text, 0 if "Of (" in habit else re.IGNORECASE)
-    ]
+    # Each text is one line.
+    together = "\n".join(text for _, text in texts) or " "
+    found = []
+    for habit, instead in HABITS.items():
+        flags = re.MULTILINE if "Of (" in habit else re.MULTILINE | re.IGNORECASE
+        for match in re.finditer(habit, together, flags):
+            line, _ = texts[together.count("\n", 0, match.start())]
+            around = together[max(0, match.start() - 20) : match.end() + 20].replace("\n", " ")
+            found.append(f"{path}:{line}: ...{around}...: {instead}")
     if not CheckRegistry().checks:
         CheckRegistry().register_many(known_checks)
-    # Each text is one line.
-    together = LintFile(str(path), "\n".join(text for _, text in texts) or " ")
-    for result in together.lint({"max_errors": 100, "checks": _PROSELINT}):
+    checks = {"max_errors": 100, "checks": _PROSELINT}
+    for result in LintFile(str(path), together).lint(checks):
         line, _ = texts[result.pos[0] - 1]
         found.append(f"{path}:{line}: {result.check_result.message}")
     return found

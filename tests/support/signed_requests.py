@@ -101,4 +101,4 @@ def _whole(value: Any) -> Any:
     return [_whole(inner) for inner in value] if isinstance(value, list) else value
 
 
-schemathesis.auth.set_from_requests(Signature())  # type: ignore[attr-defined]  # set on the function
+schemathesis.auth.set_from_requests(Signature())
