@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from local import STATE, demo, sample_orders
+from local.desk import background
 from operations import queues
 from operations.aws import Aws
 from tests.support.stack import cli, wait_until_settled
@@ -29,12 +30,14 @@ class Demonstration:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_left_in_the_queues(aws: Aws) -> Iterator[None]:
-    """Purge the queues after each test file.
+def nothing_left_behind(aws: Aws) -> Iterator[None]:
+    """Stop the desk and purge the queues after each test file.
 
-    Messages that came too early would be redelivered for hours, and would block tests that wait for empty queues.
+    The desk, which the demonstration starts, reads logs and queues all the time. Messages that came too early would be
+    redelivered for hours, and would block tests that wait for empty queues.
     """
     yield
+    background.stop()
     for queue in queues.QUEUES:
         aws.sqs.purge_queue(QueueUrl=aws.outputs[queue])
 

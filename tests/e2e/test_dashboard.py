@@ -21,9 +21,7 @@ from tests.support.stack import cli, create, message
 
 @pytest.fixture(scope="module")
 def url(aws):
-    """Start the dashboard, and stop it after this test file, because it keeps reading logs and queues while it runs."""
-    yield background.start().endpoint
-    background.stop()
+    return background.start().endpoint
 
 
 def open_dashboard(page, url, span="3h"):
