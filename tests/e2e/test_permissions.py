@@ -391,7 +391,7 @@ def test_there_is_an_event_for_every_permission(aws, deployed):
     assert granted == listed | ONLY_FOR_POLLERS
 
 
-@pytest.mark.parametrize(("function", "name"), needed(), ids="-".join)
+@pytest.mark.parametrize(("function", "name"), needed())
 def test_a_function_without_a_permission_is_denied(aws, deployed, function, name):
     event = EVENTS[name](Preparation(aws))
     for action, resource in needed()[function, name]:
