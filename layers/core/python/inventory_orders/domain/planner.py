@@ -40,11 +40,9 @@ class Limits:
     side_by_side: int = 2
 
 
-Wave = tuple[Transaction, ...]
-"""Transactions that share no product and no group, so they may run in parallel."""
-
-Chain = tuple[Wave, ...]
-"""Waves that run one after the other, each building on those before it."""
+Chain = tuple[tuple[Transaction, ...], ...]
+"""Waves that run one after the other, each building on those before it. The transactions of a wave share no product and no
+group, so they may run in parallel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,27 +61,30 @@ def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
     Args:
         store: The tables.
     """
-    run = _IdleReturn(RetryingClient(store, _POLICY), deadline)
+    run = _IdleReturn(Depot(RetryingClient(store, _POLICY)), deadline)
     with run.report.noting_errors():
         run.empty_lanes()
         run.empty_depot()
     return run.report
 
 
+@dataclass(slots=True)
 class _IdleReturn:
     """One run that returns idle units.
 
     Attributes:
+        depot: The depot, whose lease this takes and releases.
+        deadline: When to stop.
+        stats: The cost.
+        in_use: The lanes with a live lease.
         report: The moves so far.
     """
 
-    def __init__(self, client: RetryingClient, deadline: Deadline) -> None:
-        self._client = client
-        self._depot = Depot(client)
-        self._deadline = deadline
-        self._stats = CommitStats()
-        self._lanes_in_use: set[int] = set()
-        self.report = IdleReport()
+    depot: Depot
+    deadline: Deadline
+    stats: CommitStats = field(default_factory=CommitStats)
+    in_use: set[int] = field(default_factory=set)
+    report: IdleReport = field(default_factory=IdleReport)
 
     # ------------------------------------------------------------------ lanes
 
@@ -96,34 +99,33 @@ class _IdleReturn:
 
     def _idle_lanes(self) -> list[int]:
         """The lanes that were leased once but are not leased now."""
-        now = self._client.clock.now().timestamp()
-        leases = self._client.call(
-            lambda: read_lane_leases(self._client.store, range(1, MAX_LANES + 1)), self._deadline
-        )
-        self._lanes_in_use = {lease.lane for lease in leases if lease.ends_at > now}
-        return sorted({lease.lane for lease in leases} - self._lanes_in_use)
+        client, lanes = self.depot.client, range(1, MAX_LANES + 1)
+        now = client.clock.now().timestamp()
+        leases = client.call(lambda: read_lane_leases(client.store, lanes), self.deadline)
+        self.in_use = {lease.lane for lease in leases if lease.ends_at > now}
+        return sorted({lease.lane for lease in leases} - self.in_use)
 
     def _empty_lane(self, keys: Sequence[PageKey]) -> bool:
         """Move the units of a lane's pages to the depot, in one transaction.
 
         Returns whether the lane was emptied: False if there was nothing to move, or a concurrent writer or throttling interfered.
         """
-        visit = self._depot.acquire(self._deadline, self._stats)
+        visit = self.depot.acquire(self.deadline, self.stats)
         try:
             allocation = self._returned(keys)
             if not allocation.touched:
                 return False
             transaction = replace(allocation.drain(), release=visit)
-            actions = transaction_actions(transaction, self._client.clock.now())
-            self._client.write(actions, self._deadline, self._stats)
-            self._depot.lease = None
+            actions = transaction_actions(transaction, self.depot.client.clock.now())
+            self.depot.client.write(actions, self.deadline, self.stats)
+            self.depot.lease = None
             return True
         except TransactionCancelledError as lost:
             if lost.meanings & {Meaning.INVALID, Meaning.UNKNOWN}:
                 raise
             return False
         finally:
-            self._depot.release(self._deadline, self._stats)
+            self.depot.release(self.deadline, self.stats)
 
     def _returned(self, keys: Sequence[PageKey]) -> Allocation:
         """An allocation in which the units of a lane's pages have moved to the depot. Unreadable pages are left alone."""
@@ -145,7 +147,7 @@ class _IdleReturn:
 
     def empty_depot(self) -> None:
         """Return units to the rows from each depot page without a recent write."""
-        idle_since = self._client.clock.now() - timedelta(seconds=IDLE_SECONDS)
+        idle_since = self.depot.client.clock.now() - timedelta(seconds=IDLE_SECONDS)
         for page in self._pages(PageKey(DEPOT, number) for number in range(PAGES)).values():
             if page.last_updated_at <= timestamp(idle_since):
                 self._empty_page(page)
@@ -159,18 +161,18 @@ class _IdleReturn:
         ]:
             product_ids, left = left[:_ROWS], left[_ROWS:]
             snapshot = read(
-                self._client,
+                self.depot.client,
                 [page.key, *product_ids],
-                self._deadline,
-                self._stats,
+                self.deadline,
+                self.stats,
             )
             if not _is_unwritten(found, snapshot.pages.get(page.key)):
                 return
             self.report.problems |= dict.fromkeys(map(str, snapshot.unreadable.values()))
             known = self._known(found, snapshot.products)
-            idle = [row for row in known if row.lent_to.isdisjoint(self._lanes_in_use)]
+            idle = [row for row in known if row.lent_to.isdisjoint(self.in_use)]
             try:
-                done = reclaim(self._depot, idle, self._deadline, self._stats)
+                done = reclaim(self.depot, idle, self.deadline, self.stats)
             except CorruptItemError as error:
                 self.report.problems[str(error)] = None
                 return
@@ -201,7 +203,7 @@ class _IdleReturn:
 
     def _pages(self, keys: Iterable[PageKey]) -> dict[PageKey, Page]:
         """Read pages with strong consistency. Unreadable ones are left out."""
-        found = read_all(self._client, list(keys), self._deadline, self._stats).pages
+        found = read_all(self.depot.client, list(keys), self.deadline, self.stats).pages
         self.report.problems |= {
             str(page): None for page in found.values() if not isinstance(page, Page)
         }

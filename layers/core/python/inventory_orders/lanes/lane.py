@@ -29,14 +29,15 @@ class OwnLane:
 
     Attributes:
         limit: As given.
+        in_use: How many lanes were in use when last counted, at least 1. The lane of a new process may be missing.
     """
 
     def __init__(self, client: RetryingClient, limit: int) -> None:
         self.limit = limit
+        self.in_use = 1
         self._client = client
         self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
-        self._in_use = 1
         self._refreshed_at = float("-inf")
         self._pages: dict[int, Page] = {}
         self._corrupt: set[int] = set()
@@ -81,17 +82,16 @@ class OwnLane:
         )
         now = self._client.clock.now().timestamp()
         live = {lease.lane for lease in leases if lease.ends_at > now}
-        self._in_use = max(1, len(live | ({self._lease.lane} if self._lease else set())))
+        self.in_use = max(1, len(live | ({self._lease.lane} if self._lease else set())))
         return live
 
     def _is_refresh_due(self) -> bool:
         return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
 
-    def count_in_use(self, deadline: Deadline, stats: CommitStats) -> int:
-        """How many lanes were in use when last counted, at least 1. The lane of a new process may be missing."""
+    def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
+        """Count the lanes in use, unless they were counted recently."""
         if self.limit and self._is_refresh_due():
             self._live_lanes(deadline, stats)
-        return self._in_use
 
     @property
     def number(self) -> int | None:

@@ -193,8 +193,8 @@ def read_committed(
     # Leave time for the command.
     soon = Deadline.after(deadline.remaining() / 4, client.clock)
     with suppress(OutcomeError):
-        levels = filter(None, [read_level(client, key, soon, stats) for key in keys])
-        committed = [level.committed for level in levels]
+        levels = [read_level(client, key, soon, stats) for key in keys]
+        committed = [level.committed for level in levels if level is not None]
         return {"committed": sum(committed)} if committed else {}
     return {}
 

@@ -32,8 +32,6 @@ from inventory_orders.store.writes import Action, ActionKind, transaction_action
 
 _ATTEMPTS = 4
 
-_TOO_LOW = "product {0} is in lanes, but its row is {1.status.value} with {1.stock_count} in stock; repair the item"
-
 # Maximum number of lanes in one transaction, so that there is room for the rows of several products.
 _LANES_TOGETHER = 90
 
@@ -209,7 +207,10 @@ class Recall:
             if not mine and not is_reclaimed:
                 continue
             if not is_reclaimed and not row.may_be_lent:
-                problem = _TOO_LOW.format(in_words(product_id), row)
+                problem = (
+                    f"product {in_words(product_id)} is in lanes, but its row is {row.status.value} with "
+                    f"{row.stock_count} in stock; repair the item"
+                )
                 self.problems.append(CorruptItemError(problem, "CORRUPT_PRODUCT"))
                 continue
             if self._is_full(allocation, product_id, mine):

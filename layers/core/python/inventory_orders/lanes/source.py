@@ -70,7 +70,6 @@ class LaneSource(Source):
         self.lane = OwnLane(client, lanes)
         self.depot = Depot(client)
         self.demand = Demand(client.clock)
-        self._client = client
         self._sold_out: BoundedDict[str, bool] = BoundedDict()
         self._short_until: BoundedDict[str, float] = BoundedDict()
         # Products of this batch that earlier batches found short.
@@ -82,7 +81,7 @@ class LaneSource(Source):
         """Note the demand of a batch, and which of its products were recently short."""
         self._to_reclaim = set()
         if self.lane.limit:
-            now, ids = self._client.clock.monotonic(), batch.pending.product_ids
+            now, ids = self.depot.client.clock.monotonic(), batch.pending.product_ids
             self._known_short = {p for p in ids if self._short_until.get(p, now) > now}
             batch.short |= self._known_short
             changes = batch.pending.by_key.values()
@@ -96,7 +95,7 @@ class LaneSource(Source):
         if self.lane.number is not None:
             self.lane.take(deadline, stats)
         if self.lane.pages is None:
-            found = read_all(self._client, self.lane.keys, deadline, stats)
+            found = read_all(self.depot.client, self.lane.keys, deadline, stats)
             self.lane.remember(found.pages.values())
         supply = self._without_a_visit(batch, need)
         if supply is not None or not batch.pending:
@@ -136,7 +135,7 @@ class LaneSource(Source):
     def end_round(self, batch: Batch) -> None:
         """Release the depot, unless a transaction already has, and note which products are short or sold out."""
         self.depot.release(batch.deadline, batch.stats)
-        until = self._client.clock.monotonic() + _SHORT_SECONDS
+        until = self.depot.client.clock.monotonic() + _SHORT_SECONDS
         self._short_until.update(dict.fromkeys(batch.short - self._known_short, until))
         for product_id, row in batch.rows.items():
             if row is not None and row.spare_units > 0:
@@ -176,7 +175,7 @@ class LaneSource(Source):
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
         if self.depot.line.is_empty and any(map(self.lane.units, wanted)):
             return True
-        return len(wanted) > _MOST_ROWS or any(map(self._client.rivals.are_met_on, wanted))
+        return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.are_met_on, wanted))
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether the row has too few units, and lanes may hold more."""

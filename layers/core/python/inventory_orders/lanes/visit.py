@@ -60,8 +60,6 @@ _MAX_LOANS = 99
 # Seconds of waiting for the depot after which the batch is returned.
 _PATIENCE = 20.0
 
-_MIXED = "the row and pages of product {} hold units of different generations; repair the items"
-
 
 @dataclass(frozen=True, slots=True)
 class LaneSupply(Supply):
@@ -140,7 +138,6 @@ class Visit:
         self._batch = batch
         self._need = need
         self._to_reclaim = frozenset(to_reclaim)
-        self._in_use = 1
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
@@ -158,7 +155,7 @@ class Visit:
             StoreError: DynamoDB failed, or the wait took too long.
         """
         depot, batch = self._depot, self._batch
-        self._in_use = self._lane.count_in_use(batch.deadline, batch.stats)
+        self._lane.count_in_use(batch.deadline, batch.stats)
         patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), depot.client.clock)
         lease = depot.acquire(patience, batch.stats, batch.age)
         is_awaited = not depot.line.is_empty
@@ -186,10 +183,11 @@ class Visit:
         # A product may have been listed again between the reads of pages and rows.
         if self._relisted() and not self._read_places():
             return False
-        self._batch.unreadable.update(
-            (p, CorruptItemError(_MIXED.format(in_words(p)), "CORRUPT_PRODUCT"))
-            for p in self._relisted()
-        )
+        for product_id in self._relisted():
+            self._batch.unreadable[product_id] = CorruptItemError(
+                f"the row and pages of product {in_words(product_id)} hold units of different generations; repair the items",
+                "CORRUPT_PRODUCT",
+            )
         return self._lend(commit)
 
     def _read_places(self) -> bool:
@@ -199,17 +197,15 @@ class Visit:
         found = self._read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
         self._lane.remember(found.pages[key] for key in own)
-        self._allocation = Allocation({}, self._sound(found))
+        self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
+        # Products that belong on an unreadable page are not touched.
+        pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
+        self._allocation = Allocation({}, pages)
         if self._give_up_corrupt():
             return False
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         self._read_rows(found)
         return True
-
-    def _sound(self, found: Snapshot) -> list[Page]:
-        """The pages, with unreadable ones replaced by empty ones. Products that belong on an unreadable page are not touched."""
-        self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
-        return [p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items()]
 
     def _read_rows(self, found: Snapshot) -> None:
         """Read the rows that the visit needs, unless they were read together with the pages."""
@@ -311,7 +307,7 @@ class Visit:
 
     def _low_level(self, product_id: str) -> float:
         """The number of units below which a product runs low at the depot."""
-        return _SPARE * self._in_use * self._demand.lane_level(product_id)
+        return _SPARE * self._lane.in_use * self._demand.lane_level(product_id)
 
     # ------------------------------------------------------------------ lending
 
@@ -345,12 +341,12 @@ class Visit:
             self._depot.observe_drained(product_id)
             units = surplus
         else:
-            most = max(demand.depot_level(product_id, self._in_use), low)
+            most = max(demand.depot_level(product_id, self._lane.in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
         if units <= 0 or units + stored < lacks:
             return None
         need = self._need.get(product_id, demand.last_quantity(product_id))
-        is_wide = units + stored >= _SPARE * self._in_use * need
+        is_wide = units + stored >= _SPARE * self._lane.in_use * need
         return units, self._lane.limit if is_wide else DEPOT
 
     def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
@@ -397,7 +393,7 @@ class Visit:
         """Other products on the same pages, if the depot has fewer units per lane than the last order took."""
         for key in {PageKey.of(DEPOT, product_id) for product_id in product_ids}:
             for other, held in self._allocation.entries(key).items():
-                is_scarce = held.units < self._in_use * self._demand.last_quantity(other)
+                is_scarce = held.units < self._lane.in_use * self._demand.last_quantity(other)
                 is_left_alone = other in product_ids or self._is_avoided(other)
                 if held.reach and is_scarce and not is_left_alone:
                     yield other
@@ -417,8 +413,7 @@ class Visit:
         """Fill the lane, and return products that are too scarce for lanes. Returns the page that sells each product."""
         lane, sources = self._lane.number, dict[str, PageKey]()
         if lane is None:
-            there = (p for p in self._need if self._allocation.units(DEPOT, p))
-            return {p: PageKey.of(DEPOT, p) for p in there}
+            return {p: PageKey.of(DEPOT, p) for p in self._need if self._allocation.units(DEPOT, p)}
         # Page by page, because a visit does this for every lent product, which takes most of its CPU time.
         for key in self._lane.keys:
             if key.number not in self._corrupt:
@@ -449,11 +444,11 @@ class Visit:
         if demand.is_idle(product_id):
             return 0
         use = demand.last_quantity(product_id)
-        share = (have + there.units) / (_SPARE * self._in_use)
+        share = (have + there.units) / (_SPARE * self._lane.in_use)
         is_out_of_reach = there.units > 0 and there.reach < lane
         if is_out_of_reach or share < max(use, need):
             return have if need <= have <= 2 * use + need else 0
-        level = demand.lane_level(product_id, there.units / self._in_use)
+        level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))
 
     def _passed_over(self) -> list[str]:
