@@ -197,7 +197,7 @@ class LaneShop(Shop):
     def seller(self, lanes: int = 2, off: float = 0.0) -> Any:
         """Create a worker that has met contention on all but the quiet rows, so that it requests a lane."""
         worker: Any = self.worker(off, lanes)
-        worker.client.rivals.are_met_on = lambda product_id: product_id not in self.quiet
+        worker.client.rivals.has = lambda product_id: product_id not in self.quiet
         return worker
 
     def owner(self, lanes: int = 2, off: float = 0.0) -> Any:

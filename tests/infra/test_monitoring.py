@@ -12,7 +12,7 @@ from infra.api import LOGGED
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS
-from inventory_orders.engine.memory import Rivals
+from inventory_orders.engine.memory import Recent
 from inventory_orders.errors import ThrottledError
 from inventory_orders.publishing.publisher import Bus, Refusal
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
@@ -155,7 +155,7 @@ def place_orders_among_rivals(shop, call, monkeypatch):
 
 def sell_from_lanes(shop, call, monkeypatch):
     """Sell from lanes: one has too few units, and another has a corrupt page."""
-    monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
+    monkeypatch.setattr(Recent, "has", lambda *_: True)
     for number, quantity in enumerate((1, 1, 50)):
         lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
         call("place_orders", sqs_event(lent))

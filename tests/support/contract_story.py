@@ -466,7 +466,7 @@ class _ProcessEndedError(Exception):
 def contested(shop: Shop, *product_ids: str) -> Iterator[None]:
     """Cause contention on the products' rows, so that the function that places orders sells them from lanes."""
     client = shop.process("place_orders").engine_with_lanes.client
-    with patch.object(client.rivals, "are_met_on", product_ids.__contains__):
+    with patch.object(client.rivals, "has", product_ids.__contains__):
         yield
 
 

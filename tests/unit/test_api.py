@@ -2128,7 +2128,7 @@ def test_an_order_is_queued_if_the_tables_do_not_answer(api, waits, monkeypatch)
         raise StoreUnavailableError("AccessDeniedException", "secret")
 
     client = api.shop.process("api").impatient_engine.client
-    client.rivals._met_at[TEA] = float("-inf")
+    client.rivals[TEA] = float("-inf")
     for name in ("get_record", "read"):
         monkeypatch.setattr(client.store, name, fail)
     assert place(api).status == 202

@@ -122,7 +122,7 @@ def test_units_that_lanes_hold_of_a_location_are_its_own(shop):
     shop.list("pot#lyon", 100)
     lend(shop.store, "pot#lyon", 10, {1: 20, 2: 30})
     worker = shop.worker(lanes=2)
-    worker.client.rivals.are_met_on = lambda key: True
+    worker.client.rivals.has = lambda key: True
     report = shop.commit(worker, Order("o-1", "u", {"pot": 3}, locations=("lyon",)))
     assert [outcome.kind for outcome in report.outcomes] == [Outcome.APPLIED]
     assert "lanePage" in shop.order_row("o-1")["items"][0]

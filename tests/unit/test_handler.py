@@ -15,7 +15,7 @@ import pytest
 
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.engine.loop import Engine, UncontestedRows
-from inventory_orders.engine.memory import Rivals
+from inventory_orders.engine.memory import Recent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation.runtime import Process
 from inventory_orders.store.tables import Table
@@ -145,7 +145,7 @@ TEA = "tea-earl-grey"
 @pytest.fixture
 def sell(handle, monkeypatch, capsys):
     """Sell tea, one order for each quantity, in a process with lanes and contention. Returns the metrics."""
-    monkeypatch.setattr(Rivals, "are_met_on", lambda *_: True)
+    monkeypatch.setattr(Recent, "has", lambda *_: True)
     ids = itertools.count()
 
     def sell(*quantities):

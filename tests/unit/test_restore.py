@@ -43,7 +43,7 @@ class RememberedShop:
         self.tags = []
         self.worker = tables.worker(lanes=2)
         # The worker behaves as if it had met contention on every row, so it sells from lanes.
-        self.worker.client.rivals.are_met_on = lambda product_id: True
+        self.worker.client.rivals.has = lambda product_id: True
         self.restore = Restore(tables.stack, THEN)
         tables.list("tea", 1000)
         tables.list("pot", 5)

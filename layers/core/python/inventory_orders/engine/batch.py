@@ -345,7 +345,7 @@ class Batch:
         self._cached: dict[str, Product] = {}
         for product_id in pending.product_ids:
             cached = cache.get(product_id)
-            if cached is not None and not client.rivals.are_met_on(product_id):
+            if cached is not None and not client.rivals.has(product_id):
                 self.rows[product_id] = self._cached[product_id] = cached
         self.has_read_records = self.looks_again = False
         # The records that were read with strong consistency.
@@ -517,7 +517,7 @@ class Batch:
         Returns whether this avoids any product that was not avoided before.
         """
         ids, rivals = self.pending.product_ids, self._client.rivals
-        contested = {p for p in ids if rivals.are_met_on(p, _AVOIDED_SECONDS)} - self.avoided
+        contested = {p for p in ids if rivals.has(p, _AVOIDED_SECONDS)} - self.avoided
         self.avoided |= contested
         stopped = [c for c in self.pending if not any(map(self.avoided.isdisjoint, c.offers))]
         self.pending.give_up(

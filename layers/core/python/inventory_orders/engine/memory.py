@@ -16,8 +16,8 @@ from inventory_orders.domain.product import Product
 K = TypeVar("K")
 V = TypeVar("V")
 
-# How long a product counts as contested after a lost write of its row.
-_CONTESTED_SECONDS = 10.0
+# How long an observation of a product counts as recent, in seconds.
+_RECENT_SECONDS = 10.0
 
 # The pace: the delay between two attempts, in seconds. Repeated throttles reach the longest delay within seconds: 50 workers
 # on a new table need about 6 s each.
@@ -57,25 +57,25 @@ class BoundedDict(OrderedDict[K, V]):
             self.popitem(last=False)
 
 
-class Rivals:
-    """Remembers which products have concurrent writers.
+class Recent(BoundedDict[str, float]):
+    """Remembers when something was last observed of each product.
 
     Args:
         clock: Source of time.
     """
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self._clock = clock
-        self._met_at: BoundedDict[str, float] = BoundedDict()
 
     def observe(self, product_id: str) -> None:
-        """Note that a write of the product's row was lost or throttled."""
-        self._met_at[product_id] = self._clock.monotonic()
+        """Note an observation of a product."""
+        self[product_id] = self._clock.monotonic()
 
-    def are_met_on(self, product_id: str, seconds: float = _CONTESTED_SECONDS) -> bool:
-        """Whether the product's row had concurrent writers in the last `seconds` seconds."""
-        met_at = self._met_at.get(product_id)
-        return met_at is not None and self._clock.monotonic() - met_at <= seconds
+    def has(self, product_id: str, seconds: float = _RECENT_SECONDS) -> bool:
+        """Whether there was an observation of a product in the last `seconds` seconds."""
+        observed_at = self.get(product_id)
+        return observed_at is not None and self._clock.monotonic() - observed_at <= seconds
 
 
 class Pace:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from inventory_orders.clock import Clock, Deadline, SystemClock
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderKey, OrderRecord
-from inventory_orders.engine.memory import Pace, Rivals
+from inventory_orders.engine.memory import Pace, Recent
 from inventory_orders.errors import (
     ContentionError,
     OutcomeError,
@@ -119,7 +119,7 @@ class RetryingClient:
         executor: Runs requests in parallel; None runs them one after the other.
 
     Attributes:
-        rivals: Which products have concurrent writers.
+        rivals: On which products this process has met concurrent writers.
         pace: How fast this process may write.
     """
 
@@ -134,7 +134,7 @@ class RetryingClient:
         self.policy = policy = policy or RetryPolicy()
         self.clock = clock = clock or SystemClock()
         self.executor = executor
-        self.rivals = Rivals(clock)
+        self.rivals = Recent(clock)
         self.pace = Pace(clock, policy.random)
 
     def write(

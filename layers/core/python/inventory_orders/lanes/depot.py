@@ -13,16 +13,13 @@ from collections.abc import Callable
 
 from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.allotments import DEPOT, LaneLease
-from inventory_orders.engine.memory import BoundedDict
+from inventory_orders.engine.memory import Recent
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import OutcomeUnknownError, StoreError, ThrottledError
 from inventory_orders.store.lane_leases import lease_lane, release_lane
 
 VISIT_SECONDS = 2.0
 """How long the depot's lease lasts if its owner dies: ten times the duration of a long visit."""
-
-# Seconds after which a row that had no units left to lend is read again.
-_DRAINED_SECONDS = 10.0
 
 # Time until a process looks again whether another one's visit has ended, as a fraction of its duration so far. The longer a
 # visit lasts, the more likely the visitor is dead.
@@ -111,13 +108,14 @@ class Depot:
         client: The client for the tables.
         line: The line of waiting processes.
         lease: The lease, while this process holds it.
+        drained: Which rows had no units left to lend. They are not read again for a while.
     """
 
     def __init__(self, client: RetryingClient) -> None:
         self.client = client
         self.line = DepotLine(client.clock, client.policy.random)
         self.lease: LaneLease | None = None
-        self._drained_until: BoundedDict[str, float] = BoundedDict()
+        self.drained = Recent(client.clock)
 
     def acquire(self, deadline: Deadline, stats: CommitStats, age: float = 0.0) -> LaneLease:
         """Wait for the lease of the depot, and take it.
@@ -171,11 +169,3 @@ class Depot:
                 self.client.call(
                     lambda: release_lane(self.client.store, lease), deadline, stats, attempts=3
                 )
-
-    def observe_drained(self, product_id: str) -> None:
-        """Note that a row has no units left to lend, so that it is not read again for a while."""
-        self._drained_until[product_id] = self.client.clock.monotonic() + _DRAINED_SECONDS
-
-    def is_drained(self, product_id: str) -> bool:
-        """Whether a row recently had no units left to lend."""
-        return self.client.clock.monotonic() < self._drained_until.get(product_id, 0.0)

@@ -17,7 +17,7 @@ from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import PageStock, Product, Stock
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.loop import Attempt, Commit, Engine, Source
-from inventory_orders.engine.memory import BoundedDict
+from inventory_orders.engine.memory import BoundedDict, Recent
 from inventory_orders.engine.retrying_client import RetryingClient, read_all
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import Depot
@@ -26,9 +26,6 @@ from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
-
-# Seconds for which a product counts as short after it was found short. Offers without it are preferred.
-_SHORT_SECONDS = 10.0
 
 # If the lane is short of at most this number of products, they may be sold from their rows.
 _MOST_ROWS = 10
@@ -71,7 +68,8 @@ class LaneSource(Source):
         self.depot = Depot(client)
         self.demand = Demand(client.clock)
         self._sold_out: BoundedDict[str, bool] = BoundedDict()
-        self._short_until: BoundedDict[str, float] = BoundedDict()
+        # Products that were found short. Offers without them are preferred for a while.
+        self._found_short = Recent(client.clock)
         # Products of this batch that earlier batches found short.
         self._known_short: set[str] = set()
         # Products whose units a change needs in the row, not in lanes.
@@ -81,8 +79,7 @@ class LaneSource(Source):
         """Note the demand of a batch, and which of its products were recently short."""
         self._to_reclaim = set()
         if self.lane.limit:
-            now, ids = self.depot.client.clock.monotonic(), batch.pending.product_ids
-            self._known_short = {p for p in ids if self._short_until.get(p, now) > now}
+            self._known_short = set(filter(self._found_short.has, batch.pending.product_ids))
             batch.short |= self._known_short
             changes = batch.pending.by_key.values()
             self.demand.observe_orders(change.lane_units(batch.short) for change in changes)
@@ -135,12 +132,12 @@ class LaneSource(Source):
     def end_round(self, batch: Batch) -> None:
         """Release the depot, unless a transaction already has, and note which products are short or sold out."""
         self.depot.release(batch.deadline, batch.stats)
-        until = self.depot.client.clock.monotonic() + _SHORT_SECONDS
-        self._short_until.update(dict.fromkeys(batch.short - self._known_short, until))
+        for product_id in batch.short - self._known_short:
+            self._found_short.observe(product_id)
         for product_id, row in batch.rows.items():
             if row is not None and row.spare_units > 0:
                 # Stock has come in since an earlier batch found the product short, so lanes may sell it again.
-                self._short_until.pop(product_id, None)
+                self._found_short.pop(product_id, None)
                 batch.short -= {product_id} & self._known_short
                 self._known_short.discard(product_id)
             is_out = row is None or row.is_discontinued or row.sellable <= 0
@@ -175,7 +172,7 @@ class LaneSource(Source):
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
         if self.depot.line.is_empty and any(map(self.lane.units, wanted)):
             return True
-        return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.are_met_on, wanted))
+        return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.has, wanted))
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether the row has too few units, and lanes may hold more."""

@@ -299,7 +299,7 @@ class Visit:
         held = self._allocation.entry(DEPOT, product_id)
         if held.units < units or (held.units and not held.reach):
             return held.units < units
-        return held.units < self._low_level(product_id) and not self._depot.is_drained(product_id)
+        return held.units < self._low_level(product_id) and not self._depot.drained.has(product_id)
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""
@@ -338,7 +338,7 @@ class Visit:
             return None
         surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
         if surplus <= low:
-            self._depot.observe_drained(product_id)
+            self._depot.drained.observe(product_id)
             units = surplus
         else:
             most = max(demand.depot_level(product_id, self._lane.in_use), low)
