@@ -100,11 +100,11 @@ class StoreError(OutcomeError):
     """A request to DynamoDB failed.
 
     Attributes:
-        code: The service's error code, or the name of the client's exception.
+        code: The service's error code, or the name of the client's exception, unless the class has a code of its own.
     """
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}", code)
+        super().__init__(f"{code}: {message}", self.code or code)
 
 
 class ThrottledError(StoreError):
@@ -119,10 +119,7 @@ class RequestInvalidError(StoreError):
     """DynamoDB will never accept this request. Nothing was applied."""
 
     kind = Outcome.INVALID
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(code, message)
-        self.code = "REFUSED_BY_DYNAMODB"
+    code = "REFUSED_BY_DYNAMODB"
 
 
 class StoreUnavailableError(StoreError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -168,7 +169,7 @@ class PendingChanges:
         self._first_key = {key: c.record_key for c in changes for key in c.record_keys}
         self._pending = dict(self.by_key)
         self._outcomes: dict[RecordKey, ChangeOutcome] = {}
-        self._retries: dict[RecordKey, int] = {}
+        self._retries = Counter[RecordKey]()
         self._failure: StoreError | None = None
 
     def __len__(self) -> int:
@@ -263,11 +264,11 @@ class PendingChanges:
 
     def count_retries(self, change: Change, retries: int) -> None:
         """Add to the number of times that a change was planned or sent again."""
-        self._retries[change.record_key] = self._retries.get(change.record_key, 0) + retries
+        self._retries[change.record_key] += retries
 
     def give_up_out_of_attempts(self, most: int) -> None:
         """Give up on changes that were retried `most` times or more."""
-        out = (c for key, c in self._pending.items() if self._retries.get(key, 0) >= most)
+        out = (c for key, c in self._pending.items() if self._retries[key] >= most)
         self.give_up(
             out, "CONTENTION", "lost to concurrent writers, or was throttled, on every attempt"
         )
@@ -277,9 +278,9 @@ class PendingChanges:
     def report(self, stats: CommitStats) -> CommitReport:
         """Report the outcome of each change, once none is pending, and how often the change was retried."""
         for key in self.by_key:
-            kind, retries = self._outcomes[key].kind, self._retries.get(key)
-            if retries is not None or kind in (Outcome.APPLIED, Outcome.REJECTED):
-                stats.measured["Retries"].append(retries or 0)
+            kind, retries = self._outcomes[key].kind, self._retries[key]
+            if retries or kind in (Outcome.APPLIED, Outcome.REJECTED):
+                stats.measured["Retries"].append(retries)
             if retries:
                 stats.measured["RetriesExhausted"].append(kind is Outcome.RETURNED)
         outcomes = tuple(self._outcomes[key] for key in self.by_key)

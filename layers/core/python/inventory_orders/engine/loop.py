@@ -229,12 +229,13 @@ class Engine:
             if unfinished:
                 outcomes |= hold_back(changes, turn, unfinished)
             now = [number for number in turn if number not in outcomes]
-            is_first, is_last = turn is turns[0], turn is turns[-1]
-            report = self._apply([changes[n] for n in now], deadline, age, again=not is_first)
+            report = self._apply(
+                [changes[n] for n in now], deadline, age, again=turn is not turns[0]
+            )
             stats.add(report.stats)
             failure = failure or report.failure
             outcomes |= zip(now, report.outcomes, strict=True)
-            if not is_last:
+            if turn is not turns[-1]:
                 note_unfinished(changes, now, outcomes, unfinished)
         return CommitReport(tuple(outcomes[n] for n in sorted(outcomes)), stats, failure)
 
@@ -463,12 +464,10 @@ class Engine:
             self._back_off(batch)
         elif self.source.fetches(batch, planned.missing):
             return
-        elif batch.throttled:
-            batch.throttled.clear()
-            self._back_off(batch)
-        elif batch.lease_waits(planned.waiting):
+        elif not batch.throttled and batch.lease_waits(planned.waiting):
             self._wait_for_lease(batch, planned.waiting)
         else:
+            batch.throttled.clear()
             self._back_off(batch)
 
     def _wait_for_lease(self, batch: Batch, waiting: Sequence[Waiting]) -> None:

@@ -101,8 +101,8 @@ def list_all_orders(
         The orders by id, with the error of each unreadable one, and where to continue; None at the end.
     """
     items, last = _scan(store, Table.ORDERS, after)
-    by_id = {item["orderId"]["S"]: item for item in items}
-    return {order_id: read_item(OrderKey(order_id), item) for order_id, item in by_id.items()}, last
+    keys = [OrderKey(item["orderId"]["S"]) for item in items]
+    return {key.order_id: read_item(key, item) for key, item in zip(keys, items, strict=True)}, last
 
 
 def _scan(

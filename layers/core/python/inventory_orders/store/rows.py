@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.location import (
@@ -89,8 +90,6 @@ Key = str | RecordKey | PageKey | OutboundKey
 
 Found = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | None
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
-
-P = TypeVar("P", Page, OutboundPage)
 
 
 def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
@@ -208,8 +207,7 @@ def read_page(item: Item) -> Page:
     Raises:
         CorruptItemError: The item breaks the table's contract.
     """
-
-    def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> Page:
+    with _parts_of_page(item) as (name, stored, common):
         lane, number = name.split("/")
         entries: dict[str, PageEntry] = {}
         emptied: set[str] = set()
@@ -222,8 +220,6 @@ def read_page(item: Item) -> Page:
         key = PageKey(int(lane), int(number))
         return Page(key, entries=entries, emptied=frozenset(emptied), **common)
 
-    return _read_page(item, read)
-
 
 def read_outbound_page(item: Item) -> OutboundPage:
     """Convert an item into an outbound page.
@@ -231,8 +227,7 @@ def read_outbound_page(item: Item) -> OutboundPage:
     Raises:
         CorruptItemError: The item breaks the table's contract.
     """
-
-    def read(name: str, stored: Iterable[Any], common: Mapping[str, Any]) -> OutboundPage:
+    with _parts_of_page(item) as (name, stored, common):
         units: dict[Generation, int] = {}
         for product_id, created_at, number in stored:
             # Entries are checked like those of a lane's page.
@@ -240,10 +235,10 @@ def read_outbound_page(item: Item) -> OutboundPage:
             units[Generation(product_id, created_at)] = held.units
         return OutboundPage(OutboundKey(int(name.split("/")[1])), units=units, **common)
 
-    return _read_page(item, read)
 
-
-def _read_page(item: Item, read: Callable[[str, Iterable[Any], Mapping[str, Any]], P]) -> P:
+@contextmanager
+def _parts_of_page(item: Item) -> Iterator[tuple[str, Iterable[Any], dict[str, Any]]]:
+    """Yield the name of a page, its entries, and what all pages have in common. Errors mean that the item is corrupt."""
     name = item.get("page", {}).get("S", "?")
     try:
         common = {
@@ -252,7 +247,7 @@ def _read_page(item: Item, read: Callable[[str, Iterable[Any], Mapping[str, Any]
             "last_updated_at": plain_value(item.get("lastUpdatedAt")) or "",
             "size": size_of(item),
         }
-        return read(name, json.loads(zlib.decompress(bytes(item["units"]["B"]))), common)
+        yield name, json.loads(zlib.decompress(bytes(item["units"]["B"]))), common
     except (KeyError, ValueError, TypeError, IndexError, zlib.error) as error:
         raise CorruptItemError(
             f"page {name} breaks the contract of the Allotments table ({type(error).__name__}: {error}); "
