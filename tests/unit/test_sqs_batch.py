@@ -155,7 +155,7 @@ def test_an_invalid_message_that_cannot_be_dead_lettered_is_returned(sqs):
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
     assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
     assert returned(batch) == ["m-0"]
-    assert batch.queue_errors
+    assert batch.calls.errors
 
 
 @pytest.mark.parametrize(("closed", "sent"), [(1, 1), (2, 0)])
@@ -332,7 +332,7 @@ def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
     batch = bench.process(sqs_event("bad", order_body("a", {"p": 1})))
     assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
     assert bench.sqs.sent == []
-    assert "no time was left" in batch.queue_errors[0]
+    assert "no time was left" in batch.calls.errors[0]
 
 
 def test_a_returned_duplicate_in_another_group_stops_that_group():
@@ -406,4 +406,4 @@ def test_delaying_an_expired_delivery_is_not_an_error(code, is_an_error):
     bench.lease("p", 600)
     batch = bench.process(sqs_event(order_body("a", {"p": 1})))
     assert returned(batch) == ["m-0"]
-    assert bool(batch.queue_errors) is is_an_error
+    assert bool(batch.calls.errors) is is_an_error

@@ -68,20 +68,18 @@ class SqsBatch(Generic[T]):
         contents: The parsed content of each valid message.
         outcomes: The outcome of each message, or why it cannot be parsed.
         ends: How each message ended, in order. Before `settle`, it only has messages that could not be parsed, or had to wait.
-        queue_errors: The errors of failed requests to SQS, for the log.
+        calls: The calls to SQS, with their errors.
     """
 
     def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
         self._messages = messages
         # A batch only has messages of one queue.
         is_fifo = any(message.group is not None for message in messages)
-        self._calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
-        self._returned: set[Message] = set()
+        self.calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
         self._copied: set[Message] = set()
         self.contents: dict[Message, T] = {}
         self.outcomes: dict[Message, ChangeOutcome] = {}
         self.ends: dict[Message, Outcome] = {}
-        self.queue_errors: Sequence[str] = self._calls.errors
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
         """Parse every message, and dead-letter invalid ones. If sending fails, return them and later messages of their groups.
@@ -136,28 +134,30 @@ class SqsBatch(Generic[T]):
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
         """End messages as decided, except for those that cannot be dead-lettered or follow a returned message: return these."""
         self.ends |= ends
-        self._returned.update(m for m, end in ends.items() if end is Outcome.RETURNED)
-        invalid = [message for message, end in ends.items() if end is Outcome.INVALID]
-        if invalid:
-            self._returned |= self._send_dead_letters(invalid)
-        behind = followers(self._messages, self._returned.__contains__) if self._returned else ()
-        for message in behind:
+        if not self._returned and Outcome.INVALID not in ends.values():
+            return
+        unsent = self._send_dead_letters([m for m, end in ends.items() if end is Outcome.INVALID])
+        for message in followers(self._messages, {*self._returned, *unsent}.__contains__):
             # A message whose dead letter was already sent must not be delivered again.
             if self.ends.get(message) is not Outcome.INVALID:
-                self._returned.add(message)
+                self.ends[message] = Outcome.RETURNED
                 self.outcomes[message] = returned("BEHIND_A_RETURNED_MESSAGE")
-        self.ends |= dict.fromkeys(self._returned, Outcome.RETURNED)
+        self.ends |= dict.fromkeys(unsent, Outcome.RETURNED)
+
+    @property
+    def _returned(self) -> list[Message]:
+        return [m for m in self._messages if self.ends.get(m) is Outcome.RETURNED]
 
     def _send_dead_letters(self, invalid: Sequence[Message]) -> set[Message]:
         """Send dead letters, in sequence within each group. Returns the messages that SQS refused, and those after them."""
         unsent: set[Message] = set()
         while invalid:
-            blocked = followers(self._messages, (self._returned | unsent).__contains__)
+            blocked = followers(self._messages, {*self._returned, *unsent}.__contains__)
             unsent.update(set(invalid).intersection(blocked))
             waiting = [message for message in invalid if message not in unsent]
             first = {message.sequence: message for message in reversed(waiting)}
             letters = {message: self.outcomes[message] for message in reversed(first.values())}
-            unsent |= self._calls.send_dead_letters(letters)
+            unsent |= self.calls.send_dead_letters(letters)
             invalid = [message for message in waiting if message not in letters]
         return unsent
 
@@ -171,7 +171,7 @@ class SqsBatch(Generic[T]):
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
         of_sequence: dict[str, int] = {}
-        for message in filter(self._returned.__contains__, self._messages):
+        for message in self._returned:
             delay = max(ceil(self.outcomes[message].retry_after), backoff(message.receive_count))
             delay = min(LONGEST_DELAY_SECONDS, delay)
             seconds[message] = of_sequence.setdefault(message.sequence, delay)
@@ -180,8 +180,8 @@ class SqsBatch(Generic[T]):
             for message, delay in seconds.items()
             if message in early and message.receive_count >= EARLY_DELIVERIES
         }
-        self._copied = self._calls.send_copies(again)
-        self._calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})
+        self._copied = self.calls.send_copies(again)
+        self.calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})
 
     @property
     def response(self) -> dict[str, Any]:
@@ -189,8 +189,8 @@ class SqsBatch(Generic[T]):
         return {
             "batchItemFailures": [
                 {"itemIdentifier": message.message_id}
-                for message in self._messages
-                if message in self._returned and message not in self._copied
+                for message in self._returned
+                if message not in self._copied
             ]
         }
 

@@ -34,9 +34,6 @@ NAMESPACE = "InventoryOrders"
 # The cause of an outcome: a catalogue event was older than the newest one applied, so it changed nothing.
 STALE = "STALE"
 
-# The cause of an outcome: a lane has an unreadable page, so the message was returned.
-CORRUPT_PAGE = "CORRUPT_PAGE"
-
 
 logger = Logger(version=VERSION)
 metrics = Metrics(namespace=NAMESPACE)
@@ -145,7 +142,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
     add("MessagesDeadLettered", ends[Outcome.INVALID])
     add("MessagesReturned", ends[Outcome.RETURNED])
     outcomes = batch.outcomes
-    add("CorruptPage", sum(outcome.cause == CORRUPT_PAGE for outcome in outcomes.values()))
+    add("CorruptPage", sum(outcome.cause == "CORRUPT_PAGE" for outcome in outcomes.values()))
     # Without a dimension for the queue, which would turn one metric into five. The log names the queue.
     add("TimeSinceFirstReceive", batch.age)
     for message, end in batch.ends.items():
@@ -154,7 +151,7 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
             emit_stale("event", correlation_id=message.message_id, **_ids(content))
         elif end not in (Outcome.APPLIED, Outcome.REPLAYED):
             _log_message(message, end, outcomes[message], content)
-    log_queue_errors(batch.queue_errors)
+    log_queue_errors(batch.calls.errors)
     logger.info(
         "batch done",
         extra={
