@@ -9,7 +9,7 @@ from inventory_orders.api import orders, products
 from inventory_orders.api.requests import is_request
 from inventory_orders.api.serving import Route, serve
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.invocation import direct, runtime
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import logger, metrics
 
 if TYPE_CHECKING:
@@ -62,5 +62,5 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     """
     if not is_request(event):
         what = "the event must be a request of the HTTP API; see events/api.json"
-        return direct.invalid("UNSUPPORTED_EVENT", what)
+        return {"result": "INVALID", "code": "UNSUPPORTED_EVENT", "message": what, "field": ""}
     return serve(event, context, _ROUTES)

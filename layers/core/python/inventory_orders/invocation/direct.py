@@ -16,7 +16,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Outcome, OutcomeError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import emit_commands, logger
-from inventory_orders.store.rows import drop_none, record_row, shortage_rows
+from inventory_orders.store.rows import drop_none, shortage_rows
 
 Answer = dict[str, Any]
 
@@ -36,29 +36,21 @@ def answer(work: Callable[[], Answer]) -> Answer:
         return {**of_outcome(outcome_of(error)), **error.facts}
 
 
-def invalid(code: str, message: str, field: str = "") -> Answer:
-    """Answer an event that has to be corrected before it can succeed."""
-    return {"result": "INVALID", "code": code, "message": message, "field": field}
-
-
-_FAILURES = {
-    Outcome.REJECTED: "REFUSED",
-    Outcome.RETURNED: "RETRY_LATER",
-    Outcome.UNAVAILABLE: "UNAVAILABLE",
-}
+_RESULTS = {Outcome.REJECTED: "REFUSED", Outcome.RETURNED: "RETRY_LATER"}
+"""The `result` of an answer, unless it is the name of the outcome."""
 
 
 def of_outcome(outcome: ChangeOutcome) -> Answer:
     """Convert a command's outcome into its answer."""
+    result = _RESULTS.get(outcome.kind, outcome.kind.name)
     if outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
-        return {"result": outcome.kind.name}
-    if outcome.kind is Outcome.INVALID:
-        return invalid(outcome.cause, outcome.detail, outcome.field_path)
+        return {"result": result}
     return drop_none(
         {
-            "result": _FAILURES[outcome.kind],
+            "result": result,
             "code": outcome.cause,
             "message": outcome.detail,
+            "field": outcome.field_path if outcome.kind is Outcome.INVALID else None,
             "retryAfterSeconds": round(outcome.retry_after, 3) or None,
         }
     )
@@ -78,13 +70,14 @@ def of_order(order: OrderRecord | None) -> Answer:
     """The fields of an answer that show an order; none if the order does not exist."""
     if order is None:
         return {}
-    row = record_row(order)
+    items = [{**public_key(line.key), "quantity": line.quantity} for line in order.lines]
+    optional = {
+        "items": items if any(line.location_id for line in order.lines) else None,
+        "expiresAt": order.expires_at,
+        "shortages": shortage_rows(order.shortages) or None,
+    }
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
-    if any(line.location_id for line in order.lines):
-        shown["items"] = [
-            {**public_key(line.key), "quantity": line.quantity} for line in order.lines
-        ]
-    return shown | {name: row[name] for name in ("expiresAt", "shortages") if name in row}
+    return shown | drop_none(optional)
 
 
 def of_shortages(rejection: Rejection | None) -> Answer:
