@@ -148,17 +148,17 @@ class HttpAnswer:
 
     Attributes:
         status: The HTTP status.
-        document: The body, which is a problem document if the status is 400 or above; None if it is empty.
+        document: The body, which is a problem document if the status is 400 or above. An empty one is not sent.
         headers: The headers without Content-Type.
     """
 
     status: int
-    document: Mapping[str, Any] | None = None
+    document: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def for_gateway(self) -> dict[str, Any]:
         """Convert the answer to the format that API Gateway expects."""
-        if self.document is None:
+        if not self.document:
             return {"statusCode": self.status, "headers": self.headers, "body": ""}
         kind = "application/json" if self.status < 400 else "application/problem+json"
         return {
@@ -217,9 +217,6 @@ def malformed(field: str, detail: str) -> InvalidMessageError:
     return InvalidMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
-_CAUSES = {LeaseHeldError.code: "a product is being counted"}
-
-
 def problem_of(error: OutcomeError) -> ProblemError:
     """Convert an error into the answer to the request that raised it."""
     outcome = outcome_of(error)
@@ -240,7 +237,11 @@ def problem_of(error: OutcomeError) -> ProblemError:
             return ProblemError(500, code, detail, more)
         case Outcome.RETURNED:
             # Callers do not need to see DynamoDB's messages.
-            why = _CAUSES.get(code, "the service could not answer in time")
+            why = (
+                "a product is being counted"
+                if code == LeaseHeldError.code
+                else "the service could not answer in time"
+            )
             seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same request again", more, seconds)
         case Outcome.UNAVAILABLE:
