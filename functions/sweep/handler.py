@@ -67,7 +67,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     report = return_idle_units(process.store, deadline)
     problems = [*holds.problems, *fold.problems, *report.problems]
     if process.stream_mappings:
-        problems += unread_streams(process.store, process.functions, process.stream_mappings)
+        problems += unread_streams(process.store, runtime.client("lambda"), process.stream_mappings)
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))

@@ -125,15 +125,10 @@ class Process:
         return self._environment.get("STREAM_MAPPINGS", "").split()
 
     @cached_property
-    def functions(self) -> Any:
-        """A client that calls Lambda."""
-        return client("lambda", CLIENT_CONFIG)
-
-    @cached_property
     def store(self) -> Store:
         """The tables in DynamoDB."""
         names = {table: self._text(f"{table.name}_TABLE_NAME") for table in Table}
-        return Store(client("dynamodb", CLIENT_CONFIG), names)
+        return Store(client("dynamodb"), names)
 
     @cached_property
     def engine(self) -> Engine:
@@ -224,8 +219,8 @@ def executor() -> Executor | None:
 
 
 @cache
-def client(service: Any, config: Any) -> Any:
-    """Create the client for an AWS service, once for each botocore `Config`."""
+def client(service: Any, config: Any = CLIENT_CONFIG) -> Any:
+    """Create the client for an AWS service, once for each botocore `Config`. The default suits DynamoDB and Lambda."""
     return boto3.client(service, config=config)
 
 
