@@ -30,7 +30,12 @@ from inventory_orders.domain.events import public_order
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderRecord, OrderStatus
-from inventory_orders.domain.rejection import Rejection, RejectionReason
+from inventory_orders.domain.rejection import (
+    REASONS_OF_ORDERS,
+    CustomerWords,
+    Rejection,
+    RejectionReason,
+)
 from inventory_orders.engine.outcomes import UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
@@ -157,11 +162,14 @@ def _answer_of(
     """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
-        problem = ProblemError(409, str(record.reason), _why(record, rejection), {"order": shown})
-        return problem.answer
+        why = _why(record, rejection)
+        return ProblemError(409, str(record.reason), why, {"order": shown}).answer
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller)}
     status = 201 if is_new and record.status == OrderStatus.PENDING else 200
     return HttpAnswer(status, shown, headers)
+
+
+_OTHER_REASON = CustomerWords("the order was rejected", "the order was rejected")
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
@@ -169,14 +177,9 @@ def _why(record: OrderRecord, rejection: Rejection | None) -> str:
     products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
     if rejection is not None and not products:
         products = [rejection.subject]
-    reason = RejectionReason.__members__.get(str(record.reason))
-    words = reason.for_customers if reason is not None else None
-    if words is None:
-        what = "the order was rejected"
-    elif products:
-        what = words.named.format(products=", ".join(products))
-    else:
-        what = words.unnamed
+    reasons = {str(reason): reason.for_customers for reason in REASONS_OF_ORDERS}
+    words = reasons.get(str(record.reason)) or _OTHER_REASON
+    what = words.named.format(products=", ".join(products)) if products else words.unnamed
     return f"{what}. This is final: place another order under a new orderId"
 
 

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from inventory_orders.api.requests import (
     MAX_LISTED,
@@ -41,8 +40,6 @@ from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.rows import Row, drop_none
-
-Shown = dict[str, Any]
 
 
 def get_product(request: Request, _: Caller) -> HttpAnswer:
@@ -195,7 +192,7 @@ def _adjustments(
     key: str,
     limit: int,
     after: lists.ListPosition | None,
-) -> tuple[list[Shown], lists.ListPosition | None]:
+) -> tuple[list[direct.Answer], lists.ListPosition | None]:
     rows, last = client.call(
         lambda: lists.list_adjustments(client.store, key, limit, after), deadline
     )
@@ -205,7 +202,7 @@ def _adjustments(
     return [_shown_adjustment(row) for row in rows], last
 
 
-def _shown_adjustment(row: Row) -> Shown:
+def _shown_adjustment(row: Row) -> direct.Answer:
     shown = {name: row[name] for name in _ADJUSTMENT if name in row}
     if "transferWith" in row:
         shown["transferWith"] = location_of(row["transferWith"])
@@ -230,7 +227,7 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
     client, deadline = reading()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        booked = list[Shown]()
+        booked = list[direct.Answer]()
         if after is None or not after.at:
             adjustments, after = _adjustments(client, deadline, key, MAX_LISTED, after)
             booked = [
@@ -244,7 +241,7 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
         return shown | {"entries": booked + shown["entries"]}, last
 
     def read_orders(after: lists.ListPosition | None) -> Listed:
-        entries, unreadable = list[Shown](), list[str]()
+        entries, unreadable = list[direct.Answer](), list[str]()
         orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
         for order_id, order in orders.items():
             # Reading a row does not check its quantities.
@@ -259,7 +256,7 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
     return answer_with_page(f"#HISTORY {key}", request.query, read_page, deadline)
 
 
-def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
+def _moved(order: OrderRecord, key: str) -> Iterator[direct.Answer]:
     """List the units that an order took from the row with this key, and the units that it returned there."""
     product_id = product_of(key)
     for line in order.lines:
@@ -291,7 +288,7 @@ def _moved(order: OrderRecord, key: str) -> Iterator[Shown]:
                 )
 
 
-def shown_stock(levels: Sequence[StockLevel]) -> Shown:
+def shown_stock(levels: Sequence[StockLevel]) -> direct.Answer:
     """Show operators a product's stock at all its locations, beginning with the default location."""
     if len(levels) == 1:
         return shown_level(levels[0])
@@ -303,7 +300,7 @@ def shown_stock(levels: Sequence[StockLevel]) -> Shown:
     return drop_none(names) | totals | {"inLanes": lanes, "isExact": is_exact, "places": shown}
 
 
-def shown_level(level: StockLevel) -> Shown:
+def shown_level(level: StockLevel) -> direct.Answer:
     """Show operators a product's stock at one location."""
     product = level.product
     return {
@@ -318,7 +315,7 @@ def shown_level(level: StockLevel) -> Shown:
     }
 
 
-def shown_product(levels: Sequence[StockLevel]) -> Shown:
+def shown_product(levels: Sequence[StockLevel]) -> direct.Answer:
     """Show customers a product, with the best availability among its locations.
 
     Args:
