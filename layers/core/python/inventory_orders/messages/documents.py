@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
 from inventory_orders.errors import InvalidMessageError
-
-T = TypeVar("T", bound=dict[str, Any])
 
 # No valid number has nearly as many. A limit is needed because the time to parse a number grows with the square of its length.
 _MAX_DIGITS = 20
@@ -153,8 +151,11 @@ _validators: dict[str, Any] = {}
 
 
 def validated(
-    document: T, name: str, schema: dict[str, Any] | None = None, whole: str = "the message"
-) -> T:
+    document: dict[str, Any],
+    name: str,
+    schema: dict[str, Any] | None = None,
+    whole: str = "the message",
+) -> dict[str, Any]:
     """Check a document against a schema, and convert its times to the format in which they are stored.
 
     Args:
