@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from inventory_orders.api.requests import (
     MAX_LISTED,
@@ -178,28 +179,24 @@ def list_adjustments(request: Request, _: Caller) -> HttpAnswer:
     """
     key, limit = _key_in(request), limit_of(request.query)
     client, deadline = reading()
-
-    def read_page(after: lists.ListPosition | None) -> Listed:
-        adjustments, last = _adjustments(client, deadline, key, limit, after)
-        return {"adjustments": adjustments}, last
-
+    read_page = partial(_read_adjustments, client, deadline, key, limit)
     return answer_with_page(f"#ADJUSTMENTS {key}", request.query, read_page, deadline)
 
 
-def _adjustments(
+def _read_adjustments(
     client: RetryingClient,
     deadline: Deadline,
     key: str,
     limit: int,
     after: lists.ListPosition | None,
-) -> tuple[list[direct.Answer], lists.ListPosition | None]:
+) -> Listed:
     rows, last = client.call(
         lambda: lists.list_adjustments(client.store, key, limit, after), deadline
     )
     if not rows and after is None:
         # Every product has at least its opening adjustment.
         raise ProductNotFoundError(f"there is no product {in_words(key)}")
-    return [_shown_adjustment(row) for row in rows], last
+    return {"adjustments": [_shown_adjustment(row) for row in rows]}, last
 
 
 def _shown_adjustment(row: Row) -> direct.Answer:
@@ -229,10 +226,10 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
     def read_page(after: lists.ListPosition | None) -> Listed:
         booked = list[direct.Answer]()
         if after is None or not after.at:
-            adjustments, after = _adjustments(client, deadline, key, MAX_LISTED, after)
+            page, after = _read_adjustments(client, deadline, key, MAX_LISTED, after)
             booked = [
                 {"action": "adjust", "at": adjustment.pop("appliedAt", ""), **adjustment}
-                for adjustment in adjustments
+                for adjustment in page["adjustments"]
                 if "rejected" not in adjustment
             ]
             if after is not None:
