@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, TypeGuard, assert_never
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from inventory_orders.clock import Deadline
@@ -46,7 +46,7 @@ _MAX_LISTED_BYTES = 4_000_000
 _READ_SECONDS = 3.0
 
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
-_WAIT = re.compile(r'wait\s*=\s*"?([0-9]{1,9})"?\s*(;.*)?', re.IGNORECASE)
+_WAIT = re.compile(r'(?:^|,)\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?:[;,]|$)', re.IGNORECASE)
 
 
 class Request:
@@ -136,10 +136,8 @@ class Request:
     @property
     def wait_seconds(self) -> int | None:
         """How long the caller prefers to wait (RFC 7240); None if the request has no readable preference."""
-        for preference in self.headers.get("prefer", "").split(","):
-            if found := _WAIT.fullmatch(preference.strip()):
-                return int(found[1])
-        return None
+        found = _WAIT.search(self.headers.get("prefer", ""))
+        return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +215,9 @@ def malformed(field: str, detail: str) -> InvalidMessageError:
     return InvalidMessageError("SCHEMA_VIOLATION", f"{field}: {detail}", field)
 
 
+_CAUSES = {LeaseHeldError.code: "a product is being counted"}
+
+
 def problem_of(error: OutcomeError) -> ProblemError:
     """Convert an error into the answer to the request that raised it."""
     outcome = outcome_of(error)
@@ -237,11 +238,7 @@ def problem_of(error: OutcomeError) -> ProblemError:
             return ProblemError(500, code, detail, more)
         case Outcome.RETURNED:
             # Callers do not need to see DynamoDB's messages.
-            why = (
-                "a product is being counted"
-                if code == LeaseHeldError.code
-                else "the service could not answer in time"
-            )
+            why = _CAUSES.get(code, "the service could not answer in time")
             seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same request again", more, seconds)
         case Outcome.UNAVAILABLE:
@@ -249,8 +246,6 @@ def problem_of(error: OutcomeError) -> ProblemError:
             return ProblemError(500, "UNAVAILABLE", detail, more)
         case Outcome.APPLIED | Outcome.REPLAYED:
             raise ValueError(f"{outcome.kind} is a success, not an error")
-        case unknown:
-            assert_never(unknown)
 
 
 def is_request(event: object) -> TypeGuard[dict[str, Any]]:
