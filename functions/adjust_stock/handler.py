@@ -15,12 +15,7 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
 from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
-    SqsBatch,
-    is_queue_event,
-    read_messages,
-)
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_stats, logger, metrics
 from inventory_orders.messages.commands import parse_adjustment, stock_command
 
@@ -54,7 +49,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         `stockCount`, `version` and `status`; after a failure, it says what to do. An atomic decrement does not read the
         product, so its answer leaves them out.
     """
-    if not is_queue_event(event):
+    if not runtime.is_batch(event):
         return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
     batch: SqsBatch[Adjustment] = SqsBatch(
         read_messages(event), runtime.process().queue, runtime.end_of(context)

@@ -10,12 +10,7 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import returned
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import SqsCalls
-from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
-    SqsBatch,
-    is_queue_event,
-    read_messages,
-)
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import (
     emit_commands,
     emit_messages,
@@ -73,7 +68,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
         order's state; after a failure, it says what to do.
     """
-    if not is_queue_event(event):
+    if not runtime.is_batch(event):
         return direct.answer(lambda: _command(event, context))
     messages = read_messages(event)
     expires = runtime.process().expiry_queue.feeds(messages)

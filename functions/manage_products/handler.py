@@ -28,12 +28,7 @@ from inventory_orders.errors import (
     StoreError,
 )
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import (
-    QueueRules,
-    SqsBatch,
-    is_queue_event,
-    read_messages,
-)
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import (
     STALE,
     emit_messages,
@@ -80,7 +75,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         a failure, it says what to do.
     """
     products = ProductCatalogue(RetryingClient(runtime.process().store))
-    if not is_queue_event(event):
+    if not runtime.is_batch(event):
         result = answer_command(
             event,
             context,

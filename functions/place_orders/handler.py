@@ -8,11 +8,7 @@ from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import (
-    SqsBatch,
-    is_queue_event,
-    read_messages,
-)
+from inventory_orders.invocation.sqs_batch import SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
 from inventory_orders.messages.commands import parse_order, parse_order_event
 
@@ -34,7 +30,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
         order's state; after a failure, it says what to do.
     """
-    if not is_queue_event(event):
+    if not runtime.is_batch(event):
         return direct.answer(lambda: _place(event, context))
     batch: SqsBatch[Order] = SqsBatch(
         read_messages(event), runtime.process().queue, runtime.end_of(context)

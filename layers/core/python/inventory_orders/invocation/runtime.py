@@ -15,7 +15,6 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
-from inventory_orders.invocation.sqs import Queue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.tables import Table
@@ -67,11 +66,13 @@ class Process:
             )
         return int(value)
 
-    def _queue(self, prefix: str, *, feeds: bool = True, fifo: Queue | None = None) -> Queue:
+    def _queue(
+        self, prefix: str, *, feeds: bool = True, fifo: sqs.Queue | None = None
+    ) -> sqs.Queue:
         """Create a queue from its settings. Queues that feed the function also have a dead-letter queue."""
         url = self._text(f"{prefix}QUEUE_URL")
         dead_letter_url = self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else ""
-        return Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
+        return sqs.Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
 
     @cached_property
     def hold_seconds(self) -> int | None:
@@ -171,23 +172,23 @@ class Process:
         return publisher.Bus(client("events", publisher.CLIENT_CONFIG), name)
 
     @cached_property
-    def queue(self) -> Queue:
+    def queue(self) -> sqs.Queue:
         """The queue that feeds the function, together with its FIFO counterpart if there is one."""
         has_fifo = self._environment.get("FIFO_QUEUE_URL")
         return self._queue("", fifo=self._queue("FIFO_") if has_fifo else None)
 
     @cached_property
-    def expiry_queue(self) -> Queue:
+    def expiry_queue(self) -> sqs.Queue:
         """The queue of holds that are about to end."""
         return self._queue("EXPIRY_")
 
     @cached_property
-    def order_queue(self) -> Queue:
+    def order_queue(self) -> sqs.Queue:
         """The queue to which the function sends orders."""
         return self._queue("ORDER_", feeds=False)
 
     @cached_property
-    def undeliverable_events(self) -> Queue:
+    def undeliverable_events(self) -> sqs.Queue:
         """The queue for events that cannot be published."""
         return self._queue("UNDELIVERABLE_EVENTS_", feeds=False)
 
@@ -235,6 +236,11 @@ def deadline(context: Any) -> Deadline:
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
 
 
+def is_batch(event: object) -> bool:
+    """Whether an event is a batch from a queue or a stream instead of a direct invocation or an HTTP request."""
+    return isinstance(event, dict) and "Records" in event
+
+
 def refuse_unsupported_events(
     handler: Callable[[Any, Any], dict[str, Any]],
 ) -> Callable[[Any, Any], dict[str, Any]]:
@@ -249,12 +255,11 @@ def refuse_unsupported_events(
         try:
             return handler(event, context)
         except UnsupportedEventError as error:
-            is_batch = isinstance(event, dict) and "Records" in event
             return {
                 "result": "INVALID",
                 "code": "UNSUPPORTED_EVENT",
                 "message": str(error),
-                **({"batchItemFailures": [{"itemIdentifier": ""}]} if is_batch else {}),
+                **({"batchItemFailures": [{"itemIdentifier": ""}]} if is_batch(event) else {}),
             }
 
     return handle

@@ -195,11 +195,6 @@ class SqsBatch(Generic[T]):
         }
 
 
-def is_queue_event(event: object) -> bool:
-    """Whether an event comes from a queue instead of a direct invocation."""
-    return isinstance(event, dict) and "Records" in event
-
-
 def read_messages(event: object) -> list[Message]:
     """Read the messages of an SQS event. Messages from a standard queue are sorted by the time when they were sent.
 
