@@ -92,16 +92,11 @@ _SELDOM = {
 
 def emit_orders(report: CommitReport) -> None:
     """Count the outcomes of orders, and the cost of writing them."""
-    outcomes = report.outcomes
-    add("OrdersPlaced", sum(isinstance(outcome.applied, Order) for outcome in outcomes))
-    add(
-        "OrdersCancelled",
-        sum(isinstance(outcome.applied, CancelledBeforehand) for outcome in outcomes),
-    )
-    add("OrdersReplayed", sum(outcome.kind is Outcome.REPLAYED for outcome in outcomes))
-    reasons = Counter(
-        outcome.rejection.reason for outcome in outcomes if outcome.rejection is not None
-    )
+    placed = Counter(type(outcome.applied) for outcome in report.outcomes)
+    add("OrdersPlaced", placed[Order])
+    add("OrdersCancelled", placed[CancelledBeforehand])
+    add("OrdersReplayed", sum(o.kind is Outcome.REPLAYED for o in report.outcomes))
+    reasons = Counter(o.rejection.reason for o in report.outcomes if o.rejection is not None)
     add("OrdersRejected", reasons.total())
     for reason, count in reasons.items():
         # Unlike Powertools' `single_metric`, `EphemeralMetrics` obeys POWERTOOLS_METRICS_DISABLED.
@@ -130,10 +125,9 @@ def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
     for status, count in reached.items():
         add(f"Orders{status.capitalize()}", count)
     add("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in done))
-    for change in done:
-        if change.command.action is OrderAction.EXPIRE and change.order.expires_at is not None:
-            late = now - datetime.fromisoformat(change.order.expires_at)
-            add("ExpiryDelay", late.total_seconds())
+    ended = [c.order.expires_at for c in done if c.command.action is OrderAction.EXPIRE]
+    delays = (now - datetime.fromisoformat(at) for at in ended if at is not None)
+    add("ExpiryDelay", *(delay.total_seconds() for delay in delays))
 
 
 def emit_messages(batch: SqsBatch[Any]) -> None:
@@ -141,16 +135,15 @@ def emit_messages(batch: SqsBatch[Any]) -> None:
     ends = Counter(batch.ends.values())
     add("MessagesDeadLettered", ends[Outcome.INVALID])
     add("MessagesReturned", ends[Outcome.RETURNED])
-    outcomes = batch.outcomes
-    add("CorruptPage", sum(outcome.cause == "CORRUPT_PAGE" for outcome in outcomes.values()))
+    add("CorruptPage", sum(o.cause == "CORRUPT_PAGE" for o in batch.outcomes.values()))
     # Without a dimension for the queue, which would turn one metric into five. The log names the queue.
     add("TimeSinceFirstReceive", batch.age)
     for message, end in batch.ends.items():
-        content = batch.contents.get(message)
-        if outcomes[message].cause == STALE:
+        content, outcome = batch.contents.get(message), batch.outcomes[message]
+        if outcome.cause == STALE:
             emit_stale("event", correlation_id=message.message_id, **_ids(content))
         elif end not in (Outcome.APPLIED, Outcome.REPLAYED):
-            _log_message(message, end, outcomes[message], content)
+            _log_message(message, end, outcome, content)
     log_queue_errors(batch.calls.errors)
     logger.info(
         "batch done",
