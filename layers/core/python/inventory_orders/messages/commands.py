@@ -308,7 +308,17 @@ def parse_adjustment(body: str) -> Adjustment:
     Raises:
         InvalidMessageError: The adjustment can never be applied. The message says what to fix.
     """
-    return adjustment(validated(strict_json(body), "adjustment"))
+    return _adjustment(validated(strict_json(body), "adjustment"))
+
+
+def _adjustment(document: Mapping[str, Any]) -> Adjustment:
+    return Adjustment(
+        key_in(document),
+        document["adjustmentId"],
+        document["delta"],
+        document["reason"],
+        notes_in(document, NOTES_OF_ADJUSTMENT),
+    )
 
 
 def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
@@ -317,24 +327,17 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
     Raises:
         InvalidMessageError: A transfer names the same location twice.
     """
-    if document.get("action") != "transfer":
-        return adjustment(document)
+    if document["action"] == "adjust":
+        return _adjustment(document)
+    quantity, notes = document["quantity"], notes_in(document, NOTES_OF_ADJUSTMENT)
+    if document["action"] == "decrement":
+        return Decrement.of(key_in(document), document["adjustmentId"], quantity, notes)
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:
         raise InvalidMessageError(
             "SCHEMA_VIOLATION", "to: must not be the same location as from", "to"
         )
-    notes = notes_in(document, NOTES_OF_ADJUSTMENT)
-    return Transfer(source, target, document["transferId"], document["quantity"], notes)
-
-
-def adjustment(document: Mapping[str, Any]) -> Adjustment:
-    """Convert a validated document into an adjustment, or into a decrement if that is its action."""
-    ids = key_in(document), document["adjustmentId"]
-    notes = notes_in(document, NOTES_OF_ADJUSTMENT)
-    if document.get("action") == "decrement":
-        return Decrement.of(*ids, document["quantity"], notes)
-    return Adjustment(*ids, document["delta"], document["reason"], notes)
+    return Transfer(source, target, document["transferId"], quantity, notes)
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
