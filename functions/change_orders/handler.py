@@ -87,7 +87,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     else:
         report = runtime.process().engine.apply(commands, runtime.deadline(context), batch.age)
         batch.settle(report.outcomes, RULES)
-        emit_commands(commands, report, SystemClock().now())
+        emit_commands(report, SystemClock().now())
     emit_messages(batch)
     return batch.response
 

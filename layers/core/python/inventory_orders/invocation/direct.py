@@ -124,7 +124,7 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
             "OrderCommandQueue",
         )
     report = engine.apply([command], deadline)
-    emit_commands([command], report, SystemClock().now())
+    emit_commands(report, SystemClock().now())
     return report.outcome_of_one()
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+from aws_lambda_powertools import Logger, Metrics, single_metric
+from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.metrics.functions import is_metrics_disabled
 
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
-from inventory_orders.domain.order_command import OrderCommand, Transition
+from inventory_orders.domain.order_command import Transition
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome, StoreError
 from inventory_orders.version import VERSION
@@ -98,25 +98,23 @@ def emit_orders(report: CommitReport) -> None:
     add("OrdersReplayed", sum(o.kind is Outcome.REPLAYED for o in report.outcomes))
     reasons = Counter(o.rejection.reason for o in report.outcomes if o.rejection is not None)
     add("OrdersRejected", reasons.total())
-    for reason, count in reasons.items():
-        # Unlike Powertools' `single_metric`, `EphemeralMetrics` obeys POWERTOOLS_METRICS_DISABLED.
-        by_reason = EphemeralMetrics(service=metrics.service, namespace=NAMESPACE)
-        by_reason.add_dimension("reason", reason.value)
-        by_reason.add_metric("OrdersRejected", MetricUnit.Count, count)
-        by_reason.flush_metrics()
+    # Powertools' `single_metric` ignores POWERTOOLS_METRICS_DISABLED.
+    if _ENABLED:
+        for reason, count in reasons.items():
+            with single_metric(
+                "OrdersRejected", MetricUnit.Count, count, namespace=NAMESPACE
+            ) as by_reason:
+                by_reason.add_dimension("reason", reason.value)
     add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_stats(report.stats, report.failure)
 
 
-def emit_commands(commands: Sequence[OrderCommand], report: CommitReport, now: datetime) -> None:
+def emit_commands(report: CommitReport, now: datetime) -> None:
     """Count the outcomes of commands on orders, and measure how late holds expired."""
     applied = [o.applied for o in report.outcomes if isinstance(o.applied, Transition)]
     _emit_transitions(applied, now)
-    late_payments = sum(
-        command.action is OrderAction.CONFIRM and outcome.is_written_rejection
-        for command, outcome in zip(commands, report.outcomes, strict=True)
-    )
-    add("ConfirmationsRejected", late_payments)
+    # The rejection of a late payment is the only one of a command that is written.
+    add("ConfirmationsRejected", sum(o.is_written_rejection for o in report.outcomes))
     emit_stats(report.stats, report.failure)
 
 
