@@ -423,9 +423,9 @@ class Engine:
         """Halve the size of transactions, until the change that DynamoDB refuses has one to itself."""
         if len(suspects) > 1:
             batch.limits = replace(batch.limits, changes=(len(suspects) + 1) // 2)
-            return
-        for change in suspects:
-            batch.pending.settle(change, invalid)
+        else:
+            for change in suspects:
+                batch.pending.settle(change, invalid)
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
         """Process the reason why an action was cancelled. Returns whether it lost to a concurrent writer."""

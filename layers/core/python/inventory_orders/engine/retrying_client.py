@@ -188,7 +188,11 @@ class RetryingClient:
             yield
             stats.measured["CommitLatency"].append((self.clock.monotonic() - started) * 1000)
         except TransactionCancelledError as error:
-            moved, rival = error.is_of_old_version, Meaning.RIVAL in error.meanings
+            moved = any(
+                reason.meaning is Meaning.CONDITION_FAILED and reason.action.by_version
+                for reason in error.reasons
+            )
+            rival = Meaning.RIVAL in error.meanings
             raise
         except ThrottledError as error:
             rival = error.code == "TransactionConflictException"

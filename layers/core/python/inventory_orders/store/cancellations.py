@@ -147,14 +147,6 @@ class TransactionCancelledError(StoreError):
         return {reason.meaning for reason in self.reasons}
 
     @property
-    def is_of_old_version(self) -> bool:
-        """Whether a version that was read has changed."""
-        return any(
-            reason.meaning is Meaning.CONDITION_FAILED and reason.action.by_version
-            for reason in self.reasons
-        )
-
-    @property
     def may_be_repeated(self) -> bool:
         """Whether the same request may succeed later, because nothing but concurrent writers or throttling prevented it."""
         return self.meanings <= {Meaning.NOTHING, Meaning.RIVAL, Meaning.THROTTLED}

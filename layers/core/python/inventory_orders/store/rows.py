@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, assert_never
+from typing import Any
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.location import (
@@ -103,10 +103,8 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
             return Table.ORDERS, (order_id,)
         case AdjustmentKey(product_id, adjustment_id):
             return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
-        case str():
+        case _:
             return Table.PRODUCTS, (key,)
-        case unknown:
-            assert_never(unknown)
 
 
 def key_item(key: Key | int) -> dict[str, Any]:
@@ -217,8 +215,9 @@ def read_page(item: Item) -> Page:
                     emptied.add(product_id)
                 case _:
                     entries.update([_read_entry(*entry)])
-        key = PageKey(int(lane), int(number))
-        return Page(key, entries=entries, emptied=frozenset(emptied), **common)
+        return Page(
+            PageKey(int(lane), int(number)), entries=entries, emptied=frozenset(emptied), **common
+        )
 
 
 def read_outbound_page(item: Item) -> OutboundPage:
