@@ -77,7 +77,7 @@ class Sandbox:
     def create(self, stock: int) -> str:
         """Create a product. Returns its id."""
         product_id = f"example-{uuid.uuid4().hex[:10]}"
-        self.products.create(NewProduct(product_id, stock, name="Example", price=100))
+        self.products.create(NewProduct(product_id, stock, name="Example", price=100), soon())
         return product_id
 
     def key(self, product_id: str) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def stale_delete(sandbox: Sandbox) -> ExampleResult:
     result = ExampleResult()
     naive = sandbox.create(1)
     sandbox.raw.delete_item(**sandbox.key(naive))
-    sandbox.products.create(NewProduct(naive, 7))
+    sandbox.products.create(NewProduct(naive, 7), soon())
     sandbox.raw.delete_item(**sandbox.key(naive))
     gone = sandbox.products.client.store.read([naive]).products[naive] is None
     result.naive(
@@ -212,7 +212,7 @@ def stale_delete(sandbox: Sandbox) -> ExampleResult:
     product_id = sandbox.create(1)
     old = sandbox.products.get(product_id, soon()).created_at
     sandbox.products.delist(product_id, old, soon())
-    sandbox.products.create(NewProduct(product_id, 7))
+    sandbox.products.create(NewProduct(product_id, 7), soon())
     deleted = sandbox.products.delist(product_id, old, soon())
     after = sandbox.stock(product_id)
     result.ours(
@@ -239,7 +239,7 @@ def out_of_order_event(sandbox: Sandbox) -> ExampleResult:
     product_id = sandbox.create(1)
     for number, (at, price) in enumerate(((newer, 200), (older, 150))):
         applied, product = sandbox.products.change_details(
-            CatalogueEvent(product_id, f"e-{number}", at, {"price": price})
+            CatalogueEvent(product_id, f"e-{number}", at, {"price": price}), soon()
         )
     result.ours(
         f"the same with a condition on detailsEventTime: it is {product.price}, because the older event is ignored.",
@@ -292,7 +292,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     naive = sandbox.create(10)
     seen = sandbox.get(naive)
     sandbox.raw.delete_item(**sandbox.key(naive))
-    sandbox.products.create(NewProduct(naive, 500))
+    sandbox.products.create(NewProduct(naive, 500), soon())
     _version_conditioned_put(sandbox, seen, 9)
     after = sandbox.stock(naive)
     result.naive(
@@ -304,7 +304,7 @@ def aba(sandbox: Sandbox) -> ExampleResult:
     old = sandbox.products.get(product_id, soon())
     snapshot = sandbox.store.read([product_id])
     sandbox.products.delist(product_id, old.created_at, soon())
-    sandbox.products.create(NewProduct(product_id, 500))
+    sandbox.products.create(NewProduct(product_id, 500), soon())
     read = sandbox.store.read
 
     def read_the_old_one(keys: Any, **options: Any) -> Any:

@@ -239,7 +239,7 @@ class Shop:
 
     def list(self, product_id: str, stock: int = 1000, size: int = 0, **details: Any) -> None:
         """List a product. `size` pads its row to this number of bytes, as if another program had added attributes."""
-        created, _ = self.products.create(NewProduct(product_id, stock, **details))
+        created, _ = self.products.create(NewProduct(product_id, stock, **details), self.soon())
         assert created
         if size:
             self.edit(Table.PRODUCTS, product_id, othersAttribute={"S": ""})
@@ -469,7 +469,7 @@ def _tables(products: tuple[NewProduct, ...]) -> Mapping[str, SimulatedTable]:
     with virtual_time(clock), answered_directly_by(aws.answer):
         catalogue = ProductCatalogue(RetryingClient(Store(client(), NAMES)))
         for product in products:
-            catalogue.create(product)
+            catalogue.create(product, Deadline.after(10, SystemClock()))
     return aws.dynamodb.tables
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import ProductCatalogue
@@ -90,7 +91,7 @@ def make_stack(products: Iterable[NewProduct]) -> dict[str, str]:
         create_table(dynamodb, table, name)
     catalogue = ProductCatalogue(RetryingClient(Store(dynamodb, NAMES)))
     for product in products:
-        catalogue.create(product)
+        catalogue.create(product, Deadline.after(10, SystemClock()))
     boto3.client("events").create_event_bus(Name="Bus")
     sqs = boto3.client("sqs")
     urls = {}

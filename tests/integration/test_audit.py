@@ -118,7 +118,7 @@ def list_again(shop):
     def step(_):
         product = products.get("audit-again", soon())
         products.delist("audit-again", product.created_at, soon())
-        products.create(NewProduct("audit-again", 1000))
+        products.create(NewProduct("audit-again", 1000), soon())
 
     return step
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import boto3
 
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -34,7 +35,7 @@ class DeployedShop:
 
     def create(self, product_id: str, stock: int, **more: Any) -> None:
         created, _ = ProductCatalogue(RetryingClient(self.store)).create(
-            NewProduct(product_id, stock, **more)
+            NewProduct(product_id, stock, **more), Deadline.after(10, SystemClock())
         )
         assert created
 

@@ -156,7 +156,7 @@ def test_a_row_without_room_returns_its_own_orders_by_name(shop, lanes):
     "change",
     [
         lambda shop: Lease.acquire(RetryingClient(shop.store), "full", 30, shop.soon()),
-        lambda shop: shop.products.change_details(EVENT),
+        lambda shop: shop.products.change_details(EVENT, shop.soon()),
     ],
     ids=["count", "details"],
 )

@@ -360,7 +360,7 @@ def test_a_product_that_was_sold_and_renamed_since_counts_as_existing(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
     engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
     event = CatalogueEvent("p", "e", timestamp(datetime.now(UTC)), {"name": "Tau"})
-    ProductCatalogue(RetryingClient(shelf.store)).change_details(event)
+    ProductCatalogue(RetryingClient(shelf.store)).change_details(event, soon())
     again = shelf.load()
     assert again.done == {Done.THERE: 1}
     assert "exists; kept name, price as changed at 20" in again.findings[0][2]
@@ -407,7 +407,7 @@ def test_an_id_that_was_used_for_something_else(shelf):
     at = "2026-01-01T00:00:00.000000+00:00"
     shelf.load(MIXED)
     ProductCatalogue(RetryingClient(shelf.store)).change_details(
-        CatalogueEvent("q", "e", timestamp(datetime.now(UTC) + timedelta(minutes=1)), {})
+        CatalogueEvent("q", "e", timestamp(datetime.now(UTC) + timedelta(minutes=1)), {}), soon()
     )
     newest = shelf.product("q").details_event_time
     content = (
@@ -543,7 +543,7 @@ def test_the_adjustments_of_a_product_are_in_one_batch_in_sequence(shelf):
 def test_the_sample_file_works_on_the_demos_shop(simulated_store, name, done):
     store = simulated_store
     for product in catalogue():
-        ProductCatalogue(RetryingClient(store)).create(product)
+        ProductCatalogue(RetryingClient(store)).create(product, soon())
     file = read_catalogue(ROOT / "events" / name)
     for _ in range(2):
         load = Load(file, store)
@@ -575,7 +575,7 @@ def test_create_and_load_book_the_same(shelf):
         (row,) = shelf.store._client.scan(TableName=table)["Items"]
         shelf.store._client.delete_item(TableName=table, Key={name: row[name] for name in key})
     ProductCatalogue(RetryingClient(shelf.store, clock=clock)).create(
-        NewProduct("p", 10, name="Pi", price=314)
+        NewProduct("p", 10, name="Pi", price=314), Deadline.after(5, clock)
     )
     assert shelf.rows() == rows
 

@@ -308,9 +308,9 @@ def test_a_location_that_cannot_be_listed_does_not_affect_others(each_store):
     client = RetryingClient(each_store, clock=FakeClock())
     products = ProductCatalogue(client)
     for name in ("a", "b", "full", "c"):
-        products.create(NewProduct(name, 1))
+        products.create(NewProduct(name, 1), Deadline.after(5, client.clock))
     for n in range(MAX_PLACES):
-        products.create(NewProduct(f"full#{n}", 1))
+        products.create(NewProduct(f"full#{n}", 1), Deadline.after(5, client.clock))
     names = ("a", "gone", "b", "full", "c")
     made = create_many(client, [NewProduct(f"{name}#x", 2) for name in names], soon())
     assert [creation.created for creation in made] == [True, False, True, False, True]

@@ -725,5 +725,5 @@ def test_an_order_that_does_not_say_what_it_took_is_not_handed_over(shop):
 
 
 def test_a_product_starts_with_its_opening_stock_on_hand(shop):
-    shop.products.create(NewProduct("new", 7))
+    shop.products.create(NewProduct("new", 7), shop.soon())
     assert level(shop, "new") == (7, 0, 7)

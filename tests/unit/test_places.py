@@ -386,11 +386,11 @@ def test_places_are_added_and_taken_off_as_the_engines_do(each_store):
     products = ProductCatalogue(RetryingClient(each_store))
     soon = Deadline.after(60, SystemClock())
     with pytest.raises(ProductNotFoundError):
-        products.create(NewProduct(AT_BERLIN, 1))
-    _, tea = products.create(NewProduct(TEA, 1))
-    made = [products.create(NewProduct(f"tea#{n}", 1))[1] for n in range(MAX_PLACES)]
+        products.create(NewProduct(AT_BERLIN, 1), soon)
+    _, tea = products.create(NewProduct(TEA, 1), soon)
+    made = [products.create(NewProduct(f"tea#{n}", 1), soon)[1] for n in range(MAX_PLACES)]
     with pytest.raises(RejectedError):
-        products.create(NewProduct(AT_BERLIN, 1))
+        products.create(NewProduct(AT_BERLIN, 1), soon)
     with pytest.raises(RejectedError):
         products.delist(TEA, tea.created_at, soon)
     for place in made:

@@ -46,7 +46,7 @@ class Bench:
         self.products = ProductCatalogue(self.client)
 
     def create(self, product_id="p", stock=10, **more):
-        created, product = self.products.create(NewProduct(product_id, stock, **more))
+        created, product = self.products.create(NewProduct(product_id, stock, **more), self.soon())
         assert created
         return product
 
@@ -215,10 +215,11 @@ def test_events_in_any_order_end_with_the_newest(each_store):
     for number, order in enumerate(itertools.permutations(events)):
         bench = Bench(each_store)
         product_id = f"p{number}"
-        bench.products.create(NewProduct(product_id, 1))
+        bench.products.create(NewProduct(product_id, 1), bench.soon())
         for item in order:
             bench.products.change_details(
-                CatalogueEvent(product_id, item.event_id, item.event_time, item.details)
+                CatalogueEvent(product_id, item.event_id, item.event_time, item.details),
+                bench.soon(),
             )
         final = bench.products.get(product_id, bench.soon())
         finals.add(
@@ -239,7 +240,7 @@ def test_events_in_any_order_end_with_the_newest(each_store):
 def test_many_products_are_created_like_one(bench):
     rows = {}
     for create in (
-        lambda new: [bench.products.create(each) for each in new],
+        lambda new: [bench.products.create(each, bench.soon()) for each in new],
         bench.create_many,
     ):
         create([NewProduct(f"p-{n}", n, 3, 2, f"P{n}", 100) for n in range(5)])
@@ -315,21 +316,21 @@ def test_many_products_are_too_many_or_not_distinct(bench):
 
 def test_a_stale_event_is_ignored_and_a_repeated_one_is_applied_once(bench):
     bench.create()
-    applied, after = bench.products.change_details(event(2, 200, name="Two"))
+    applied, after = bench.products.change_details(event(2, 200, name="Two"), bench.soon())
     assert (applied, after.name, after.version) == (True, "Two", 2)
-    again, same = bench.products.change_details(event(2, 200, name="Two"))
+    again, same = bench.products.change_details(event(2, 200, name="Two"), bench.soon())
     assert (again, same.version) == (True, 2)
-    stale, unchanged = bench.products.change_details(event(1, 100, name="One"))
+    stale, unchanged = bench.products.change_details(event(1, 100, name="One"), bench.soon())
     assert (stale, unchanged.name) == (False, "Two")
 
 
 def test_an_event_for_an_unknown_or_leased_product_is_not_applied(bench):
     with pytest.raises(ProductNotFoundError):
-        bench.products.change_details(event(1, 100))
+        bench.products.change_details(event(1, 100), bench.soon())
     bench.create()
     bench.acquire(30)
     with pytest.raises(LeaseHeldError) as held:
-        bench.products.change_details(event(1, 100))
+        bench.products.change_details(event(1, 100), bench.soon())
     assert held.value.retry_after == 30
 
 
@@ -340,17 +341,17 @@ def test_a_price_changes_only_when_all_conditions_hold(bench):
     hour = timedelta(hours=1)
     bench.create(price=100)
     with pytest.raises(RejectedError) as rejected:
-        bench.products.change_price("p", 110, hour)
+        bench.products.change_price("p", 110, hour, bench.soon())
     assert rejected.value.code == "PRICE_CHANGED_RECENTLY"
     bench.at(1000 + 3600)
-    assert bench.products.change_price("p", 110, hour).price == 110
+    assert bench.products.change_price("p", 110, hour, bench.soon()).price == 110
     bench.at(1000 + 9000)
     bench.products.discontinue("p", bench.soon())
     with pytest.raises(RejectedError) as rejected:
-        bench.products.change_price("p", 120, hour)
+        bench.products.change_price("p", 120, hour, bench.soon())
     assert rejected.value.code == "DISCONTINUED_PRODUCT"
     with pytest.raises(ProductNotFoundError):
-        bench.products.change_price("q", 120, hour)
+        bench.products.change_price("q", 120, hour, bench.soon())
     assert state(bench).price == 110
 
 
@@ -606,19 +607,19 @@ def test_a_renewal_never_shortens_a_lease(bench, outlive):
 def test_an_older_event_does_not_undo_a_newer_price(bench):
     bench.at(10_000)
     bench.create(price=100)
-    bench.products.change_price("p", 720, timedelta(0))
-    applied, after = bench.products.change_details(event(1, 9_000, price=500))
+    bench.products.change_price("p", 720, timedelta(0), bench.soon())
+    applied, after = bench.products.change_details(event(1, 9_000, price=500), bench.soon())
     assert (applied, after.price) == (False, 720)
     bench.at(20_000)
-    applied, after = bench.products.change_details(event(2, 15_000, price=500))
+    applied, after = bench.products.change_details(event(2, 15_000, price=500), bench.soon())
     assert (applied, after.price) == (True, 500)
 
 
 def test_another_event_with_the_same_id_and_time_is_an_error(bench):
     bench.create()
-    bench.products.change_details(event(7, 200, name="A"))
+    bench.products.change_details(event(7, 200, name="A"), bench.soon())
     with pytest.raises(RejectedError) as rejected:
-        bench.products.change_details(event(7, 200, name="B"))
+        bench.products.change_details(event(7, 200, name="B"), bench.soon())
     assert rejected.value.code == "EVENT_ID_REUSED"
 
 
@@ -638,8 +639,8 @@ def test_a_corrupt_product_is_not_changed(bench, broken):
     for change in (
         lambda: bench.products.discontinue("p", bench.soon()),
         lambda: bench.products.delist("p", "x", bench.soon()),
-        lambda: bench.products.change_details(event(1, 100)),
-        lambda: bench.products.change_price("p", 1, timedelta(0)),
+        lambda: bench.products.change_details(event(1, 100), bench.soon()),
+        lambda: bench.products.change_price("p", 1, timedelta(0), bench.soon()),
         bench.acquire,
     ):
         with pytest.raises(CorruptItemError):
@@ -658,7 +659,7 @@ def test_a_product_may_have_attributes_that_are_keys_elsewhere(bench, name):
 
     def write_after_a_rival(**request):
         if not seen:
-            seen.append(bench.products.change_details(event(1, 100, name="A")))
+            seen.append(bench.products.change_details(event(1, 100, name="A"), bench.soon()))
         return send(**request)
 
     client.transact_write_items = write_after_a_rival
@@ -681,9 +682,9 @@ def test_a_row_that_dynamodb_does_not_take_is_corrupt_and_not_contested(bench):
 def test_a_price_of_the_future_is_a_newer_event_and_not_a_young_price(bench):
     bench.at(10_000)
     bench.create(price=100)
-    bench.products.change_details(event(1, 10_600, price=500))
+    bench.products.change_details(event(1, 10_600, price=500), bench.soon())
     with pytest.raises(RejectedError) as rejected:
-        bench.products.change_price("p", 720, timedelta(0))
+        bench.products.change_price("p", 720, timedelta(0), bench.soon())
     assert rejected.value.code == "NEWER_EVENT_APPLIED"
 
 

@@ -575,9 +575,9 @@ HARMLESS = {
 def test_a_change_that_does_not_need_all_units_recalls_nothing(shop, name):
     shop.list_lent()
     if name == "event":
-        assert shop.products.change_details(EVENT)[0]
+        assert shop.products.change_details(EVENT, shop.soon())[0]
     elif name == "price":
-        assert shop.products.change_price("p", 3, timedelta(0)).price == 3
+        assert shop.products.change_price("p", 3, timedelta(0), shop.soon()).price == 3
     else:
         shop.products.update_with_retry("p", HARMLESS[name], shop.soon())
     assert shop.product().lent_to == set(range(9))

@@ -15,6 +15,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.change import IdempotencyMatch
@@ -167,8 +168,9 @@ def test_an_adjustment_and_its_row_are_written_together(each_store):
 
 def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
     catalogue = ProductCatalogue(RetryingClient(each_store))
-    created, _ = catalogue.create(NewProduct("p", 7, name="Tea", price=450))
-    again, existing = catalogue.create(NewProduct("p", 99))
+    soon = Deadline.after(10, SystemClock())
+    created, _ = catalogue.create(NewProduct("p", 7, name="Tea", price=450), soon)
+    again, existing = catalogue.create(NewProduct("p", 99), soon)
     assert (created, again) == (True, False)
     assert existing.stock_count == read_product(each_store).stock_count == 7
     rows = boto3.client("dynamodb").scan(TableName="StockAdjustments")["Items"]

@@ -62,7 +62,6 @@ from inventory_orders.store.cancellations import (
 from inventory_orders.store.writes import (
     Action,
     ActionKind,
-    Write,
     decrement_write,
     details_write,
     place_action,
@@ -208,10 +207,11 @@ class ProductCatalogue:
             timestamp(moment),
             on_hand_delta=-stored.on_hand,
         )
-        actions = [product_delete_action(stored, moment), record_action(closing)]
-        if location_of(stored.product_id):
-            actions.append(place_action(stored.product_id, is_new=False))
-        return Update(stored, stored), actions
+        return Update(stored, stored), [
+            product_delete_action(stored, moment),
+            record_action(closing),
+            *_place_actions(stored.product_id, is_new=False),
+        ]
 
     def _unlocked(
         self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
@@ -265,7 +265,7 @@ class ProductCatalogue:
         left = done.rows.get(product.product_id)
         return next((update for after, update in sent if after is left), None)
 
-    def create(self, new: NewProduct, deadline: Deadline | None = None) -> tuple[bool, Product]:
+    def create(self, new: NewProduct, deadline: Deadline) -> tuple[bool, Product]:
         """Create if absent: create a product, or its stock at a location, and record the opening stock.
 
         Returns:
@@ -279,9 +279,7 @@ class ProductCatalogue:
         product = product_to_create(new, timestamp(self.client.clock.now()))
         actions = create_actions(product)
         try:
-            self.client.write(
-                actions, deadline or Deadline.after(10.0, self.client.clock), self.stats
-            )
+            self.client.write(actions, deadline, self.stats)
         except TransactionCancelledError as cancelled:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
             if found:
@@ -290,9 +288,7 @@ class ProductCatalogue:
             raise
         return True, product
 
-    def change_details(
-        self, event: CatalogueEvent, deadline: Deadline | None = None
-    ) -> tuple[bool, Product]:
+    def change_details(self, event: CatalogueEvent, deadline: Deadline) -> tuple[bool, Product]:
         """Event-time guard: apply a catalogue event unless this one or a newer one was already applied.
 
         This is one conditional update without a read. Its condition compares times, so it needs no version, and the newest
@@ -308,7 +304,11 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
         """
         moment = self.client.clock.now()
-        product = self._update(event.product_id, details_write(event, moment), deadline)
+        write = details_write(event, moment)
+        # The row shows the write even if its response was lost.
+        _, product = update_product(
+            self.client, event.product_id, lambda: write, deadline, self.stats
+        )
         # This event, whether it was written now or earlier.
         newest = (product.details_event_time or "", product.details_event_id or "")
         if newest < (event.event_time, event.event_id):
@@ -328,7 +328,7 @@ class ProductCatalogue:
         product_id: str,
         price: int,
         least_age: timedelta,
-        deadline: Deadline | None = None,
+        deadline: Deadline,
     ) -> Product:
         """Multi-attribute condition: set the price, unless the product is discontinued or its price changed too recently.
 
@@ -337,7 +337,7 @@ class ProductCatalogue:
         Args:
             price: In minor units of the currency.
             least_age: Minimum age of the last price change.
-            deadline: When to give up; 10 seconds from now by default.
+            deadline: When to give up.
 
         Raises:
             RejectedError: `DISCONTINUED_PRODUCT`, `PRICE_CHANGED_RECENTLY`, or `NEWER_EVENT_APPLIED` (from a sender whose
@@ -348,7 +348,8 @@ class ProductCatalogue:
         """
         moment = self.client.clock.now()
         at, latest = timestamp(moment), timestamp(moment - least_age)
-        product = self._update(product_id, price_write(price, moment, latest), deadline)
+        write = price_write(price, moment, latest)
+        _, product = update_product(self.client, product_id, lambda: write, deadline, self.stats)
         if (product.price_changed_at, product.price) == (at, price):
             return product
         if product.is_discontinued:
@@ -363,12 +364,6 @@ class ProductCatalogue:
                 "PRICE_CHANGED_RECENTLY",
             )
         raise LeaseHeldError(product_id, product.lease_left(moment.timestamp()))
-
-    def _update(self, product_id: str, write: Write, deadline: Deadline | None) -> Product:
-        """Send one conditional update. Returns the current product, which shows the write even if its response was lost."""
-        until = deadline or Deadline.after(10.0, self.client.clock)
-        _, product = update_product(self.client, product_id, lambda: write, until, self.stats)
-        return product
 
     def discontinue(
         self, product_id: str, deadline: Deadline, *, everywhere: bool = True
@@ -565,10 +560,16 @@ def create_actions(product: Product) -> list[Action]:
         product.version,
         product.created_at,
     )
-    actions = [product_create_action(product), record_action(opening)]
-    if location_of(product.product_id):
-        actions.append(place_action(product.product_id, is_new=True))
-    return actions
+    return [
+        product_create_action(product),
+        record_action(opening),
+        *_place_actions(product.product_id, is_new=True),
+    ]
+
+
+def _place_actions(key: str, *, is_new: bool) -> list[Action]:
+    """The action that lists a row's location in the product's own row, or removes it there. The default one is not listed."""
+    return [place_action(key, is_new=is_new)] if location_of(key) else []
 
 
 def opening_key(product: Product) -> AdjustmentKey:
@@ -608,6 +609,7 @@ def _generation(created_at: str) -> str:
     return created_at.removesuffix("+00:00")
 
 
+@dataclass
 class AtomicDecrement:
     """Decrements while enough units are left for the status to stay the same; otherwise the engine decides.
 
@@ -619,13 +621,13 @@ class AtomicDecrement:
     It is safe to retry because it has a token and creates its adjustment row in the same transaction. Without a version as a
     fence, a receipt could let a late attempt succeed, so a rejection by the engine is stored in place of the adjustment.
 
-    Args:
+    Attributes:
         engine: The engine, for the optimistic path.
+        seen: The products that this process has seen, by id.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._seen: BoundedDict[str, Product] = BoundedDict()
+    engine: Engine
+    seen: BoundedDict[str, Product] = field(default_factory=BoundedDict)
 
     def apply(self, change: Decrement, deadline: Deadline) -> CommitReport:
         """Take units away, exactly once.
@@ -634,10 +636,10 @@ class AtomicDecrement:
             The report. If its outcome is `APPLIED` and has no change, the engine was not needed.
         """
         stats = CommitStats()
-        client = self._engine.client
+        client = self.engine.client
         # After any error, the engine tries as well, and classifies the error.
         try:
-            product = self._seen.get(change.product_id) or self._remember(
+            product = self.seen.get(change.product_id) or self._remember(
                 read_product(client, change.product_id, deadline, stats)
             )
             # The write has no version condition, so too little stock is not a conflict.
@@ -649,13 +651,13 @@ class AtomicDecrement:
                 found = next((r.found for r in error.of(ActionKind.PRODUCT)), None)
                 if isinstance(found, Product):
                     self._remember(found)
-        report = self._engine.apply([change], deadline)
+        report = self.engine.apply([change], deadline)
         report.stats.add(stats)
         return report
 
     def _remember(self, product: Product) -> Product:
         """Keep a product for the condition of the next decrement, without its custom attributes, which may be large."""
-        self._seen[product.product_id] = replace(product, other={})
+        self.seen[product.product_id] = replace(product, other={})
         return product
 
 
@@ -665,8 +667,11 @@ def _decrement_actions(change: Decrement, product: Product, moment: datetime) ->
         *(product.created_at, None, timestamp(moment)),
         notes=change.notes,
     )
-    write = decrement_write(product, -change.delta, moment)
     return [
-        Action(ActionKind.PRODUCT, change.product_id, write),
+        Action(
+            ActionKind.PRODUCT,
+            change.product_id,
+            decrement_write(product, -change.delta, moment),
+        ),
         record_action(record),
     ]

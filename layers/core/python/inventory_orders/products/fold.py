@@ -49,18 +49,16 @@ class Fold(SweepReport):
         client: The client for the tables.
         deadline: When to leave the rest to the next sweep.
         folded: Number of entries removed from pages.
-        stats: The cost of the requests.
     """
 
     client: RetryingClient
     deadline: Deadline
     folded: int = 0
-    stats: CommitStats = field(default_factory=CommitStats)
 
     def run(self) -> Fold:
         """Fold the fullest pages first, until the deadline. Leased and contended products stay on their pages."""
         with self.noting_errors():
-            found = read_all(self.client, OUTBOUND_KEYS, self.deadline, self.stats).outbound
+            found = read_all(self.client, OUTBOUND_KEYS, self.deadline, CommitStats()).outbound
             self.problems |= {
                 str(page): None for page in found.values() if isinstance(page, CorruptItemError)
             }
@@ -101,7 +99,7 @@ class _PageFold:
             actions = [page_action(Update(self.page, after), timestamp(now))]
             actions += [fold_action(lot, self.page.units[lot], now) for lot in rows.values()]
             try:
-                fold.client.write(actions, fold.deadline, fold.stats, plans_around=_AROUND)
+                fold.client.write(actions, fold.deadline, CommitStats(), plans_around=_AROUND)
             except RequestInvalidError:
                 # Other programs have made rows so large that together they exceed the 4 MB of a transaction.
                 if len(rows) < 2:
