@@ -206,27 +206,21 @@ _Unsent = deque[BusEntry | Undeliverable]
 """The events of one subject that are not yet published or parked."""
 
 
+@dataclass(frozen=True, slots=True)
 class Publisher:
     """Publishes events on a bus.
 
-    Args:
+    Attributes:
         bus: The bus to publish on.
         park: Stores an event that cannot be published. Returns whether it succeeded.
         clock: The source of time.
         policy: How long to wait after a refusal.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        park: Callable[[Undeliverable], bool],
-        clock: Clock,
-        policy: RetryPolicy | None = None,
-    ) -> None:
-        self._bus = bus
-        self._park = park
-        self._clock = clock
-        self._policy = policy or RetryPolicy(base=0.05)
+    bus: Bus
+    park: Callable[[Undeliverable], bool]
+    clock: Clock
+    policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(base=0.05))
 
     def publish(self, news: Iterable[Event | Undeliverable], deadline: Deadline) -> PublishReport:
         """Publish events until all are published or parked, the deadline has passed, or the bus accepts nothing for a while.
@@ -251,10 +245,10 @@ class Publisher:
                 failures = 0
                 continue
             failures += 1
-            pause = self._policy.backoff(failures)
+            pause = self.policy.backoff(failures)
             if fruitless == MAX_FRUITLESS_ROUNDS or pause >= deadline.remaining():
                 break
-            self._clock.sleep(pause)
+            self.clock.sleep(pause)
         report.left = sum(map(len, unsent.values()))
         return report
 
@@ -281,7 +275,7 @@ class Publisher:
         return [
             head
             for head in heads
-            if isinstance(head, Undeliverable) and deadline.remaining() > 0 and self._park(head)
+            if isinstance(head, Undeliverable) and deadline.remaining() > 0 and self.park(head)
         ]
 
     def _put(
@@ -296,8 +290,8 @@ class Publisher:
         for call in calls_of([head for head in heads if isinstance(head, BusEntry)]):
             if deadline.remaining() <= 0:
                 break
-            answers = self._bus.put(call)
-            now = self._clock.now()
+            answers = self.bus.put(call)
+            now = self.clock.now()
             for entry, refusal in zip(call, answers, strict=True):
                 if refusal is None:
                     taken.append(entry.event)
@@ -311,7 +305,7 @@ class Publisher:
         self, refused: Mapping[BusEntry, Refusal], unsent: dict[str, _Unsent], deadline: Deadline
     ) -> bool:
         """If the bus accepts a probe, count refusals against the events that may be to blame. Returns whether it accepted."""
-        now = self._clock.now()
+        now = self.clock.now()
         suspects = {
             entry: refusal
             for entry, refusal in refused.items()
@@ -334,7 +328,7 @@ class Publisher:
     def _takes_a_probe(self, now: str, deadline: Deadline) -> bool:
         """Check whether the bus accepts a probe, which is an event without content."""
         probe = BusEntry.of(Event(PROBE, PROBE, f"{PROBE}#{now}", now, {}))
-        return deadline.remaining() > 0 and self._bus.put([probe]) == [None]
+        return deadline.remaining() > 0 and self.bus.put([probe]) == [None]
 
 
 def calls_of(entries: Sequence[BusEntry]) -> list[list[BusEntry]]:
