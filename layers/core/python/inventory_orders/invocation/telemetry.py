@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from aws_lambda_powertools import Logger, Metrics, single_metric
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from aws_lambda_powertools.metrics.functions import is_metrics_disabled
 
 from inventory_orders.domain.location import public_key
@@ -98,13 +98,12 @@ def emit_orders(report: CommitReport) -> None:
     add("OrdersReplayed", sum(o.kind is Outcome.REPLAYED for o in report.outcomes))
     reasons = Counter(o.rejection.reason for o in report.outcomes if o.rejection is not None)
     add("OrdersRejected", reasons.total())
-    # Powertools' `single_metric` ignores POWERTOOLS_METRICS_DISABLED.
-    if _ENABLED:
-        for reason, count in reasons.items():
-            with single_metric(
-                "OrdersRejected", MetricUnit.Count, count, namespace=NAMESPACE
-            ) as by_reason:
-                by_reason.add_dimension("reason", reason.value)
+    for reason, count in reasons.items():
+        # Unlike Powertools' `single_metric`, `EphemeralMetrics` obeys POWERTOOLS_METRICS_DISABLED.
+        by_reason = EphemeralMetrics(service=metrics.service, namespace=NAMESPACE)
+        by_reason.add_dimension("reason", reason.value)
+        by_reason.add_metric("OrdersRejected", MetricUnit.Count, count)
+        by_reason.flush_metrics()
     add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_stats(report.stats, report.failure)
 
