@@ -220,8 +220,6 @@ class CancelledBeforehand(Change):
     order: Order
     tombstone: OrderRecord
 
-    id_reused_code: ClassVar = Order.id_reused_code
-
     @property
     def record_key(self) -> OrderKey:
         return self.order.record_key
@@ -254,9 +252,6 @@ class CancelledBeforehand(Change):
                 version=self.tombstone.version + 1,
             ),
         )
-
-    def match(self, record: Record) -> MatchResult:
-        return self.order.match(record)
 
 
 def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:

@@ -309,7 +309,6 @@ class Transition(Change):
     extended_to: str | None = None
 
     stores_rejection: ClassVar = True
-    id_reused_code: ClassVar = OrderCommand.id_reused_code
 
     @property
     def record_key(self) -> OrderKey:
@@ -378,9 +377,6 @@ class Transition(Change):
                 expires_at=(self.extended_to or order.expires_at) if is_held else None,
             )
         return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
-
-    def match(self, record: Record) -> MatchResult:
-        return self.command.match(record)
 
 
 def _has_room(order: OrderRecord, step: Step) -> bool:

@@ -215,9 +215,10 @@ class PendingChanges:
         change = self._pending.get(key)
         if change is None or record is None:
             return change
+        asked = self.by_key[key]
         meaning: IdempotencyMatch | Rejection | Change | CorruptItemError
         try:
-            meaning = record if isinstance(record, CorruptItemError) else change.match(record)
+            meaning = record if isinstance(record, CorruptItemError) else asked.match(record)
         except CorruptItemError as error:
             meaning = error
         if isinstance(meaning, CorruptItemError):
@@ -225,7 +226,7 @@ class PendingChanges:
         elif meaning is IdempotencyMatch.SAME_REQUEST:
             self.settle(change, ChangeOutcome(Outcome.REPLAYED))
         elif meaning is IdempotencyMatch.OTHER_REQUEST:
-            self.settle(change, outcome_of(id_reused_error(change.id_reused_code)))
+            self.settle(change, outcome_of(id_reused_error(asked.id_reused_code)))
         elif isinstance(meaning, Rejection):
             self.settle(change, rejected(meaning))
         elif meaning == change:
@@ -306,8 +307,6 @@ class Batch:
         age: How long the first change has been waiting, in seconds.
         stats: The cost so far. Everything that sends requests adds to it.
         known: The known rows and pages. The loop and sources write it as well.
-        rows: `known.rows`.
-        unreadable: `known.unreadable`.
         limits: Limits of one transaction. The loop lowers them to find a change that DynamoDB does not accept.
         losses: Rounds without progress. Written by the loop.
         outbound_losses: Rounds in which only hand-overs were lost. Written by the loop.
@@ -334,8 +333,6 @@ class Batch:
         self.age = age
         self.stats = CommitStats()
         self.known = Known()
-        self.rows = self.known.rows
-        self.unreadable = self.known.unreadable
         self.limits = limits
         self.losses = self.outbound_losses = 0
         self.throttled: set[str] = set()
@@ -347,7 +344,7 @@ class Batch:
         for product_id in pending.product_ids:
             cached = cache.get(product_id)
             if cached is not None and not client.rivals.has(product_id):
-                self.rows[product_id] = self._cached[product_id] = cached
+                self.known.rows[product_id] = self._cached[product_id] = cached
         self.has_read_records = self.looks_again = False
         # The records that were read with strong consistency.
         self._read_exactly: set[RecordKey] = set()
@@ -362,7 +359,7 @@ class Batch:
     @property
     def from_cache(self) -> set[str]:
         """Products whose rows are only known from the cache."""
-        return {p for p, cached in self._cached.items() if self.rows.get(p) is cached}
+        return {p for p, cached in self._cached.items() if self.known.rows.get(p) is cached}
 
     def read_cached(self) -> None:
         """Read the products that are only known from the cache."""
@@ -427,7 +424,7 @@ class Batch:
                 self._client, keys, self.deadline, self.stats, consistent_records=consistent_records
             )
         except StoreError as error:
-            if isinstance(error, ThrottledError) and self.rows:
+            if isinstance(error, ThrottledError) and self.known.rows:
                 # DynamoDB refuses a read if all of its items are throttled. Products that are already known can still be sold.
                 self._do_without(keys, consistent_records=consistent_records)
             else:
@@ -457,7 +454,7 @@ class Batch:
             self.known.learn(product_id, product)
             if product is not None:
                 self._cache.observe_read(product)
-        self.unreadable.update(snapshot.unreadable)
+        self.known.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self.pending.match(key, record)
 
@@ -477,7 +474,7 @@ class Batch:
     def blocked(self, found: Supply) -> set[str]:
         """Products that cannot be sold now, because they are leased, throttled, unreadable or avoided."""
         leased = self.leased - found.sources.keys()
-        unreadable = {key for key in self.unreadable if isinstance(key, str)}
+        unreadable = {key for key in self.known.unreadable if isinstance(key, str)}
         return leased | unreadable | self.throttled | self.avoided
 
     def retry_throttled_last(self) -> None:
@@ -532,7 +529,7 @@ class Batch:
         The product also counts as unreadable from now on, so that its row does not lend to the depot again and again.
         """
         problem = f"DynamoDB does not accept the row of product {in_words(product_id)} ({why}); repair the item"
-        self.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
+        self.known.unreadable[product_id] = CorruptItemError(problem, "CORRUPT_PRODUCT")
         self.pending.give_up_product(product_id, "CORRUPT_PRODUCT", problem)
 
     # ------------------------------------------------------------------ leases
@@ -540,7 +537,9 @@ class Batch:
     @property
     def leased(self) -> set[str]:
         """Products under a live lease."""
-        return {p for p, row in self.rows.items() if row is not None and row.lease_left(self.now)}
+        return {
+            p for p, row in self.known.rows.items() if row is not None and row.lease_left(self.now)
+        }
 
     def lease_waits(self, waiting: Iterable[Waiting]) -> list[float]:
         """How long each change that waits for leases has to wait, in seconds, until one of its offers is free."""
@@ -551,7 +550,7 @@ class Batch:
 
     def _lease_left(self, offer: Collection[str]) -> float:
         """Seconds until no product of an offer is leased."""
-        rows = (self.rows.get(product_id) for product_id in offer)
+        rows = (self.known.rows.get(product_id) for product_id in offer)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
     def give_up_undecidable(self, waiting: Iterable[Waiting]) -> None:
@@ -563,7 +562,7 @@ class Batch:
 
     def _end_of(self, offer: Collection[str]) -> tuple[str, str, float] | None:
         """Why waiting for an offer is useless: a code, a message, and the seconds before a retry makes sense."""
-        for problem in (self.unreadable[p] for p in offer if p in self.unreadable):
+        for problem in (self.known.unreadable[p] for p in offer if p in self.known.unreadable):
             return problem.code, str(problem), 0.0
         left = self._lease_left(offer)
         if left > self.deadline.remaining():

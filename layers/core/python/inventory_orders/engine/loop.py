@@ -163,8 +163,8 @@ class Source:
             StoreError: DynamoDB failed, or waiting for the units took too long.
         """
         batch.read_unknown(batch.wanted)
-        known = (p for p in batch.pending.product_ids if p in batch.rows)
-        return Supply(Allocation({p: batch.rows[p] for p in known}))
+        known = (p for p in batch.pending.product_ids if p in batch.known.rows)
+        return Supply(Allocation({p: batch.known.rows[p] for p in known}))
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:  # noqa: ARG002
         """Return whether the next `find` will fetch missing units. Otherwise the engine waits for them."""

@@ -74,8 +74,7 @@ class Recent(BoundedDict[str, float]):
 
     def has(self, product_id: str, seconds: float = _RECENT_SECONDS) -> bool:
         """Whether there was an observation of a product in the last `seconds` seconds."""
-        observed_at = self.get(product_id)
-        return observed_at is not None and self._clock.monotonic() - observed_at <= seconds
+        return self._clock.monotonic() - self.get(product_id, float("-inf")) <= seconds
 
 
 class Pace:

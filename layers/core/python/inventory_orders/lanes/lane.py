@@ -62,11 +62,9 @@ class OwnLane:
 
     def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
         now = self._client.clock.now()
-        until = now.timestamp() + LANE_SECONDS
+        wanted = LaneLease(lane, self._owner, now.timestamp() + LANE_SECONDS)
         lease = self._client.call(
-            lambda: lease_lane(self._client.store, LaneLease(lane, self._owner, until), now),
-            deadline,
-            stats,
+            lambda: lease_lane(self._client.store, wanted, now), deadline, stats
         )
         kept = self._lease is not None and self._lease.ends_at > now.timestamp()
         self._lease = lease if lease.owner == self._owner else None

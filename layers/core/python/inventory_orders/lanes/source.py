@@ -134,7 +134,7 @@ class LaneSource(Source):
         self.depot.release(batch.deadline, batch.stats)
         for product_id in batch.short - self._known_short:
             self._found_short.observe(product_id)
-        for product_id, row in batch.rows.items():
+        for product_id, row in batch.known.rows.items():
             if row is not None and row.spare_units > 0:
                 # Stock has come in since an earlier batch found the product short, so lanes may sell it again.
                 self._found_short.pop(product_id, None)
@@ -163,7 +163,7 @@ class LaneSource(Source):
         """The rows of products that are not sold from the lane."""
         wanted = [p for p in batch.wanted if p not in sources]
         batch.read_unknown(wanted)
-        return {p: batch.rows[p] for p in wanted if p in batch.rows}
+        return {p: batch.known.rows[p] for p in wanted if p in batch.known.rows}
 
     def _should_visit(self, lacks: Iterable[str]) -> bool:
         """Whether to use the depot instead of rows, for products of which this process's lane has too few units."""

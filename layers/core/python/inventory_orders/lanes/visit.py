@@ -166,7 +166,7 @@ class Visit:
             if not self._read_and_lend(commit):
                 return None
             if problem is not None:
-                batch.unreadable.update(dict.fromkeys(self._lent_elsewhere(), problem))
+                batch.known.unreadable.update(dict.fromkeys(self._lent_elsewhere(), problem))
         self._reclaim()
         sources = self._share_out()
         self._add_rows()
@@ -184,7 +184,7 @@ class Visit:
         if self._relisted() and not self._read_places():
             return False
         for product_id in self._relisted():
-            self._batch.unreadable[product_id] = CorruptItemError(
+            self._batch.known.unreadable[product_id] = CorruptItemError(
                 f"the row and pages of product {in_words(product_id)} hold units of different generations; repair the items",
                 "CORRUPT_PRODUCT",
             )
@@ -224,9 +224,10 @@ class Visit:
         new = {
             p: self._corrupt[PageKey.of(DEPOT, p).number]
             for p in (*self._need, *self._to_reclaim)
-            if PageKey.of(DEPOT, p).number in self._corrupt and p not in self._batch.unreadable
+            if PageKey.of(DEPOT, p).number in self._corrupt
+            and p not in self._batch.known.unreadable
         }
-        self._batch.unreadable.update(new)
+        self._batch.known.unreadable.update(new)
         self._batch.short.update(new)
         for product_id, problem in new.items():
             self._batch.pending.give_up_product(product_id, problem.code, str(problem))
@@ -236,7 +237,7 @@ class Visit:
         """The products whose rows have to be read: the depot has too few units of them, or their rows have to reclaim units."""
         lacks = self._lane.lacks(self._need)
         wanted = [p for p, units in lacks.items() if self._should_read(p, units)]
-        wanted += self._to_reclaim - self._batch.unreadable.keys()
+        wanted += self._to_reclaim - self._batch.known.unreadable.keys()
         # Rows lend again when the depot runs low, before lanes get small shares.
         fast_sellers = self._demand.fast_sellers()
         low = (p for p in fast_sellers if p not in lacks and self._should_read(p, 0))
@@ -246,7 +247,7 @@ class Visit:
         found = read(self._depot.client, keys, self._batch.deadline, self._batch.stats)
         for product_id, row in found.products.items():
             self._batch.known.learn(product_id, row)
-        self._batch.unreadable.update(found.unreadable)
+        self._batch.known.unreadable.update(found.unreadable)
         self._batch.throttled.update(key for key in found.unprocessed if isinstance(key, str))
         if any(isinstance(key, PageKey) for key in found.unprocessed):
             raise ThrottledError("UNPROCESSED_KEYS", "a page could not be read")
@@ -264,7 +265,7 @@ class Visit:
         return {
             p
             for p in missing | self._to_reclaim
-            if self._allocation.rows.get(p) is not None and p not in self._batch.unreadable
+            if self._allocation.rows.get(p) is not None and p not in self._batch.known.unreadable
         }
 
     def _lent_elsewhere(self) -> set[str]:
@@ -303,7 +304,7 @@ class Visit:
 
     def _is_avoided(self, product_id: str) -> bool:
         """Whether a row is throttled or corrupt."""
-        return product_id in self._batch.throttled or product_id in self._batch.unreadable
+        return product_id in self._batch.throttled or product_id in self._batch.known.unreadable
 
     def _low_level(self, product_id: str) -> float:
         """The number of units below which a product runs low at the depot."""
@@ -318,7 +319,7 @@ class Visit:
             product_id: loan
             for product_id, row in self._allocation.rows.items()
             if row is not None
-            and product_id not in self._batch.unreadable
+            and product_id not in self._batch.known.unreadable
             and product_id not in self._to_reclaim
             and (loan := self._to_lend(row, lacks.get(product_id, 0)))
         }
@@ -458,6 +459,6 @@ class Visit:
     def _add_rows(self) -> None:
         """Add the rows that the batch knows. Those that this visit has read stay as they are, as they may have lent units."""
         self._batch.read_unknown(self._passed_over())
-        rows = self._batch.rows
+        rows = self._batch.known.rows
         left = rows.keys() - self._need.keys() - self._to_reclaim - self._allocation.rows.keys()
         self._allocation.rows |= {p: rows[p] for p in self._batch.pending.product_ids if p in left}
