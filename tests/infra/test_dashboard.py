@@ -40,14 +40,13 @@ def shown(page, service):
 def test_the_deployed_dashboard_is_compact_complete_and_accessible(shown, service):
     shown.evaluate(AXE)
     found = []
-    for width, most in MOST_PIXELS.items():
+    for (width, most), scheme in zip(MOST_PIXELS.items(), ("light", "dark"), strict=True):
+        shown.emulate_media(color_scheme=scheme)
         shown.set_viewport_size({"width": width, "height": 900})
         assert 1500 < shown.evaluate("document.documentElement.scrollHeight") <= most
         found += shown.eval_on_selector_all("h2, h3, .legend li, .limit", CUT)
         found += shown.evaluate(BEYOND)
-        for scheme in ("light", "dark"):
-            shown.emulate_media(color_scheme=scheme)
-            found += shown.evaluate(FIND, {"type": "tag", "values": STANDARDS})
+        found += shown.evaluate(FIND, {"type": "tag", "values": STANDARDS})
     assert found == []
 
     widgets = [one for one in service.snapshot("latest")["widgets"] if one["kind"] == "graph"]
