@@ -33,7 +33,6 @@ def desk():
 def hands(request, chromium, desk):
     with chromium.new_context(**request.param.OPTIONS) as context:
         page = context.new_page()
-        page.set_default_timeout(5000)
         page.goto(desk.address())
         yield request.param(page)
         page.goto("about:blank")
