@@ -180,6 +180,15 @@ def test_a_product_is_created_once_and_its_opening_stock_is_booked(each_store):
     assert existing.created_at.endswith("+00:00")
 
 
+def test_attributes_that_another_program_replaced_make_an_order_unreadable():
+    item = {"orderId": {"S": "a"}, "items": {"L": []}}
+    for missing in ({}, {"attributes": {"NULL": True}}):
+        assert rows.read_record(item | missing).attributes == {}
+    for other in ({"S": ""}, {"N": "0"}, {"L": []}, {"BOOL": False}):
+        with pytest.raises(CorruptItemError):
+            rows.read_record(item | {"attributes": other})
+
+
 @pytest.mark.parametrize(
     "broken",
     [

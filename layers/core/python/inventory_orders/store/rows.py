@@ -389,7 +389,7 @@ def read_order(row: Row) -> OrderRecord:
         confirmation_rejected=ConfirmationRejection(refused["at"], refused["reason"])
         if (refused := row.get("confirmationRejected")) is not None
         else None,
-        attributes={**(row.get("attributes") or {})},
+        attributes={**({} if (given := row.get("attributes")) is None else given)},
         locations=None if "locations" not in row else tuple(row["locations"]),
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
