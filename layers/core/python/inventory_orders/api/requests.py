@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, assert_never
 from urllib.parse import quote
 
 from inventory_orders.clock import Deadline
@@ -246,6 +246,8 @@ def problem_of(error: OutcomeError) -> ProblemError:
             return ProblemError(500, "UNAVAILABLE", detail, more)
         case Outcome.APPLIED | Outcome.REPLAYED:
             raise ValueError(f"{outcome.kind} is a success, not an error")
+        case unknown:
+            assert_never(unknown)
 
 
 def is_request(event: object) -> TypeGuard[dict[str, Any]]:

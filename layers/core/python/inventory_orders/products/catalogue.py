@@ -627,7 +627,7 @@ class AtomicDecrement:
     """
 
     engine: Engine
-    seen: BoundedDict[str, Product] = field(default_factory=BoundedDict)
+    seen: BoundedDict[str, Product] = field(default_factory=BoundedDict, init=False)
 
     def apply(self, change: Decrement, deadline: Deadline) -> CommitReport:
         """Take units away, exactly once.

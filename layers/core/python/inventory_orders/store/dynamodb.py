@@ -6,7 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
@@ -15,7 +15,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
-from inventory_orders.domain.record import Record, RecordKey
+from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeUnknownError,
@@ -137,8 +137,11 @@ class Snapshot:
                 self.unreadable[key] = found
             case str():
                 self.products[key] = found
-            case _ if found is not None:
-                self.records[key] = found
+            case OrderKey() | AdjustmentKey():
+                if found is not None:
+                    self.records[key] = found
+            case unknown:
+                assert_never(unknown)
 
 
 def _new_epoch() -> str:

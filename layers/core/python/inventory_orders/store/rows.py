@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.location import (
@@ -103,8 +103,10 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
             return Table.ORDERS, (order_id,)
         case AdjustmentKey(product_id, adjustment_id):
             return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
-        case _:
+        case str():
             return Table.PRODUCTS, (key,)
+        case unknown:
+            assert_never(unknown)
 
 
 def key_item(key: Key | int) -> dict[str, Any]:
