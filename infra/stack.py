@@ -58,8 +58,10 @@ _FLAGS = (
     "@aws-cdk/aws-iam:minimizePolicies",
     "@aws-cdk/aws-lambda:recognizeLayerVersion",
     "@aws-cdk/aws-lambda:recognizeVersionProps",
+    # The commands tell the resources of a service from others of its stack by the path of their construct.
+    "aws:cdk:enable-path-metadata",
 )
-"""Feature flags of the CDK that the service needs, whatever its app sets."""
+"""Flags of the CDK that the service needs, whatever its app sets."""
 
 
 class InventoryOrders(Construct):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -72,13 +71,19 @@ class Deployed:
 
     def _service_with(self, orders: str) -> Deployed:
         table = next(logical for logical, name in self.physical.items() if name == orders)
-        # The CDK joins the ids of constructs, and adds a digest of 8 characters.
-        construct = table[:-8].removesuffix("TablesOrders")
-        if not construct:
-            return self
-        own = re.compile(f"{construct}(Tables|Queues|Events|Functions|Api|CustomerApi|Monitoring)")
-        found = {name: each for name, each in self.resources.items() if own.match(name)}
-        return replace(self, resources=found)
+        # Logical ids are ambiguous: the resources of a service `TeaApi` begin like those of the API of a service `Tea`.
+        path = self._path(table)
+        if path == table:
+            raise UserError(
+                f"{self.stack['StackName']} was deployed by an older version, without the paths of its constructs: deploy it again"
+            )
+        service = path.removesuffix("Tables/Orders/Resource")
+        own = {
+            name: each
+            for name, each in self.resources.items()
+            if self._path(name).startswith(service)
+        }
+        return replace(self, resources=own)
 
     @cached_property
     def place(self) -> dict[str, str]:
@@ -118,9 +123,11 @@ class Deployed:
 
     def title(self, logical: str) -> str:
         """Return a resource's name in the CDK's code, or its logical id if that name is unknown."""
-        path = self.resources[logical].get("Metadata", {}).get("aws:cdk:path", logical)
-        parts = path.removesuffix("/Resource").split("/")
-        return str(parts[-1])
+        return self._path(logical).removesuffix("/Resource").split("/")[-1]
+
+    def _path(self, logical: str) -> str:
+        """Return the path of the CDK's construct that made a resource, or the logical id if the path is unknown."""
+        return str(self.resources[logical].get("Metadata", {}).get("aws:cdk:path", logical))
 
     def arn(self, logical: str) -> str:
         """Return the ARN of a resource."""

@@ -33,8 +33,7 @@ def stack_of(
 
 def assemble(folder: Path, stage: str, **changes: Any) -> None:
     """Synthesise an assembly for the embedded AWS."""
-    context = CONTEXT | {"aws:cdk:enable-path-metadata": True}
-    app = cdk.App(outdir=str(folder), context=context, analytics_reporting=False)
+    app = cdk.App(outdir=str(folder), context=CONTEXT, analytics_reporting=False)
     settings = Settings.from_context(stage, changes)
     InventoryOrdersStack(app, settings.stack_name, settings=settings)
     app.synth()

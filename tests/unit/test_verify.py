@@ -513,39 +513,46 @@ def test_another_stage_without_credentials_is_an_error_that_says_what_to_do(monk
         verification._chosen(Target("InventoryOrders-live"))
 
 
-def test_in_the_stack_of_an_app_only_the_resources_of_the_service_count():
-    kinds = {
-        "TeaTablesOrders0A1B2C3D": "DynamoDB::GlobalTable",
-        "TeaFunctionsPlaceOrders0A1B2C3D": "Lambda::Function",
-        "TeaTicketsTablesOrders0A1B2C3D": "DynamoDB::GlobalTable",
-        "TeaTicketsFunctionsPlaceOrders0A1B2C3D": "Lambda::Function",
-        "Checkout0A1B2C3D": "Lambda::Function",
-    }
-    resources = {logical: resource(kind) for logical, kind in kinds.items()}
-    answers = {
-        "describe_stacks": {"Stacks": [{}]},
-        "get_template": {"TemplateBody": {"Resources": resources}},
-    }
+def shop_of(paths):
+    """Return a function that reads the stack of an app with these constructs, and lists the resources of one service."""
+    resources = {}
+    for path in paths:
+        kind = "DynamoDB::GlobalTable" if path.endswith("Tables/Orders") else "Lambda::Function"
+        metadata = {"Metadata": {"aws:cdk:path": f"Shop/{path}/Resource"}}
+        resources[path.replace("/", "")] = resource(kind) | metadata
+    made = [
+        {"LogicalResourceId": logical, "PhysicalResourceId": logical.lower()}
+        for logical in resources
+    ]
     cloudformation = SimpleNamespace(
-        **{name: lambda answer=answer, **_: answer for name, answer in answers.items()},
+        describe_stacks=lambda **_: {"Stacks": [{"StackName": "Shop"}]},
+        get_template=lambda **_: {"TemplateBody": {"Resources": resources}},
         get_paginator=lambda _: SimpleNamespace(
-            paginate=lambda **_: [
-                {
-                    "StackResourceSummaries": [
-                        {"LogicalResourceId": name, "PhysicalResourceId": name.lower()}
-                        for name in resources
-                    ]
-                }
-            ]
+            paginate=lambda **_: [{"StackResourceSummaries": made}]
         ),
     )
     dynamodb = SimpleNamespace(describe_table=lambda **_: {"Table": {}})
 
-    def parts(orders):
-        return list(Deployed.of(cloudformation, dynamodb, "Shop", orders).resources)
+    def parts(service):
+        table = f"{service}TablesOrders".lower()
+        return list(Deployed.of(cloudformation, dynamodb, "Shop", table).resources)
 
-    assert parts("teatablesorders0a1b2c3d") == list(kinds)[:2]
-    assert parts("teaticketstablesorders0a1b2c3d") == list(kinds)[2:4]
+    return resources, parts
+
+
+def test_in_the_stack_of_an_app_only_the_resources_of_the_service_count():
+    ours = ["Tea/Tables/Orders", "Tea/Functions/Place", "Tea/Api/Log"]
+    others = ["TeaApi/Tables/Orders", "TeaApi/Functions/Place"]
+    _, parts = shop_of([*ours, *others, "TeaQueues", "Checkout"])
+    assert parts("Tea") == ["TeaTablesOrders", "TeaFunctionsPlace", "TeaApiLog"]
+    assert parts("TeaApi") == ["TeaApiTablesOrders", "TeaApiFunctionsPlace"]
+
+
+def test_a_stack_without_the_paths_of_its_constructs_must_be_deployed_again():
+    resources, parts = shop_of(["Tea/Tables/Orders"])
+    del resources["TeaTablesOrders"]["Metadata"]
+    with pytest.raises(UserError, match="Shop was deployed by an older version, .*: deploy it"):
+        parts("Tea")
 
 
 def test_an_environment_that_points_at_this_machine_has_no_account():
