@@ -528,7 +528,9 @@ def template_of_live():
 def without_the_stage(template, stage):
     """Return a template as lines, without the stage's name and without the hashes that depend on it."""
     text = json.dumps(template.to_json(), indent=1)
-    text = re.sub(rf"InventoryOrders{stage.replace('-', '')}(\w+?)(?:[0-9A-F]{{8}}){{1,2}}", r"\1", text)
+    text = re.sub(
+        rf"InventoryOrders{stage.replace('-', '')}(\w+?)(?:[0-9A-F]{{8}}){{1,2}}", r"\1", text
+    )
     text = re.sub(r"(CurrentVersion\w{8})[0-9a-f]{32}", r"\1", text)
     return sorted(re.sub(rf"\b{stage}\b", "STAGE", text).splitlines())
 

@@ -551,7 +551,7 @@ def test_in_the_stack_of_an_app_only_the_resources_of_the_service_count():
 def test_a_stack_without_the_paths_of_its_constructs_must_be_deployed_again():
     resources, parts = shop_of(["Tea/Tables/Orders"])
     del resources["TeaTablesOrders"]["Metadata"]
-    with pytest.raises(UserError, match="Shop was deployed by an older version, .*: deploy it"):
+    with pytest.raises(UserError, match=r"Shop was deployed by an older version, .*: deploy it"):
         parts("Tea")
 
 
