@@ -6,7 +6,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -45,6 +45,9 @@ A_RUN_LASTS = timedelta(minutes=15)
 
 # This name matches no other program's product or message.
 _OF_A_RUN = re.compile(rf'(?:{{"orderId": ")?{PREFIX}\d{{6}}-\d{{6}}-[0-9a-f]{{4}}[- ]')
+
+_MARK = "-mark"
+"""The end of the id of a run's first product, which no order contains."""
 
 _CLEAN_UP_SECONDS = 20.0
 
@@ -142,13 +145,17 @@ class Run:
 
     def list_product(self, name: str, stock: int, location: str = DEFAULT_LOCATION) -> str:
         """Create a product of this run, or list it at a location. Returns its id."""
+        if not self.products:
+            self._create(f"{self.name}{_MARK}", 0)
         product_id = f"{self.name}-{name}"
-        key = stock_key(product_id, location)
+        self._create(stock_key(product_id, location), stock)
+        return product_id
+
+    def _create(self, key: str, stock: int) -> None:
         # The key is noted before the command, so that the product is delisted in any case.
         self.products.append(key)
         create = {"action": "create", **public_key(key), "openingStock": stock}
         self.command("ManageProducts", create, "APPLIED")
-        return product_id
 
     def product(self, product_id: str) -> dict[str, Any] | None:
         """Read a row by its key with strong consistency."""
@@ -244,16 +251,22 @@ class Run:
 
     # ------------------------------------------------------------------ cleaning up
 
-    def clean_up(self) -> list[str]:
+    def clean_up(self, other_orders: Sequence[str] = ()) -> list[str]:
         """Delist all products of this run, cancel its open orders, and remove its dead letters.
 
-        Returns descriptions of what remains.
+        Orders are cancelled once their products are delisted: then no late order can be placed, and no product's row is
+        contended. If that is interrupted or fails, the next run finds the orders by the run's mark, which goes last.
+
+        Args:
+            other_orders: Orders of other runs to cancel with them.
+
+        Returns:
+            Descriptions of what remains.
         """
-        # A product's own row is deleted after the rows of its locations.
-        in_order = sorted(self.products, key=lambda key: not location_of(key))
-        listed = {key: why for key in in_order if (why := self._delist(key))}
-        self.products, left = list(listed), list(listed.values())
-        left += self.cancel_open(self.order_ids)
+        marks = [key for key in self.products if key.endswith(_MARK)]
+        left = self._delist_all(key for key in self.products if key not in marks)
+        still_open = self._cancel_open([*self.order_ids, *other_orders])
+        left += still_open or self._delist_all(marks)
         for queue, wanted in self.dead_letters.items():
             try:
                 self.take_dead_letters(queue, _CLEAN_UP_SECONDS)
@@ -265,10 +278,8 @@ class Run:
                 )
         return left
 
-    def cancel_open(self, order_ids: Sequence[str]) -> list[str]:
+    def _cancel_open(self, order_ids: Sequence[str]) -> list[str]:
         """Cancel those of these orders that staff would otherwise see as unpaid or as ready to ship.
-
-        Do this after their products are delisted: then no late order can be placed, and no product's row is contended.
 
         Returns the reason if some are still open.
         """
@@ -293,6 +304,17 @@ class Run:
         """Return the orders that are placed and neither cancelled, expired nor handed over."""
         rows = read_orders(self.aws, order_ids)
         return [name for name, row in rows.items() if row.get("status") in ("PENDING", "CONFIRMED")]
+
+    def _delist_all(self, keys: Iterable[str]) -> list[str]:
+        """Delist the rows with these keys. Returns the reasons of those that are still listed."""
+        left = []
+        # A product's own row is deleted after the rows of its locations.
+        for key in sorted(keys, key=lambda key: not location_of(key)):
+            if reason := self._delist(key):
+                left.append(reason)
+            else:
+                self.products.remove(key)
+        return left
 
     def _delist(self, key: str) -> str:
         """Delist the row with this key. Returns the reason if it is still listed, else an empty string."""

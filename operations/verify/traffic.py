@@ -81,8 +81,7 @@ def leftovers(run: Run) -> list[Line]:
         if young
         else "",
     ]
-    left = run.clean_up() + run.cancel_open(orders)
-    return judged("left-overs", left, "; ".join(filter(None, saw)))
+    return judged("left-overs", run.clean_up(orders), "; ".join(filter(None, saw)))
 
 
 def places(run: Run) -> list[Line]:
