@@ -11,31 +11,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import inf, nan
+from math import nan
 from typing import Any
 
 from bench.contenders import OURS
 from bench.figures import Observations, SceneFigures, Tally, percentile
-from bench.simulator.engine import (
-    Conditions,
-    Context,
-    InvocationTimeout,
-    Message,
-    Queue,
-    Simulation,
-    Worker,
-    handler_of,
-)
+from bench.simulator.engine import Conditions, Message, Queue, Simulation, Worker, handler_of
 from bench.workloads import Workload, endless
 from infra.settings import Settings
 from local import ROOT
 from local.invoke import read_event
-from testing.simulated_aws.latency import CPU, INVOCATION_SECONDS, PUBLISHED, Latencies, TokenBucket
+from testing.simulated_aws.latency import PUBLISHED, Latencies, TokenBucket
 
 RETRY_SECONDS = 1.0
-"""Statuses for which a client repeats the request, after the time in `Retry-After`."""
-
-_TOO_MANY, _LATER = 429, 503
+"""The time in `Retry-After`, after which a client repeats a request that was answered with 429 or 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +109,7 @@ class Callers(Simulation):
             order_id, body, wanted = next(self._orders)
             self._sent[order_id] = wanted
             began = self._scheduler.now
-            while (status := self._call(body)) in (_TOO_MANY, _LATER):
+            while (status := self._call(body)) in (429, 503):
                 self._scheduler.sleep(RETRY_SECONDS)
                 if self._queue.closed:
                     return
@@ -132,21 +121,8 @@ class Callers(Simulation):
     def _call(self, body: str) -> int:
         """Call the API. Returns the status of the answer."""
         if not self._limit.take(1, self._scheduler.now):
-            return _TOO_MANY
-        environment: Worker = self._scheduler.owner
-        environment.deadline = self._scheduler.now + INVOCATION_SECONDS
-        try:
-            if environment.handler is None:
-                environment.handler = environment.load()
-            self._compute(environment, CPU.message)
-            context = Context(self._scheduler, environment.deadline)
-            status: int = environment.handler({**self._event, "body": body}, context)["statusCode"]
-        except InvocationTimeout:
-            environment.handler, environment.caches = None, {}
-            return _LATER
-        finally:
-            environment.deadline = inf
-        return status
+            return 429
+        return self._request({**self._event, "body": body})
 
     def _answer_sqs(
         self, worker: Worker, operation: str, request: dict[str, Any]

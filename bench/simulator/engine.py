@@ -621,9 +621,7 @@ class Simulation:
             observed.deliveries += len(batch)
             self._scheduler.sleep(self._region.delivery())
             began = self._scheduler.now
-            worker.batch, worker.deadline = batch, began + INVOCATION_SECONDS
-            returned = self._invoke(worker)
-            worker.deadline = inf
+            returned = self._deliver(worker, batch)
             self.observed.invocations.append(self._scheduler.now - began)
             self._settle(queue, batch, returned)
 
@@ -634,9 +632,7 @@ class Simulation:
             for message in batch:
                 message.first_received = message.first_received or self.now()
             self._scheduler.sleep(self._region.delivery())
-            worker.batch, worker.deadline = batch, self._scheduler.now + INVOCATION_SECONDS
-            returned = self._invoke(worker)
-            worker.deadline = inf
+            returned = self._deliver(worker, batch)
             queue.give_back(returned)
             ids = {message.order_id for message in returned}
             queue.end(message for message in batch if message.order_id not in ids)
@@ -650,23 +646,56 @@ class Simulation:
             source.demand = deepcopy(self._demand)
         return handler
 
-    def _invoke(self, worker: Worker) -> list[Message]:
-        """Call the handler. Returns the messages that it returned to the queue."""
-        batch = worker.batch
+    def _deliver(self, worker: Worker, batch: Sequence[Message]) -> list[Message]:
+        """Invoke the handler with messages. Returns those that it returned to the queue."""
+        worker.batch = batch
+        received = [(m.body, m.deliveries, m.first_received) for m in batch]
+        event = sqs_event(received, worker.queue, [m.group for m in batch])
+        try:
+            answer = self._invoke(worker, event, messages=len(batch))
+        except (InvocationTimeout, BotoCoreError, ClientError, contenders.ContentionError):
+            return list(batch)
+        return [batch[int(item["itemIdentifier"])] for item in answer["batchItemFailures"]]
+
+    def _request(self, event: Mapping[str, Any]) -> int:
+        """Invoke the API's handler. Returns the HTTP status, which is 503 if the invocation timed out."""
+        try:
+            status: int = self._invoke(self._scheduler.owner, event, messages=1)["statusCode"]
+        except InvocationTimeout:
+            return 503
+        return status
+
+    def _invoke(
+        self,
+        worker: Worker,
+        event: Mapping[str, Any],
+        seconds: float = INVOCATION_SECONDS,
+        messages: int = 0,
+    ) -> Any:
+        """Invoke a worker's handler, and return its answer.
+
+        Args:
+            worker: The worker.
+            event: The event.
+            seconds: After this time, Lambda ends the invocation.
+            messages: The number of messages in the event, which take CPU time.
+
+        Raises:
+            InvocationTimeout: Lambda ended the invocation.
+        """
+        worker.deadline = self._scheduler.now + seconds
         try:
             if worker.handler is None:
                 worker.handler = worker.load()
-            self._compute(worker, CPU.message * len(batch))
-            received = [(m.body, m.deliveries, m.first_received) for m in batch]
-            event = sqs_event(received, worker.queue, [m.group for m in batch])
-            answer = worker.handler(event, Context(self._scheduler, worker.deadline))
+            if messages:
+                self._compute(worker, CPU.message * messages)
+            return worker.handler(event, Context(self._scheduler, worker.deadline))
         except InvocationTimeout:
             # Lambda discards the execution environment.
             worker.handler, worker.caches = None, {}
-            return list(batch)
-        except (BotoCoreError, ClientError, contenders.ContentionError):
-            return list(batch)
-        return [batch[int(item["itemIdentifier"])] for item in answer["batchItemFailures"]]
+            raise
+        finally:
+            worker.deadline = inf
 
     def _settle(self, queue: Queue, batch: Sequence[Message], returned: Sequence[Message]) -> None:
         """Delete answered messages, hide returned ones, and drop those delivered too often."""

@@ -13,22 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from math import inf, nan
+from math import nan
 from statistics import fmean
 from typing import Any
 
 from bench.capacity import Call, Exchange
 from bench.figures import SceneFigures, percentile
 from bench.simulator.callers import RETRY_SECONDS
-from bench.simulator.engine import (
-    Conditions,
-    Context,
-    InvocationTimeout,
-    Message,
-    Queue,
-    Worker,
-    handler_of,
-)
+from bench.simulator.engine import Conditions, Message, Queue, Worker, handler_of
 from bench.simulator.sweep import Swept
 from bench.workloads import CREATED_AT, PLENTY, Workload, endless
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundPage
@@ -43,7 +35,6 @@ from inventory_orders.store.rows import encode, page_units, record_row
 from local import ROOT
 from local.invoke import read_event
 from testing.simulated_aws import Item, in_wire_format
-from testing.simulated_aws.latency import CPU, INVOCATION_SECONDS
 
 COMMANDS = 10
 """Commands of one invocation, as in the stack."""
@@ -268,21 +259,8 @@ class CalledHandOvers(HandOvers):
 
     def _status_of(self, order_id: str) -> int:
         """Call the API. Returns the status of the answer."""
-        environment: Worker = self._scheduler.owner
-        environment.deadline = self._scheduler.now + INVOCATION_SECONDS
         path = {"rawPath": f"/orders/{order_id}/fulfil", "pathParameters": {"orderId": order_id}}
-        try:
-            if environment.handler is None:
-                environment.handler = environment.load()
-            self._compute(environment, CPU.message)
-            context = Context(self._scheduler, environment.deadline)
-            status: int = environment.handler(self._event | path, context)["statusCode"]
-        except InvocationTimeout:
-            environment.handler, environment.caches = None, {}
-            return _LATER
-        finally:
-            environment.deadline = inf
-        return status
+        return self._request(self._event | path)
 
     def result(self) -> SceneFigures:
         """Compute the figures of the calls, with requests and units per hand-over."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import Any
 
 from bench.contenders import OURS
 from bench.simulator.engine import (
     Conditions,
-    Context,
     InvocationTimeout,
     Message,
     Queue,
@@ -92,16 +91,10 @@ class Swept(Simulation):
         self._scheduler.start(sweep, Worker(partial(handler_of, "sweep")))
 
     def _sweep(self, seconds: float) -> None:
-        worker: Worker = self._scheduler.owner
         while not self._queue.closed:
             began = self._scheduler.now
-            worker.deadline = began + SWEEP_SECONDS
-            try:
-                worker.handler = worker.handler or worker.load()
-                worker.handler({"action": "sweep"}, Context(self._scheduler, worker.deadline))
-            except InvocationTimeout:
-                worker.handler, worker.caches = None, {}
-            worker.deadline = inf
+            with suppress(InvocationTimeout):
+                self._invoke(self._scheduler.owner, {"action": "sweep"}, SWEEP_SECONDS)
             self._scheduler.sleep(began + seconds - self._scheduler.now)
 
     def _answer_sqs(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import islice
-from math import inf, isnan, nan
+from math import isnan, nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -29,7 +29,6 @@ from bench.figures import Audit, SceneFigures
 from bench.simulator.callers import Callers
 from bench.simulator.engine import (
     Conditions,
-    Context,
     FifoQueue,
     Message,
     Queue,
@@ -42,7 +41,6 @@ from bench.simulator.holds import Holds
 from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
 from local.invoke import is_good
 from operations.errors import UserError
-from testing.simulated_aws.latency import INVOCATION_SECONDS
 
 FIFO_BATCH = 10
 FIFO_DEPTH = 5_000
@@ -177,14 +175,8 @@ class RecalledSales(Sales):
 
     def _command(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Invoke the operator's function until it succeeds."""
-        worker: Worker = self._scheduler.owner
-        worker.handler = worker.handler or worker.load()
         while True:
-            worker.deadline = self._scheduler.now + INVOCATION_SECONDS
-            answer: dict[str, Any] = worker.handler(
-                event, Context(self._scheduler, worker.deadline)
-            )
-            worker.deadline = inf
+            answer: dict[str, Any] = self._invoke(self._scheduler.owner, event)
             if is_good(answer):
                 return answer
             self._scheduler.sleep(1.0)
