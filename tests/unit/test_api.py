@@ -2036,7 +2036,7 @@ def test_a_rejection_shows_stock_to_customers_only_if_allowed(customers, monkeyp
 
 
 def test_a_token_without_a_subject_is_refused(customers):
-    for claims in ({}, {"sub": ""}):
+    for claims in ({}, {"sub": ""}, {"sub": None}, {"sub": 7}, {"sub": ["u-7"]}):
         for path in ("/orders", "/orders/o-1", f"/products/{TEA}"):
             assert customers("GET", path, claims=claims).code == (403, "NO_SUBJECT")
     without_authorizer = {"http": {"method": "GET", "path": "/"}, "stage": "$default"}
@@ -2056,6 +2056,8 @@ def test_a_token_without_a_subject_is_refused(customers):
         ("staff operators", False),
         ("", False),
         ("true", False),
+        (None, False),
+        (["operators"], False),
     ],
 )
 def test_a_caller_with_the_claim_is_an_operator(claim, is_operator):

@@ -52,7 +52,9 @@ class Caller:
             arn = authorizer["iam"].get("userArn", "")
             # Within the account, the end of the ARN identifies the user, or the role and its session.
             return cls(None, name=(arn.partition("/")[2] or arn)[-_MAX_NAME:])
-        claims = authorizer.get("jwt", {}).get("claims", {})
+        # A claim that is not a string cannot name a user or a group. API Gateway passes all claims as strings.
+        given = authorizer.get("jwt", {}).get("claims", {})
+        claims = {name: value for name, value in given.items() if isinstance(value, str)}
         user_id = claims.get(process.user_id_claim)
         if process.operators_claim is not None:
             name, value = process.operators_claim
