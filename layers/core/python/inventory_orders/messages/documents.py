@@ -43,9 +43,15 @@ def strict_json(body: str) -> Any:
     Raises:
         InvalidMessageError: The body is not strict JSON. The code is `INVALID_JSON`, and the message says what to fix.
     """
-    reader, field = _Reader(), ""
+    reader, field = _Reader([]), ""
     try:
-        document = reader.decode(body)
+        document = json.loads(
+            body,
+            object_pairs_hook=reader.read_object,
+            parse_int=reader.read_number,
+            parse_float=lambda text: Decimal(text[:40]),
+            parse_constant=lambda text: reader.refuse(f"{text} is not JSON; write a whole number"),
+        )
         if not reader.liberties:
             return document
         problem = reader.liberties[0]
@@ -84,38 +90,32 @@ class _Pairs(list[tuple[str, Any]]):
     """The keys and values of an object with a duplicate key."""
 
 
-class _Reader(json.JSONDecoder):
-    """A JSON parser like Python's, except that it replaces everything that we refuse with a description of the problem.
+@dataclass(slots=True)
+class _Reader:
+    """Converts parts of a JSON document for Python's parser. It replaces all that we refuse with a description of the problem.
 
     Attributes:
         liberties: The descriptions, which also replace the refused values in the parsed document.
     """
 
-    def __init__(self) -> None:
-        super().__init__(
-            object_pairs_hook=self._object,
-            parse_int=self._whole_number,
-            parse_float=lambda text: Decimal(text[:40]),
-            parse_constant=lambda text: self._noted(f"{text} is not JSON; write a whole number"),
-        )
-        self.liberties: list[str] = []
+    liberties: list[str]
 
-    def _noted(self, what: str) -> str:
+    def refuse(self, what: str) -> str:
         self.liberties.append(what)
         return what
 
-    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
+    def read_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
         result = dict(pairs)
         if len(result) == len(pairs):
             return result
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
         what = f'the key "{shown_key(twice)}" appears twice in one object; keep one'
-        return _Pairs([*pairs, (twice, self._noted(what))])
+        return _Pairs([*pairs, (twice, self.refuse(what))])
 
-    def _whole_number(self, text: str) -> int | str:
+    def read_number(self, text: str) -> int | str:
         if len(text) > _MAX_DIGITS:
-            return self._noted(
+            return self.refuse(
                 f"a number has {len(text)} digits; at most {_MAX_DIGITS} are allowed. Put ids in quotes"
             )
         return int(text)
