@@ -56,10 +56,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
     report = runtime.process().engine.apply(adjustments, runtime.deadline(context), batch.age)
-    batch.settle(report.outcomes, RULES)
+    response = batch.settle(report.outcomes, RULES)
     emit_messages(batch)
     emit_stats(report.stats, report.failure)
-    return batch.response
+    return response
 
 
 def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:

@@ -83,13 +83,13 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     hidden = ("NotVisible", "Delayed") if batch.age < _RETURNED_COUNT_SECONDS else ()
     if expires and _commands_waiting(context, *hidden) > _MAX_WAITING:
         wait = returned("COMMANDS_WAITING", "a confirmation may be among them", _WAIT_SECONDS)
-        batch.settle([wait] * len(commands), RULES)
+        response = batch.settle([wait] * len(commands), RULES)
     else:
         report = runtime.process().engine.apply(commands, runtime.deadline(context), batch.age)
-        batch.settle(report.outcomes, RULES)
+        response = batch.settle(report.outcomes, RULES)
         emit_commands(report, SystemClock().now())
     emit_messages(batch)
-    return batch.response
+    return response
 
 
 def _commands_waiting(context: LambdaContext, *hidden: str) -> float:

@@ -92,10 +92,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     now = SystemClock().now()
     events = batch.parse(lambda message: parse_catalogue_event(message.body, now))
     outcomes = [_apply(products, event, deadline) for event in events]
-    batch.settle(outcomes, RULES)
+    response = batch.settle(outcomes, RULES)
     emit_messages(batch)
     emit_stats(products.stats)
-    return batch.response
+    return response
 
 
 def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline) -> ChangeOutcome:

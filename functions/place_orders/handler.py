@@ -38,10 +38,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     defaults = runtime.process().hold_seconds, runtime.process().locations
     orders = batch.parse(lambda message: parse_order(message.body, message.group, *defaults))
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
-    batch.settle(report.outcomes)
+    response = batch.settle(report.outcomes)
     emit_orders(report)
     emit_messages(batch)
-    return batch.response
+    return response
 
 
 def _place(event: object, context: LambdaContext) -> direct.Answer:

@@ -66,7 +66,7 @@ class Bench(engine_bench.Bench):
         batch = SqsBatch(read_messages(event), self.queue, end)
         orders = batch.parse(parse)
         report = self.apply(*orders, seconds=10)
-        batch.settle(report.outcomes, QueueRules(may_be_early))
+        batch.response = batch.settle(report.outcomes, QueueRules(may_be_early))
         return batch
 
 

@@ -76,7 +76,6 @@ class SqsBatch(Generic[T]):
         # A batch only has messages of one queue.
         is_fifo = any(message.group is not None for message in messages)
         self.calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
-        self._copied: set[Message] = set()
         self.contents: dict[Message, T] = {}
         self.outcomes: dict[Message, ChangeOutcome] = {}
         self.ends: dict[Message, Outcome] = {}
@@ -107,12 +106,17 @@ class SqsBatch(Generic[T]):
         ]
         return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
-    def settle(self, outcomes: Sequence[ChangeOutcome], rules: QueueRules = QueueRules()) -> None:
+    def settle(
+        self, outcomes: Sequence[ChangeOutcome], rules: QueueRules = QueueRules()
+    ) -> dict[str, Any]:
         """Decide how every message ends, and hide the returned ones for a while.
 
         Args:
             outcomes: The outcome of each item that `parse` returned.
             rules: The rejections after which a message of this queue is returned or dead-lettered.
+
+        Returns:
+            The response to Lambda, which names the messages to deliver again.
 
         Raises:
             ValueError: The number of outcomes is wrong, or the messages were already settled.
@@ -128,8 +132,8 @@ class SqsBatch(Generic[T]):
         }
         self._end(ends)
         self.ends = {message: self.ends[message] for message in self._messages}
-        if self._returned:
-            self._delay_returned(early)
+        again = self._delay_returned(early) if self._returned else []
+        return {"batchItemFailures": [{"itemIdentifier": m.message_id} for m in again]}
 
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
         """End messages as decided, except for those that cannot be dead-lettered or follow a returned message: return these."""
@@ -161,12 +165,15 @@ class SqsBatch(Generic[T]):
             invalid = [message for message in waiting if message not in letters]
         return unsent
 
-    def _delay_returned(self, early: Collection[Message]) -> None:
+    def _delay_returned(self, early: Collection[Message]) -> list[Message]:
         """Hide returned messages for a backoff, and at least until the lease that they wait for ends.
 
         Messages with the same receive count get the same delay, so that they form a batch again. A group gets the delay of its
         first message, because SQS delivers no message of a group while one is hidden. An early message that has used up its
         deliveries is replaced by a copy.
+
+        Returns:
+            The messages that were not replaced, and so have to be delivered again.
         """
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
@@ -175,24 +182,15 @@ class SqsBatch(Generic[T]):
             delay = max(ceil(self.outcomes[message].retry_after), backoff(message.receive_count))
             delay = min(LONGEST_DELAY_SECONDS, delay)
             seconds[message] = of_sequence.setdefault(message.sequence, delay)
-        again = {
+        used_up = {
             message: delay
             for message, delay in seconds.items()
             if message in early and message.receive_count >= EARLY_DELIVERIES
         }
-        self._copied = self.calls.send_copies(again)
-        self.calls.delay({m: delay for m, delay in seconds.items() if m not in self._copied})
-
-    @property
-    def response(self) -> dict[str, Any]:
-        """The response to Lambda, which names the messages to deliver again."""
-        return {
-            "batchItemFailures": [
-                {"itemIdentifier": message.message_id}
-                for message in self._returned
-                if message not in self._copied
-            ]
-        }
+        copied = self.calls.send_copies(used_up)
+        again = {message: delay for message, delay in seconds.items() if message not in copied}
+        self.calls.delay(again)
+        return list(again)
 
 
 def read_messages(event: object) -> list[Message]:
