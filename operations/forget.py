@@ -153,7 +153,7 @@ class Forgetting:
 
     def _write(self, update: Update[OrderRecord]) -> None:
         """Write one order, unless it has changed since the read."""
-        action = record_action(update)
+        action = record_action(update.before.key, update)
         deadline = Deadline.after(_PATIENCE, self.clock)
         try:
             self._client.write([action], deadline, CommitStats())

@@ -24,7 +24,7 @@ from inventory_orders.store.lists import (
     list_orders,
     list_to_fulfil,
 )
-from inventory_orders.store.rows import record_row
+from inventory_orders.store.rows import order_row
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
 
 from .audit import read_rows
@@ -188,4 +188,4 @@ def _deadline() -> Deadline:
 
 
 def _shown(order: OrderRecord) -> dict[str, Any]:
-    return public_order(record_row(order), with_notes=True)
+    return public_order(order_row(order), with_notes=True)

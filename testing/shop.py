@@ -31,7 +31,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct, Product
-from inventory_orders.domain.record import Record, RecordKey
+from inventory_orders.domain.record import OrderRecord, Record, RecordKey
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -42,13 +42,14 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.rows import (
+    adjustment_row,
     decode,
     encode,
     key_of,
+    order_row,
     product_row,
     read_product,
     read_record,
-    record_row,
 )
 from inventory_orders.store.tables import INDEXES, KEYS, Table
 from operations.aws import Aws
@@ -297,7 +298,8 @@ class Shop:
     def put_record(self, *records: Record) -> None:
         """Write orders or adjustments directly, bypassing all checks."""
         for record in records:
-            self.write(key_of(record.key)[0], record_row(record))
+            row = order_row(record) if isinstance(record, OrderRecord) else adjustment_row(record)
+            self.write(key_of(record.key)[0], row)
 
     def product(self, product_id: str) -> Product:
         """A product as stored."""

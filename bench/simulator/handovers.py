@@ -31,7 +31,7 @@ from inventory_orders.domain.record import (
     OrderStatus,
     Step,
 )
-from inventory_orders.store.rows import encode, page_units, record_row
+from inventory_orders.store.rows import encode, order_row, page_units
 from local import ROOT
 from local.invoke import read_event
 from testing.simulated_aws import Item, in_wire_format
@@ -299,4 +299,4 @@ def _confirmed(order_id: str, wanted: Mapping[str, int]) -> Item:
         confirmed_at=CREATED_AT,
         steps=(Step(OrderAction.CONFIRM, CREATED_AT),),
     )
-    return encode(record_row(order))
+    return encode(order_row(order))

@@ -25,7 +25,14 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import OrderAction, OrderLine, OrderStatus, Step
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS
 from inventory_orders.publishing.publisher import PROBE
-from inventory_orders.store.rows import decode, encode, page_units, product_row, record_row
+from inventory_orders.store.rows import (
+    adjustment_row,
+    decode,
+    encode,
+    order_row,
+    page_units,
+    product_row,
+)
 from inventory_orders.store.tables import Table
 from local import ROOT
 from testing.events import order_body
@@ -95,6 +102,13 @@ def in_json(value):
     return json.loads(json.dumps(value))
 
 
+_ROWS = {
+    Table.PRODUCTS: product_row,
+    Table.ORDERS: order_row,
+    Table.STOCK_ADJUSTMENTS: adjustment_row,
+}
+
+
 @each_version
 def test_every_row_is_written_back_as_it_was(version):
     for kept in version.rows:
@@ -108,7 +122,7 @@ def test_every_row_is_written_back_as_it_was(version):
             stored = in_sdk_format(kept.row)["units"]["B"]
             assert zlib.decompress(page_units(value)) == zlib.decompress(stored), kept.name
         elif kept.table is not Table.ALLOTMENTS:
-            row = product_row(value) if kept.table is Table.PRODUCTS else record_row(value)
+            row = _ROWS[kept.table](value)
             # A later version may add attributes.
             assert in_wire_format(encode(row)).items() >= with_foreign.items(), kept.name
 

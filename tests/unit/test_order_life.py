@@ -21,7 +21,7 @@ from inventory_orders.domain.record import (
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import ConfigurationError, Outcome
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
-from inventory_orders.store.rows import encode, record_row
+from inventory_orders.store.rows import encode, order_row
 from inventory_orders.store.tables import Table
 from operations import emf
 from testing.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
@@ -212,7 +212,7 @@ def test_a_row_broken_by_another_program_only_returns_its_own_command(broken, ac
     report = bench.apply(command(action, ended_by), command(action, ended_by, "good"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_RECORD"
-    assert bench.item(Table.ORDERS, "o") == encode(record_row(bad))
+    assert bench.item(Table.ORDERS, "o") == encode(order_row(bad))
 
 
 @pytest.mark.parametrize(
@@ -552,7 +552,7 @@ def test_the_row_keeps_room_for_commands_that_name_no_items(action):
         whole = OrderCommand("o", OrderAction(last), until=LATER, notes=notes)
         held = replace(order, status="PENDING", expires_at=BEFORE) if last != "cancel" else order
         order = whole.match(held).record(None, everything, WRITTEN).after
-    size = len(json.dumps(record_row(order), ensure_ascii=False).encode())
+    size = len(json.dumps(order_row(order), ensure_ascii=False).encode())
     assert order.size <= MAX_ROW_SIZE
     assert size <= order.size, "the estimate is an upper bound"
 

@@ -18,21 +18,22 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderLine, OrderRecord, Step
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.rows import (
+    adjustment_row,
     decode,
     encode,
+    order_row,
     page_units,
     product_row,
     read_page,
     read_product,
     read_record,
-    record_row,
 )
 from testing.bench import product
 
 
 def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason():
     order = Order("o", "u", {"p": 2})
-    placed = record_row(order.record(None, {"p": product("p", 3, version=8)}, "now"))
+    placed = order_row(order.record(None, {"p": product("p", 3, version=8)}, "now"))
     assert placed == {
         "orderId": "o",
         "userId": "u",
@@ -50,7 +51,7 @@ def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason
         "_version": 1,
     }
     rejection = order.rejection({"p": product("p", 0)})
-    rejected = record_row(order.record(rejection, {}, "now"))
+    rejected = order_row(order.record(rejection, {}, "now"))
     assert rejected["status"] == "REJECTED"
     assert rejected["reason"] == "INSUFFICIENT_STOCK"
     assert rejected["shortages"] == [{"productId": "p", "wanted": 2, "available": 0}]
@@ -61,7 +62,7 @@ def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason
 def test_a_refused_decrement_is_read_as_it_was_written_and_moves_nothing(shelf):
     asked = Decrement("p", "d", -5, "DECREMENT")
     refused = asked.record(asked.rejection(shelf), {}, "now")
-    row = record_row(refused)
+    row = adjustment_row(refused)
     assert (row["delta"], row["rejected"]["delta"], "productCreatedAt" in row) == (0, -5, False)
     assert read_record(encode(row)) == refused
     assert asked.match(refused) == asked.rejection(shelf)
@@ -97,7 +98,7 @@ def test_an_order_keeps_foreign_attributes_of_its_lines_and_steps():
     line = OrderLine("p", 2, "t0", 4, other={"gift": True})
     step = Step("confirm", "t1", notes={"actor": "ann"}, other={"payment": "visa"})
     order = OrderRecord("o", "u", (line,), "CONFIRMED", 1, "t1", "t1", steps=(step,))
-    assert read_record(encode(record_row(order))) == order
+    assert read_record(encode(order_row(order))) == order
 
 
 @pytest.mark.parametrize(

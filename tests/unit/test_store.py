@@ -75,7 +75,7 @@ def test_holds_are_listed_by_shard_in_the_order_of_their_ends_page_by_page(each_
     ]
     now = NOW.isoformat()
     for row in (*rows, OrderRecord("over", "u", (), "CONFIRMED", 1, now, now)):
-        each_store.write([record_action(row)], str(uuid4()))
+        each_store.write([record_action(row.key, row)], str(uuid4()))
     pages = [list_holds(each_store, 7, ends[ids[7]])]
     while (last := pages[-1][1]) is not None:
         pages.append(list_holds(each_store, 7, ends[ids[7]], last))

@@ -53,7 +53,7 @@ from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
-from inventory_orders.store.rows import record_row
+from inventory_orders.store.rows import order_row
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
@@ -286,7 +286,7 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
-    shown = public_order(record_row(record), with_notes=caller.customer is None)
+    shown = public_order(order_row(record), with_notes=caller.customer is None)
     if not caller.sees_numbers:
         for shortage in shown.get("shortages", ()):
             del shortage["available"]

@@ -132,7 +132,7 @@ class Change:
     def records(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Sequence[Record | Update[OrderRecord]]:
-        """Build all records of the decision."""
+        """Build all records of the decision, in the order of `record_keys`."""
         return (self.record(rejection, after, at),)
 
     def match(self, record: Record) -> MatchResult:

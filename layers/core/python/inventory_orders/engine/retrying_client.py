@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -333,29 +334,28 @@ def read(
     """
     _check_time(deadline)
 
-    def read_chunk(chunk: Sequence[Key]) -> list[Snapshot]:
-        answers = [Snapshot(unprocessed=tuple(chunk))]
+    def read_missing(answers: list[Snapshot]) -> None:
+        """Read the keys that the last answer left out, and append the next answer."""
+        missing = answers[-1].unprocessed
+        try:
+            answers.append(client.store.read(missing, consistent_records=consistent_records))
+        except ThrottledError:
+            # DynamoDB also leaves keys unprocessed if all of them are throttled.
+            if len(answers) == 1:
+                raise
+            answers.append(Snapshot(unprocessed=missing))
+        if answers[-1].unprocessed and len(answers) <= _ANSWERS:
+            raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left keys unprocessed")
 
-        def request() -> None:
-            missing = answers[-1].unprocessed
-            try:
-                answers.append(client.store.read(missing, consistent_records=consistent_records))
-            except ThrottledError:
-                # DynamoDB also leaves keys unprocessed if all of them are throttled.
-                if len(answers) == 1:
-                    raise
-                answers.append(Snapshot(unprocessed=missing))
-            if answers[-1].unprocessed and len(answers) <= _ANSWERS:
-                raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left keys unprocessed")
-
-        client.call(request, deadline, stats)
-        return answers
-
-    chunks = [keys[start : start + READ_LIMIT] for start in range(0, len(keys), READ_LIMIT)]
-    read_in_chunks = client.side_by_side(read_chunk, chunks)
-    left_out = chain.from_iterable(answers[-1].unprocessed for answers in read_in_chunks)
+    chunks = (keys[start : start + READ_LIMIT] for start in range(0, len(keys), READ_LIMIT))
+    # The answers to each chunk. Before the first one, all of its keys are missing.
+    reads = [[Snapshot(unprocessed=tuple(chunk))] for chunk in chunks]
+    client.side_by_side(
+        lambda answers: client.call(partial(read_missing, answers), deadline, stats), reads
+    )
+    left_out = chain.from_iterable(answers[-1].unprocessed for answers in reads)
     snapshot = Snapshot(unprocessed=tuple(left_out))
-    for answer in chain.from_iterable(read_in_chunks):
+    for answer in chain.from_iterable(reads):
         snapshot.add(answer)
     return snapshot
 

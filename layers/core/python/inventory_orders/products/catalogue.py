@@ -209,7 +209,7 @@ class ProductCatalogue:
         )
         return Update(stored, stored), [
             product_delete_action(stored, moment),
-            record_action(closing),
+            record_action(closing.key, closing),
             *_place_actions(stored.product_id, is_new=False),
         ]
 
@@ -562,7 +562,7 @@ def create_actions(product: Product) -> list[Action]:
     )
     return [
         product_create_action(product),
-        record_action(opening),
+        record_action(opening.key, opening),
         *_place_actions(product.product_id, is_new=True),
     ]
 
@@ -673,5 +673,5 @@ def _decrement_actions(change: Decrement, product: Product, moment: datetime) ->
             change.product_id,
             decrement_write(product, -change.delta, moment),
         ),
-        record_action(record),
+        record_action(change.record_key, record),
     ]

@@ -312,7 +312,7 @@ class Lease:
         write = count_write(before, after, self.owner, moment)
         actions = [
             Action(ActionKind.PRODUCT, self.product_id, write, by_version=True),
-            record_action(count),
+            record_action(count.key, count),
         ]
         # Retries stop when the lease ends, because they are checked against `moment`. If it is already over, none can succeed.
         left = self.seconds_left()

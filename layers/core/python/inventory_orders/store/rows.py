@@ -291,16 +291,10 @@ def read_lease(item: Item) -> LaneLease:
 # ---------------------------------------------------------------------- records
 
 
-def record_row(record: Record) -> Row:
-    """Convert a record into its row."""
-    if isinstance(record, OrderRecord):
-        return drop_none(_order_row(record))
-    return drop_none(_adjustment_row(record))
-
-
-def _order_row(order: OrderRecord) -> Row:
+def order_row(order: OrderRecord) -> Row:
+    """Convert an order into its row."""
     late_payment = order.confirmation_rejected
-    return {
+    row = {
         "orderId": order.order_id,
         "userId": order.user_id,
         "items": [*map(_line_row, order.lines)],
@@ -327,11 +321,13 @@ def _order_row(order: OrderRecord) -> Row:
         "split": order.split or None,
         "pseudonymisedAt": order.pseudonymised_at,
     }
+    return drop_none(row)
 
 
-def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
+def adjustment_row(adjustment: AdjustmentRecord) -> Row:
+    """Convert an adjustment into its row."""
     delta, rejection = adjustment.delta, adjustment.rejection
-    return dict(adjustment.notes) | {
+    row = dict(adjustment.notes) | {
         "productId": adjustment.product_id,
         "adjustmentId": adjustment.adjustment_id,
         # A rejection moves no units, so the sum over all rows is right.
@@ -346,6 +342,7 @@ def _adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
         "shortages": shortage_rows(rejection.shortages if rejection else ()) or None,
     }
+    return drop_none(row)
 
 
 def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:

@@ -21,12 +21,13 @@ from inventory_orders.store.rows import (
     LOCK,
     Key,
     Row,
+    adjustment_row,
     drop_none,
     encode,
     key_of,
+    order_row,
     page_units,
     product_row,
-    record_row,
 )
 from inventory_orders.store.tables import KEYS
 
@@ -350,16 +351,20 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
     for decision in filter(attrgetter("has_record"), transaction.decisions):
         after = {product_id: stock_after[product_id] for product_id in decision.deltas}
-        actions += map(record_action, decision.change.records(decision.rejection, after, at))
+        records = decision.change.records(decision.rejection, after, at)
+        actions += map(record_action, decision.change.record_keys, records)
     return actions
 
 
-def record_action(write: Record | Update[OrderRecord]) -> Action:
+def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action:
     """Build the action that writes a new record, or updates an order if it has not changed since it was read."""
     if not isinstance(write, Update):
-        return _create_action(ActionKind.RECORD, write.key, record_row(write))
-    before = record_row(write.before)
-    update = difference(before, record_row(write.after)).on(
+        table, _ = key_of(key)
+        row = order_row(write) if isinstance(write, OrderRecord) else adjustment_row(write)
+        new = Write(row=row).on(f"attribute_not_exists(#{KEYS[table][0]})")
+        return Action(ActionKind.RECORD, key, new, "Put")
+    before = order_row(write.before)
+    update = difference(before, order_row(write.after)).on(
         "#_version = :version AND #status = :status",
         version=before["_version"],
         status=before["status"],
@@ -368,12 +373,13 @@ def record_action(write: Record | Update[OrderRecord]) -> Action:
         update = update.on("#userId = :userId", userId=before["userId"])
     else:
         update = update.on("attribute_not_exists(#userId)")
-    return Action(ActionKind.RECORD, write.before.key, update)
+    return Action(ActionKind.RECORD, key, update)
 
 
 def product_create_action(product: Product) -> Action:
     """Build the action that creates a product if it does not exist."""
-    return _create_action(ActionKind.PRODUCT, product.product_id, product_row(product))
+    new = Write(row=product_row(product)).on("attribute_not_exists(#productId)")
+    return Action(ActionKind.PRODUCT, product.product_id, new, "Put")
 
 
 def place_action(key: str, *, is_new: bool) -> Action:
@@ -465,9 +471,3 @@ def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
         write = write.on("attribute_not_exists(#page)")
     kind = ActionKind.PAGE if isinstance(before.key, PageKey) else ActionKind.OUTBOUND
     return Action(kind, before.key, write, operation, by_version=True)
-
-
-def _create_action(kind: ActionKind, key: str | RecordKey, row: Row) -> Action:
-    """Build the action that writes a new row, if there is none with its key."""
-    table, _ = key_of(key)
-    return Action(kind, key, Write(row=row).on(f"attribute_not_exists(#{KEYS[table][0]})"), "Put")
