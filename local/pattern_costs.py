@@ -64,13 +64,13 @@ def decrements(tables: Mapping[Table, str], product_id: str, mode: str) -> Cost:
 
     def work(number: int, engine: Engine, meter: _Meter) -> int:
         atomic = AtomicDecrement(engine)
-        atomic.apply(Decrement.of(product_id, f"warm-{number}", 1), soon())
+        atomic.apply(Decrement(product_id, f"warm-{number}", -1), soon())
         meter.reset()
         return sum(decrement(engine, atomic, f"{number}-{n}") for n in range(_DECREMENTS))
 
     def decrement(engine: Engine, atomic: AtomicDecrement, adjustment_id: str) -> bool:
         if mode == "atomic":
-            (outcome,) = atomic.apply(Decrement.of(product_id, adjustment_id, 1), soon()).outcomes
+            (outcome,) = atomic.apply(Decrement(product_id, adjustment_id, -1), soon()).outcomes
             if outcome.kind is Outcome.APPLIED:
                 return True
         return _deliver(engine, [Adjustment(product_id, adjustment_id, -1, DECREMENT)]) == 1

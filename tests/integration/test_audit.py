@@ -109,7 +109,7 @@ def reclaim_all(shop, gone):
 
 def decrement(shop):
     atomic = AtomicDecrement(shop.new_engine())
-    return lambda number: atomic.apply(Decrement.of("audit-atomic", f"d-{number}", 1), soon())
+    return lambda number: atomic.apply(Decrement("audit-atomic", f"d-{number}", -1), soon())
 
 
 def list_again(shop):

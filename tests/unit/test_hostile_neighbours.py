@@ -362,7 +362,7 @@ CAME_BACK = OrderCommand("o1", OrderAction.RETURN, "", "rt-1", {"p": 1}, restock
         (CAME_BACK, 10),
         (Adjustment("p", "r", 5, "RECEIPT"), 14),
         # Its condition has no version; the row of its adjustment prevents a second booking.
-        (Decrement.of("p", "d", 2), 7),
+        (Decrement("p", "d", -2), 7),
     ],
 )
 def test_a_change_of_stock_frozen_for_an_hour_is_booked_once(shop, stop, change, stock):

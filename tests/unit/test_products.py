@@ -80,7 +80,7 @@ class Bench:
 
     def take(self, adjustment_id, units, seconds=60.0):
         """Take units with an atomic decrement, and return its outcome."""
-        decrement = Decrement.of("p", adjustment_id, units)
+        decrement = Decrement("p", adjustment_id, -units)
         return self.atomic.apply(decrement, self.soon(seconds)).outcomes[0]
 
     def adjustments(self):

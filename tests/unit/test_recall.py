@@ -790,7 +790,7 @@ def test_an_atomic_decrement_leaves_the_units_reserved_for_a_lent_row(
 ):
     """If the row has too few units, the engine reclaims the rest."""
     shop.list_lent(**details)
-    report = AtomicDecrement(shop.worker()).apply(Decrement.of("p", "d1", units), shop.soon())
+    report = AtomicDecrement(shop.worker()).apply(Decrement("p", "d1", -units), shop.soon())
     assert outcomes(report) == [(APPLIED, "")]
     assert (report.outcomes[0].applied is None) == is_atomic
     assert bool(shop.product().lent_to) == is_atomic

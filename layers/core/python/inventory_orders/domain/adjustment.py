@@ -9,7 +9,6 @@ from typing import ClassVar
 from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import (
-    NO_NOTES,
     AdjustmentKey,
     AdjustmentRecord,
     Record,
@@ -97,14 +96,9 @@ class Decrement(Adjustment):
     decrement is rejected, and only the stored rejection prevents that attempt from taking the units after all.
     """
 
-    stores_rejection: ClassVar = True
+    reason: str = DECREMENT
 
-    @classmethod
-    def of(
-        cls, product_id: str, adjustment_id: str, units: int, notes: Mapping[str, str] = NO_NOTES
-    ) -> Decrement:
-        """Create a decrement that takes away one or more units."""
-        return cls(product_id, adjustment_id, -units, DECREMENT, notes)
+    stores_rejection: ClassVar = True
 
 
 TRANSFER_OUT, TRANSFER_IN = "TRANSFER_OUT", "TRANSFER_IN"

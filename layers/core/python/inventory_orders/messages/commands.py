@@ -331,7 +331,7 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
         return _adjustment(document)
     quantity, notes = document["quantity"], notes_in(document, NOTES_OF_ADJUSTMENT)
     if document["action"] == "decrement":
-        return Decrement.of(key_in(document), document["adjustmentId"], quantity, notes)
+        return Decrement(key_in(document), document["adjustmentId"], -quantity, notes=notes)
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:
         raise InvalidMessageError(
