@@ -15,7 +15,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import CatalogueEvent, ProductStatus
-from inventory_orders.domain.record import OrderAction
+from inventory_orders.domain.record import AdjustmentRecord, OrderAction
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
@@ -359,6 +359,18 @@ def test_a_visitor_whose_lease_was_taken_over_still_reclaims(shop):
     reclaim_units(shop, row)
     assert (shop.stock("p"), shop.held()) == (100, {})
     assert shop.item(Table.ALLOTMENTS, "0/lease")["lockedBy"] == {"S": "next"}
+
+
+def test_a_change_whose_record_exists_already_releases_the_depot(shop):
+    """Otherwise, the next visitor would wait until the lease of nobody ends."""
+    shop.list_lent()
+    row = shop.product()
+    closing = f"closing-{row.created_at.removesuffix('+00:00')}"
+    shop.put_record(AdjustmentRecord("p", closing, -1, "CLOSING", row.created_at, 9, "then"))
+    with pytest.raises(ThrottledError, match="CONTENTION: no time was left to reclaim p"):
+        shop.products.delist("p", row.created_at, shop.soon(0.5))
+    assert set(shop.item(Table.ALLOTMENTS, "0/lease")) == {"page"}
+    assert (shop.product().is_same_version(row), shop.total()) == (True, 100)
 
 
 # ---------------------------------------------------------------- the engine, where rows are sold from

@@ -295,8 +295,8 @@ class Recall:
                 self.known.learn(key, reason.found)
                 if isinstance(key, PageKey) and key.lane != DEPOT:
                     self.busy.add(key.lane)
-            case Meaning.CONDITION_FAILED, _:
-                # Another visitor has taken the lease.
+            case Meaning.CONDITION_FAILED, int():
+                # Another visitor has taken the lease. A record of the caller leaves the lease as it is.
                 self.depot.lease = None
 
 
