@@ -186,7 +186,7 @@ def serve(change, state, blocked):
         return change.rejection({p: state[p] for p in offer}) or tuple(offer)
 
     answers = [answer(offer) for offer in change.offers]
-    if change.splits:
+    if change.split and len(change.offers) > 1:
         by_line = zip(*change.offers, strict=True)
         answers.append(answer([best_of({p: answer([p]) for p in line}) for line in by_line]))
     for taken in answers:

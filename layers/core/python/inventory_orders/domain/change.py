@@ -48,6 +48,7 @@ class Change:
 
     Attributes:
         stores_rejection: Whether a rejection is stored too, which makes it final.
+        split: Whether its lines may be taken from different offers if no offer has all of them.
         moves_goods: Whether its deltas also change the units on hand, because goods come in or go out.
         outbound: Units that leave the warehouse if it is accepted. They are written to an outbound page, not to product rows.
         id_reused_code: The `errorCode` if its record belongs to a different request.
@@ -56,6 +57,7 @@ class Change:
     __slots__ = ()
 
     stores_rejection: ClassVar = False
+    split: bool = False
     moves_goods: bool = False
     outbound: Mapping[Generation, int] = MappingProxyType({})
     id_reused_code: ClassVar[str]
@@ -79,11 +81,6 @@ class Change:
     def offers(self) -> Sequence[Collection[str]]:
         """The ways to carry it out, best first. Each is the set of product rows that it would affect."""
         return (self.product_ids,)
-
-    @property
-    def splits(self) -> bool:
-        """Whether its lines may be taken from different offers if no offer has all of them."""
-        return False
 
     @property
     def group(self) -> str | None:
@@ -193,8 +190,3 @@ class Transaction:
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
     outbound: Update[OutboundPage] | None = None
-
-    @property
-    def after(self) -> dict[str, Product]:
-        """The updated products by id, as they are after the transaction."""
-        return {update.after.product_id: update.after for update in self.updates}

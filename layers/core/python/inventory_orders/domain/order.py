@@ -72,10 +72,6 @@ class Order(Change):
         return tuple(dict.fromkeys(offers))
 
     @property
-    def splits(self) -> bool:
-        return self.split and len(self.offers) > 1
-
-    @property
     def product_ids(self) -> Collection[str]:
         return dict.fromkeys(chain.from_iterable(self.offers)).keys()
 

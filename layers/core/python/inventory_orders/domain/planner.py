@@ -186,7 +186,7 @@ class _Choice:
     def decide(self, change: Change) -> Decision | None:
         """Accept the first offer for which there is enough stock, or reject the change. Returns None if it has to wait."""
         rejections, waiting, missing = list[Rejection](), list[Collection[str]](), set[str]()
-        for offer in self._offers(change):
+        for offer in self._offers(change) if change.split else change.offers:
             decision, lacking = self._try(change, offer)
             if decision is None or lacking:
                 waiting.append(offer)
@@ -210,9 +210,9 @@ class _Choice:
         return None
 
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
-        """Yield the offers of a change. A change that may be split has one more, with the first suitable row for each line."""
+        """Yield the offers of a change that may be split, and one more, with the first suitable row for each line."""
         yield from change.offers
-        if change.splits:
+        if len(change.offers) > 1:
             lines = zip(*change.offers, strict=True)
             yield tuple(min(line, key=partial(self._rank, change)) for line in lines)
 

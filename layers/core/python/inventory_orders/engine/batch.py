@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
@@ -154,8 +154,8 @@ class Known:
         return {p: row for p, row in self.rows.items() if row is not None and row.lent_to}
 
 
-class PendingChanges:
-    """The changes of a batch that have no outcome yet, in order of arrival. The first outcome of a change is final.
+class PendingChanges(dict[RecordKey, Change]):
+    """The changes of a batch that have no outcome yet, by record key, in order of arrival. The first outcome is final.
 
     Args:
         changes: In the order in which they arrived, with distinct record keys.
@@ -165,34 +165,23 @@ class PendingChanges:
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
-        self.by_key: Mapping[RecordKey, Change] = {c.record_key: c for c in changes}
+        super().__init__((change.record_key, change) for change in changes)
+        self.by_key: Mapping[RecordKey, Change] = dict(self)
         self._first_key = {key: c.record_key for c in changes for key in c.record_keys}
-        self._pending = dict(self.by_key)
         self._outcomes: dict[RecordKey, ChangeOutcome] = {}
         self._retries = Counter[RecordKey]()
         self._failure: StoreError | None = None
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def __iter__(self) -> Iterator[Change]:
-        return iter(list(self._pending.values()))
 
     # ------------------------------------------------------------------ contents
 
     @property
     def product_ids(self) -> list[str]:
         """The products of all pending changes."""
-        ids = (product_id for change in self._pending.values() for product_id in change.product_ids)
-        return list(dict.fromkeys(ids))
+        return list(dict.fromkeys(p for change in self.values() for p in change.product_ids))
 
     def has(self, change: Change) -> bool:
         """Whether a change has neither an outcome nor a replacement."""
-        return self._pending.get(change.record_key) is change
-
-    def still_pending(self, changes: Iterable[Change]) -> list[Change]:
-        """Select the changes that have no outcome yet."""
-        return [change for change in changes if change.record_key in self._pending]
+        return self.get(change.record_key) is change
 
     # ------------------------------------------------------------------ deciding
 
@@ -202,7 +191,7 @@ class PendingChanges:
         If a change is invalid, its dead letter is not sent yet. So later changes of its group are returned.
         """
         key = change.record_key
-        if self._pending.pop(key, None) is None:
+        if self.pop(key, None) is None:
             return
         self._outcomes[key] = outcome
         if outcome.kind is Outcome.INVALID:
@@ -212,7 +201,7 @@ class PendingChanges:
     def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
         """Compare a change with the record stored under its key. Returns the change to plan next, if it is still undecided."""
         key = self._first_key.get(key, key)
-        change = self._pending.get(key)
+        change = self.get(key)
         if change is None or record is None:
             return change
         asked = self.by_key[key]
@@ -233,7 +222,7 @@ class PendingChanges:
             # It was planned from this very record and failed, so it would fail again.
             self.give_up([change], "CORRUPT_RECORD", f"{key} contradicts itself: {_REPAIR}")
         else:
-            self._pending[key] = meaning
+            self[key] = meaning
             return meaning
         return None
 
@@ -244,18 +233,19 @@ class PendingChanges:
     ) -> None:
         """Return changes to their senders, together with all later changes of their groups."""
         keys = {change.record_key for change in changes}
-        stopped = [change for change in self if change.record_key in keys]
-        for change in stopped + followers(self, lambda other: other.record_key in keys):
+        stopped = [change for key, change in self.items() if key in keys]
+        later = followers(self.values(), lambda other: other.record_key in keys)
+        for change in stopped + later:
             self.settle(change, returned(cause, detail, retry_after))
 
     def give_up_product(self, product_id: str, cause: str, detail: str) -> None:
         """Give up on every change that cannot be carried out without this product."""
-        stopped = (c for c in self if all(product_id in offer for offer in c.offers))
+        stopped = (c for c in self.values() if all(product_id in offer for offer in c.offers))
         self.give_up(stopped, cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
         """Give up on all pending changes."""
-        self.give_up(self._pending.values(), cause, detail)
+        self.give_up(self.values(), cause, detail)
 
     def fail(self, error: StoreError) -> None:
         """Give up on all pending changes. Unless the error is transient, the report names it as the failure."""
@@ -269,7 +259,7 @@ class PendingChanges:
 
     def give_up_out_of_attempts(self, most: int) -> None:
         """Give up on changes that were retried `most` times or more."""
-        out = (c for key, c in self._pending.items() if self._retries[key] >= most)
+        out = (c for key, c in self.items() if self._retries[key] >= most)
         self.give_up(
             out, "CONTENTION", "lost to concurrent writers, or was throttled, on every attempt"
         )
@@ -314,8 +304,8 @@ class Batch:
         short: Products that the last plans found to be short. Offers without them are preferred. Written by the loop and by
             sources.
         avoided: Products that a caller with a single attempt passes over, because it met concurrent writers on them.
-        looks_again: Whether the last round wrote nothing because there was more to read first. Written by `read_cached` and
-            the loop.
+        looks_again: Whether the last round wrote nothing because there was more to read first. Written by the
+            loop.
         has_read_records: Whether any record was read.
     """
 
@@ -356,23 +346,21 @@ class Batch:
 
     # ------------------------------------------------------------------ reading
 
-    @property
-    def from_cache(self) -> set[str]:
-        """Products whose rows are only known from the cache."""
-        return {p for p, cached in self._cached.items() if self.known.rows.get(p) is cached}
-
-    def read_cached(self) -> None:
-        """Read the products that are only known from the cache."""
-        cached, self._cached, self.looks_again = sorted(self.from_cache), {}, True
-        self.read(cached)
+    def read_cached(self, short: Set[str]) -> bool:
+        """If a row that is only known from the cache is short, read all such rows. Returns whether it did."""
+        cached = {p for p, row in self._cached.items() if self.known.rows.get(p) is row}
+        if cached.isdisjoint(short - self.throttled):
+            return False
+        self._cached = {}
+        self.read(sorted(cached))
+        return True
 
     def read_unknown(self, product_ids: Iterable[str]) -> None:
         """Read products that are not known yet. The first read also fetches the records, which reveal most replays."""
         if unknown := self.known.unknown(product_ids):
             # If a change has replaced another one, its record is already known.
-            first = [c for c in self.pending if c is self.pending.by_key[c.record_key]]
-            hints = [] if self.has_read_records else [change.record_key for change in first]
-            self.read([*unknown, *hints])
+            first = [key for key, c in self.pending.items() if c is self.pending.by_key[key]]
+            self.read([*unknown, *(() if self.has_read_records else first)])
 
     def reject_unwritten(self, decisions: Sequence[Decision]) -> None:
         """Reject changes whose rejection is not stored, unless their records show that they were applied.
@@ -430,9 +418,7 @@ class Batch:
             else:
                 self.pending.fail(error)
             return
-        self.has_read_records = self.has_read_records or any(
-            not isinstance(key, str) for key in keys
-        )
+        self.has_read_records |= not all(isinstance(key, str) for key in keys)
         self._learn_snapshot(snapshot)
         if snapshot.unprocessed:
             self._do_without(snapshot.unprocessed, consistent_records=consistent_records)
@@ -479,7 +465,7 @@ class Batch:
 
     def retry_throttled_last(self) -> None:
         """Try throttled products again once no pending change can do without them."""
-        offers = (offer for change in self.pending for offer in change.offers)
+        offers = (offer for change in self.pending.values() for offer in change.offers)
         if not any(map(self.throttled.isdisjoint, offers)):
             self.throttled.clear()
 
@@ -492,7 +478,7 @@ class Batch:
         Throttled products are left out until the throttling is over.
         """
         wanted: dict[str, None] = {}
-        for change in self.pending:
+        for change in self.pending.values():
             for offer in change.offers:
                 wanted |= dict.fromkeys(offer)
                 if self.short.isdisjoint(offer):
@@ -504,10 +490,11 @@ class Batch:
 
         A product that no pending change wants is not noted, because lanes may have enough units of it.
         """
-        wanted = (change.lane_units(self.short) for change in self.pending) if product_ids else ()
+        wanted = (change.lane_units(self.short) for change in self.pending.values())
         new = (set(product_ids) - self.short).intersection(chain.from_iterable(wanted))
         self.short |= new
-        return any(len(c.offers) > 1 and not new.isdisjoint(c.product_ids) for c in self.pending)
+        pending = self.pending.values()
+        return any(len(c.offers) > 1 and not new.isdisjoint(c.product_ids) for c in pending)
 
     def avoid_contested(self) -> bool:
         """Avoid products with recent concurrent writers, and give up on changes that cannot do without them.
@@ -517,10 +504,10 @@ class Batch:
         ids, rivals = self.pending.product_ids, self._client.rivals
         contested = {p for p in ids if rivals.has(p, _AVOIDED_SECONDS)} - self.avoided
         self.avoided |= contested
-        stopped = [c for c in self.pending if not any(map(self.avoided.isdisjoint, c.offers))]
-        self.pending.give_up(
-            stopped, "CONTENTION", "a concurrent writer changed a product a moment ago"
-        )
+        pending = self.pending.values()
+        stopped = [c for c in pending if not any(map(self.avoided.isdisjoint, c.offers))]
+        why = "a concurrent writer changed a product a moment ago"
+        self.pending.give_up(stopped, "CONTENTION", why)
         return bool(contested)
 
     def mark_unwritable(self, product_id: str, why: str) -> None:
@@ -553,12 +540,11 @@ class Batch:
         rows = (self.known.rows.get(product_id) for product_id in offer)
         return max((row.lease_left(self.now) for row in rows if row is not None), default=0.0)
 
-    def give_up_undecidable(self, waiting: Iterable[Waiting]) -> None:
-        """Give up on changes for which waiting is useless, together with later changes of their groups."""
-        for change, offers in waiting:
-            ends = [end for offer in offers if (end := self._end_of(offer)) is not None]
-            if len(ends) == len(offers):
-                self.pending.give_up([change], *min(ends, key=itemgetter(2)))
+    def give_up_undecidable(self, change: Change, offers: Sequence[Collection[str]]) -> None:
+        """Give up on a change that waits for offers, and on later changes of its group, if waiting is useless for all offers."""
+        ends = [end for offer in offers if (end := self._end_of(offer)) is not None]
+        if len(ends) == len(offers):
+            self.pending.give_up([change], *min(ends, key=itemgetter(2)))
 
     def _end_of(self, offer: Collection[str]) -> tuple[str, str, float] | None:
         """Why waiting for an offer is useless: a code, a message, and the seconds before a retry makes sense."""

@@ -23,7 +23,7 @@ The state of a batch is in one object (`batch.py`). The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -163,8 +163,7 @@ class Source:
             StoreError: DynamoDB failed, or waiting for the units took too long.
         """
         batch.read_unknown(batch.wanted)
-        known = (p for p in batch.pending.product_ids if p in batch.known.rows)
-        return Supply(Allocation({p: batch.known.rows[p] for p in known}))
+        return Supply(Allocation(batch.known.rows))
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:  # noqa: ARG002
         """Return whether the next `find` will fetch missing units. Otherwise the engine waits for them."""
@@ -301,13 +300,9 @@ class Engine:
 
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
         """Decide as many pending changes as possible. Returns None if more has to be read first."""
-        planned = plan(list(batch.pending), found, batch.blocked(found), batch.limits)
-        # No change is rejected, and no offer is passed over, because of cached rows.
-        if batch.from_cache & (planned.short - batch.throttled):
-            batch.read_cached()
-            return None
-        # Nothing is committed now, so that no later change overtakes one that tries its other offers.
-        batch.looks_again = not found.allocation.touched and batch.note_short(planned.short)
+        changes = list(batch.pending.values())
+        planned = plan(changes, found, batch.blocked(found), batch.limits)
+        batch.looks_again = bool(planned.short) and self._looks_again(batch, found, planned.short)
         if batch.looks_again:
             return None
         if not planned.leaving:
@@ -318,13 +313,22 @@ class Engine:
         batch.pending.give_up(without_room, "OUTBOUND_PAGES_FULL", _NO_ROOM)
         return replace(planned, chains=(*planned.chains, leaving) if leaving else planned.chains)
 
+    def _looks_again(self, batch: Batch, found: Supply, short: Set[str]) -> bool:
+        """Decide whether to plan again before anything is committed, because products are short."""
+        # No change is rejected, and no offer is passed over, because of cached rows.
+        if batch.read_cached(short):
+            return True
+        # No later change overtakes one that tries its other offers.
+        return not found.allocation.touched and batch.note_short(short)
+
     # ------------------------------------------------------------------ commit
 
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
         """Commit a plan, and give up on changes for which waiting is useless."""
-        has_other_offers = batch.note_short(planned.short)
+        has_other_offers = bool(planned.short) and batch.note_short(planned.short)
         attempts = self._send(batch, planned.chains)
-        batch.give_up_undecidable(planned.waiting)
+        for change, offers in planned.waiting:
+            batch.give_up_undecidable(change, offers)
         if lost := [attempt.transaction for attempt in attempts if attempt.is_lost]:
             # Hand-overs are retried immediately: another page is free, or the cancellation returned this one.
             if not all(one.outbound for one in lost) or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
@@ -382,9 +386,9 @@ class Engine:
     def _apply_success(self, batch: Batch, attempt: Attempt) -> None:
         """Remember the products as an applied transaction left them, and settle its changes."""
         stock_after = attempt.transaction.stock_after
-        for product_id, product in attempt.transaction.after.items():
-            batch.known.learn(product_id, product)
-            self._cache.observe_write(product)
+        for update in attempt.transaction.updates:
+            batch.known.rows[update.after.product_id] = update.after
+            self._cache.observe_write(update.after)
         for decision in attempt.transaction.decisions:
             if not decision.has_record:
                 # `reject_unwritten` settles it, because nothing was written that could have conflicted with its record.
@@ -401,11 +405,12 @@ class Engine:
     def _apply_failure(self, batch: Batch, attempt: Attempt, error: StoreError) -> bool:
         """Process a failed transaction. Returns whether it lost to a concurrent writer; if so, the next round should wait."""
         pending = batch.pending
-        for product_id in attempt.transaction.after:
-            self._cache.forget(product_id)
+        for update in attempt.transaction.updates:
+            self._cache.forget(update.after.product_id)
         reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
         is_lost = [self._apply_reason(batch, reason) for reason in reasons]
-        undecided = pending.still_pending(d.change for d in attempt.transaction.decisions)
+        changes = [decision.change for decision in attempt.transaction.decisions]
+        undecided = [change for change in changes if change.record_key in pending]
         kind, code = _kind_of(error)
         if kind is Outcome.RETURNED:
             pending.give_up(undecided, code, str(error))

@@ -246,7 +246,7 @@ class Recall:
                 self._learn(cancelled)
                 self.depot.client.pause(self.depot.client.policy.backoff(1), self.deadline)
                 return
-            self.known.rows.update(transaction.after)
+            self.known.rows.update((row.after.product_id, row.after) for row in transaction.updates)
             self.known.pages.update((page.after.key, page.after) for page in transaction.pages)
             if release is not None:
                 self.depot.lease = None

@@ -186,7 +186,7 @@ class LaneSource(Source):
         Products of a change that needs their rows are left out, because a product has one source in each round.
         """
         need, by_row = Counter[str](), set[str]()
-        for change in batch.pending if self.lane.limit else ():
+        for change in batch.pending.values() if self.lane.limit else ():
             wanted = change.lane_units(batch.short)
             need.update(wanted)
             if not wanted:

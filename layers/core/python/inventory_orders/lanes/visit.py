@@ -278,7 +278,7 @@ class Visit:
         short = self._batch.short
         return {
             product_id
-            for change in self._batch.pending
+            for change in self._batch.pending.values()
             for product_id in change.lane_units(short)
             if product_id in short or len(change.offers) == 1
         }
