@@ -367,7 +367,7 @@ def test_a_change_whose_record_exists_already_releases_the_depot(shop):
     row = shop.product()
     closing = f"closing-{row.created_at.removesuffix('+00:00')}"
     shop.put_record(AdjustmentRecord("p", closing, -1, "CLOSING", row.created_at, 9, "then"))
-    with pytest.raises(ThrottledError, match="CONTENTION: no time was left to reclaim p"):
+    with pytest.raises(ThrottledError):
         shop.products.delist("p", row.created_at, shop.soon(0.5))
     assert set(shop.item(Table.ALLOTMENTS, "0/lease")) == {"page"}
     assert (shop.product().is_same_version(row), shop.total()) == (True, 100)

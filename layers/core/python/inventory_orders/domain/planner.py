@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.change import Change, Decision, Transaction
-from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.product import Stock
 from inventory_orders.domain.rejection import Rejection
 
 
@@ -187,21 +187,21 @@ class _Choice:
         """Accept the first offer for which there is enough stock, or reject the change. Returns None if it has to wait."""
         rejections, waiting, missing = list[Rejection](), list[Collection[str]](), set[str]()
         for offer in self._offers(change) if change.split else change.offers:
-            decision, lacking = self._try(change, offer)
-            if decision is None or lacking:
+            answer = self._try(change, offer)
+            if isinstance(answer, set):
                 waiting.append(offer)
-                missing |= lacking
-                if decision is None and self.blocked.isdisjoint(offer):
+                missing |= answer
+                if not answer and self.blocked.isdisjoint(offer):
                     # Its products are read before those of less preferred offers.
                     break
-            elif decision.rejection is None:
-                for product_id, delta in decision.deltas.items():
+            elif answer.rejection is None:
+                for product_id, delta in answer.deltas.items():
                     if (product := self.working[product_id]) is not None:
                         after = product.with_stock(product.stock_count + delta, product.version)
                         self.working[product_id] = after
-                return decision
+                return answer
             else:
-                rejections.append(decision.rejection)
+                rejections.append(answer.rejection)
         if not waiting:
             rejection = change.final_rejection(rejections, self.working)
             return Decision(change, rejection, {}, change.product_ids)
@@ -218,50 +218,38 @@ class _Choice:
 
     def _rank(self, change: Change, product_id: str) -> int:
         """Rank a row for a line: 0 if it has enough units, 1 if the line has to wait, 2 if the line is rejected."""
-        decision, lacking = self._try(change, (product_id,))
-        if decision is None or lacking:
+        answer = self._try(change, (product_id,))
+        if isinstance(answer, set):
             return 1
-        return 0 if decision.rejection is None else 2
+        return 0 if answer.rejection is None else 2
 
-    def _try(self, change: Change, offer: Collection[str]) -> tuple[Decision | None, set[str]]:
-        """Decide about one offer. It has to wait if it cannot be decided yet, or if it lacks units.
+    def _try(self, change: Change, offer: Collection[str]) -> Decision | set[str]:
+        """Decide about one offer.
 
         Returns:
-            The decision, and the products that may have more units elsewhere. There is no decision (None) if a product is blocked
-            or has not been read yet.
+            The decision or, if the offer has to wait, the products of which lanes may hold the units that the row lacks. These
+            include rows that another program has changed against the rules for lent products. If the offer waits because a
+            product is blocked or has not been read yet, there are none.
         """
         if not self.working.keys() >= set(offer):
             self.found_short |= self.blocked.intersection(offer)
-            return None, set()
+            return set()
         products = {product_id: self.working[product_id] for product_id in offer}
         rejection = change.rejection(products)
-        deltas = change.deltas(products) if rejection is None else {}
-        decision = Decision(change, rejection, deltas, offer)
-        lacking = _missing(decision, products)
+        if rejection is None:
+            wanted = deltas = change.deltas(products)
+        else:
+            wanted, deltas = {short.product_id: -short.wanted for short in rejection.shortages}, {}
+            self.found_short |= {rejection.subject, *wanted} & products.keys()
+        lacking = {
+            product_id
+            for product_id, delta in wanted.items()
+            if (product := products[product_id]) is not None
+            and product.is_partial
+            and not product.may_change_by(delta)
+        }
         self.found_short |= lacking
-        if rejection is not None:
-            named = {rejection.subject, *(each.product_id for each in rejection.shortages)}
-            self.found_short |= named & products.keys()
-        return decision, lacking
-
-
-def _missing(decision: Decision, working: StockById) -> set[str]:
-    """Find the products whose units have to be recalled from lanes first, because the row has too few for a change.
-
-    That includes products whose row breaks the rules for lent products, because another program has changed it.
-    """
-    rejection = decision.rejection
-    if rejection is not None:
-        product = working.get(rejection.subject)
-        is_short = bool(rejection.shortages) and product is not None and product.is_partial
-        return {rejection.subject} if is_short else set()
-    return {
-        product_id
-        for product_id, delta in decision.deltas.items()
-        if (product := working[product_id]) is not None
-        and product.is_partial
-        and not product.may_change_by(delta)
-    }
+        return lacking or Decision(change, rejection, deltas, offer)
 
 
 def pack(

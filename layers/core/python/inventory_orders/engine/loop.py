@@ -281,6 +281,8 @@ class Engine:
             batch.pending.fail(error)
         finally:
             self.source.end_round(batch)
+        for change, offers in planned.waiting:
+            batch.give_up_undecidable(change, offers)
         if progress is not _Progress.ADVANCED:
             self._settle(batch, planned, progress)
 
@@ -324,14 +326,12 @@ class Engine:
     # ------------------------------------------------------------------ commit
 
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
-        """Commit a plan, and give up on changes for which waiting is useless."""
+        """Commit a plan."""
         has_other_offers = bool(planned.short) and batch.note_short(planned.short)
         attempts = self._send(batch, planned.chains)
-        for change, offers in planned.waiting:
-            batch.give_up_undecidable(change, offers)
-        if lost := [attempt.transaction for attempt in attempts if attempt.is_lost]:
+        if lost := [attempt.transaction.outbound for attempt in attempts if attempt.is_lost]:
             # Hand-overs are retried immediately: another page is free, or the cancellation returned this one.
-            if not all(one.outbound for one in lost) or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
+            if None in lost or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
                 return _Progress.LOST
             batch.outbound_losses += 1
             return _Progress.ADVANCED
@@ -409,8 +409,8 @@ class Engine:
             self._cache.forget(update.after.product_id)
         reasons = error.reasons if isinstance(error, TransactionCancelledError) else ()
         is_lost = [self._apply_reason(batch, reason) for reason in reasons]
-        changes = [decision.change for decision in attempt.transaction.decisions]
-        undecided = [change for change in changes if change.record_key in pending]
+        decided = attempt.transaction.decisions
+        undecided = [d.change for d in decided if d.change.record_key in pending]
         kind, code = _kind_of(error)
         if kind is Outcome.RETURNED:
             pending.give_up(undecided, code, str(error))
