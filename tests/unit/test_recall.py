@@ -362,7 +362,7 @@ def test_a_visitor_whose_lease_was_taken_over_still_reclaims(shop):
 
 
 def test_a_change_whose_record_exists_already_releases_the_depot(shop):
-    """Otherwise, the next visitor would wait until the lease of nobody ends."""
+    """Otherwise, the next visitor would wait until an unused lease ends."""
     shop.list_lent()
     row = shop.product()
     closing = f"closing-{row.created_at.removesuffix('+00:00')}"

@@ -296,7 +296,7 @@ class Recall:
                 if isinstance(key, PageKey) and key.lane != DEPOT:
                     self.busy.add(key.lane)
             case Meaning.CONDITION_FAILED, int():
-                # Another visitor has taken the lease. A record of the caller leaves the lease as it is.
+                # Another visitor has taken the lease. A failed record of the caller does not mean that.
                 self.depot.lease = None
 
 
