@@ -51,6 +51,7 @@ def test_a_phrase_is_found_where_people_read_it_and_with_its_line(file, source, 
         assert any(f":{line}: " in each and phrase.lower() in each.lower() for each in problems)
 
 
-def test_common_mistakes_are_found_too():
-    (problem,) = problems_in(Path("a.md"), "First.\n\nIt is very unique in all respects.\n")
+@pytest.mark.parametrize("degree", ["very", "most"])
+def test_common_mistakes_are_found_too(degree):
+    (problem,) = problems_in(Path("a.md"), f"First.\n\nIt is {degree} unique in all respects.\n")
     assert problem.startswith("a.md:3: ")
