@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 import boto3
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from local import ROOT
 from operations import preflight, queues
@@ -50,6 +49,9 @@ def handlers_of(kind: str) -> dict[str, list[str]]:
 
     CloudFormation never calls `list` itself.
     """
+    # cfn-lint is slow to import, and most processes run other tests.
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
     return {
         name: handler["permissions"]
