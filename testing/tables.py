@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.location import location_of
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.tables import INDEXES, KEYS, Index, Table
+from operations.creations import create_many
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -89,9 +91,12 @@ def make_stack(products: Iterable[NewProduct]) -> dict[str, str]:
     dynamodb = boto3.client("dynamodb")
     for table, name in NAMES.items():
         create_table(dynamodb, table, name)
-    catalogue = ProductCatalogue(RetryingClient(Store(dynamodb, NAMES)))
-    for product in products:
-        catalogue.create(product, Deadline.after(10, SystemClock()))
+    client = RetryingClient(Store(dynamodb, NAMES))
+    # Each product comes before its places. One by one, moto would copy all tables for each of them.
+    by_location = sorted(products, key=_location_of)
+    for _, group in groupby(by_location, _location_of):
+        made = create_many(client, list(group), Deadline.after(10, SystemClock()))
+        assert all(each.created for each in made)
     boto3.client("events").create_event_bus(Name="Bus")
     sqs = boto3.client("sqs")
     urls = {}
@@ -100,6 +105,10 @@ def make_stack(products: Iterable[NewProduct]) -> dict[str, str]:
         attributes: Any = fifo if name.endswith(".fifo") else {}
         urls[name] = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
     return urls
+
+
+def _location_of(product: NewProduct) -> str:
+    return location_of(product.product_id)
 
 
 def create_table(dynamodb: DynamoDBClient, table: Table, name: str) -> None:
