@@ -10,23 +10,11 @@ import boto3
 
 from local import ROOT
 from operations import preflight, queues
-from tests.support.template import synthesise
+from tests.support.template import EVERYTHING, synthesise
 
 POLICY = json.loads((ROOT / "infra" / "deployment-policy.json").read_text("utf-8"))
 STATEMENTS = {statement["Sid"]: statement for statement in POLICY["Statement"]}
 ALLOWED = {action for statement in STATEMENTS.values() for action in statement["Action"]}
-
-EVERYTHING = {
-    "tableKey": "arn:aws:kms:us-east-1:111122223333:key/k",
-    "alarmEmail": "shop@example.com",
-    "tracing": True,
-    "jwt": {"issuer": "https://example.com/", "audience": ["shop"]},
-    "cors": ["https://shop.example"],
-    "stockEvents": True,
-    "apiLimits": {"concurrentExecutions": 5},
-    "warmThroughput": {"Orders": {"readUnitsPerSecond": 12_000, "writeUnitsPerSecond": 4_000}},
-}
-"""Every setting that adds a resource or a property."""
 
 ONLY_WITH = {
     ("AWS::ApiGatewayV2::Api", "BodyS3Location"): ("s3:getObject",),

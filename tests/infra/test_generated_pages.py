@@ -5,7 +5,7 @@ import pytest
 from docs_generator.pages import FOLDER, NEED_THE_CDK, text_of
 from infra.functions import VARIABLES
 from infra.stack import OUTPUTS
-from tests.support.template import resources, synthesise
+from tests.support.template import EVERYTHING, resources, synthesise
 
 
 @pytest.mark.parametrize("page", sorted(NEED_THE_CDK))
@@ -14,7 +14,7 @@ def test_a_generated_page_says_what_the_code_says(page):
 
 
 def test_every_output_and_every_environment_variable_has_its_meaning():
-    template = synthesise("dev", jwt={"issuer": "https://id.example/", "audience": ["shop"]})
+    template = synthesise("dev", **EVERYTHING)
     outputs = template.to_json()["Outputs"]
     assert {output["Description"] for output in outputs.values()} == set(OUTPUTS.values())
     functions = resources(template, "AWS::Lambda::Function").values()
@@ -30,6 +30,6 @@ def test_every_output_and_every_environment_variable_has_its_meaning():
             "OPERATORS_CLAIM_NAME",
             "OPERATORS_CLAIM_VALUE",
         ),
-        *("LOCATIONS", "STOCK_EVENT_BUS_NAME"),
+        *("LOCATIONS",),
     }
     assert set_here == VARIABLES.keys() - of_settings

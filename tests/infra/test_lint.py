@@ -6,15 +6,11 @@ import sys
 from pathlib import Path
 
 from infra.settings import Settings
-from tests.support.template import resources, synthesise
+from tests.support.template import EVERYTHING, resources, synthesise
 
 
 def test_cfn_lint_accepts_the_template(tmp_path):
-    template = synthesise(
-        "prod",
-        alarmEmail="ops@example.com",
-        warmThroughput={"Orders": {"readUnitsPerSecond": 20000, "writeUnitsPerSecond": 10000}},
-    )
+    template = synthesise("prod", **EVERYTHING)
     path = tmp_path / "template.json"
     path.write_text(json.dumps(template.to_json()))
     linter = Path(sys.executable).with_name("cfn-lint")

@@ -5,14 +5,14 @@ import re
 import pytest
 
 from local import ROOT
-from tests.support.template import resources, stack_of, synthesise
+from tests.support.template import resources, shared_stack_of, synthesise
 
 
 def findings(stage, **changes):
     # After test_template, which configures how the CDK runs.
     from cdk_nag import AwsSolutionsChecks
 
-    stack = stack_of(stage, **changes)
+    stack = shared_stack_of(stage, **changes)
     report = AwsSolutionsChecks(stack.node.root).validate_scope(stack)
     return {
         (violation.rule_name, resource.construct_path)

@@ -27,7 +27,7 @@ from local.invoke import FED_BY
 from operations.aws import LIVE
 from operations.preflight import BATCHES_OF_A_SHARD
 from testing.streams import product_row
-from tests.support.template import resources, shared_stack_of, stack_of, synthesise
+from tests.support.template import EVERYTHING, resources, shared_stack_of, stack_of, synthesise
 
 SETTINGS = Settings.from_context("dev")
 LONGEST = "live-shop-20-letters"
@@ -122,6 +122,18 @@ def optional():
         sweepMinutes=5,
         locations=["", "berlin"],
         tracing=True,
+        functions={
+            name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS.functions
+        },
+        jwt={
+            "issuer": "https://id.example.com/",
+            "audience": ["shop"],
+            "userIdClaim": "customer",
+            "operatorsClaim": {"name": "cognito:groups", "value": "operators"},
+        },
+        cors=["https://shop.example.com"],
+        showStock="numbers",
+        apiLimits={"requestsPerSecond": 10, "concurrentExecutions": 20},
     )
 
 
@@ -176,10 +188,8 @@ def test_every_queue_is_encrypted_and_has_its_dead_letter_queue(dev, name, dead_
     assert "ContentBasedDeduplication" not in dead_letter_queue
 
 
-def test_a_message_that_always_kills_its_invocation_is_dead_lettered_in_time():
-    slow = {name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS.functions}
-    template = synthesise("dev", functions=slow)
-    fed = [queue for queue in all_of(template, "SQS::Queue") if "RedrivePolicy" in queue]
+def test_a_message_that_always_kills_its_invocation_is_dead_lettered_in_time(optional):
+    fed = [queue for queue in all_of(optional, "SQS::Queue") if "RedrivePolicy" in queue]
     assert len(fed) == len(SETTINGS.queues)
     for properties in fed:
         deliveries = properties["RedrivePolicy"]["maxReceiveCount"]
@@ -347,7 +357,9 @@ def test_the_functions_with_two_queues_are_told_which_is_which(dev):
     assert variable("Sweep", "QUEUE_URL") is None
 
 
-def test_the_sweep_runs_once_a_minute_one_at_a_time_and_is_not_retried(dev):
+def test_the_sweep_runs_once_a_minute_one_at_a_time_and_is_not_retried(dev, optional):
+    (rare,) = all_of(optional, "Scheduler::Schedule")
+    assert rare["ScheduleExpression"] == "rate(5 minutes)"
     (properties,) = all_of(dev, "Scheduler::Schedule")
     assert properties["ScheduleExpression"] == "rate(1 minute)"
     assert properties["FlexibleTimeWindow"] == {"Mode": "OFF"}
@@ -435,27 +447,14 @@ def test_the_access_log_has_no_personal_data(dev):
     assert not [name for name in logged if any(part in name for part in personal)]
 
 
-def test_with_the_setting_jwt_a_second_api_accepts_tokens():
-    template = synthesise(
-        "dev",
-        jwt={
-            "issuer": "https://id.example.com/",
-            "audience": ["shop"],
-            "userIdClaim": "customer",
-            "operatorsClaim": {"name": "cognito:groups", "value": "operators"},
-        },
-        cors=["https://shop.example.com"],
-        showStock="numbers",
-        apiLimits={"requestsPerSecond": 10, "concurrentExecutions": 20},
-        holdSeconds=900,
-    )
-    only = api_of(template)
+def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
+    only = api_of(optional)
     (authorizer,) = only("Authorizer")
     assert authorizer["JwtConfiguration"] == {
         "Audience": ["shop"],
         "Issuer": "https://id.example.com/",
     }
-    outputs = template.to_json()["Outputs"]
+    outputs = optional.to_json()["Outputs"]
     servers, shoppers = (
         outputs[name]["Value"]["Fn::GetAtt"][0] for name in ("ApiUrl", "CustomerApiUrl")
     )
@@ -465,33 +464,33 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens():
     }
     assert opened == {(servers, "AWS_IAM", False), (shoppers, "JWT", True)}
     assert len(only("Route")) == 2 * len(ROUTES)
-    variables = api_variables(template)
+    variables = api_variables(optional)
     assert (variables["USER_ID_CLAIM"], variables["SHOW_STOCK"]) == ("customer", "numbers")
     assert variables["OPERATORS_CLAIM_NAME"] == "cognito:groups"
     assert variables["OPERATORS_CLAIM_VALUE"] == "operators"
     assert variables["HOLD_SECONDS"] == "900"
     limits = {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 400}
     assert [stage["DefaultRouteSettings"] for stage in only("Stage")] == [limits] * 2
-    apis = resources(template, "AWS::ApiGatewayV2::Api")
+    apis = resources(optional, "AWS::ApiGatewayV2::Api")
     cors = {name: api["Properties"].get("CorsConfiguration") for name, api in apis.items()}
     assert cors[servers] is None
     assert cors[shoppers]["AllowOrigins"] == ["https://shop.example.com"]
-    functions = all_of(template, "Lambda::Function")
+    functions = all_of(optional, "Lambda::Function")
     reserved = [function.get("ReservedConcurrentExecutions") for function in functions]
     assert [number for number in reserved if number] == [20], (
         "only the API's function has a reserved concurrency"
     )
 
 
-def test_the_api_can_be_left_out():
-    template = synthesise("dev", api=False).to_json()
-    assert not [name for name in template["Outputs"] if name.startswith("Api")]
-    assert "ApiGateway" not in json.dumps(template["Resources"]), "its metrics are left out too"
-    functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
-    assert len(functions) == len(SETTINGS.functions) - 1
-    # Production retains a log that is removed from its stack, and another one of the same name cannot be created.
-    kept = resources(synthesise(LONGEST, production=True), "AWS::Logs::LogGroup")
+def test_the_api_can_be_left_out(template_of_live):
     without = synthesise(LONGEST, production=True, api=False)
+    assert not [name for name in without.find_outputs("*") if name.startswith("Api")]
+    assert "ApiGateway" not in json.dumps(without.to_json()["Resources"]), (
+        "its metrics are left out too"
+    )
+    assert len(all_of(without, "Lambda::Function")) == len(SETTINGS.functions) - 1
+    # Production retains a log that is removed from its stack, and another one of the same name cannot be created.
+    kept = resources(template_of_live, "AWS::Logs::LogGroup")
     named = {name for name, log in kept.items() if "LogGroupName" in log["Properties"]}
     assert named
     assert named <= resources(without, "AWS::Logs::LogGroup").keys()
@@ -563,6 +562,7 @@ NAMES = {
 # Resources without a name, or with a name inside the resource that they belong to.
 NAMELESS = {
     "AWS::ApiGatewayV2::Api",  # its name is only a label; its id is unique
+    "AWS::ApiGatewayV2::Authorizer",
     "AWS::ApiGatewayV2::Integration",
     "AWS::ApiGatewayV2::Route",
     "AWS::ApiGatewayV2::Stage",
@@ -585,7 +585,7 @@ def test_the_longest_stage_name_fits_and_two_stages_share_no_name(template_of_li
     templates = {
         LONGEST: template_of_live,
         "prod": prod,
-        "dev": synthesise("dev", alarmEmail="ops@example.com"),
+        "dev": synthesise("dev", **EVERYTHING),
     }
     assert len(LONGEST) == 20
     for stage, template in templates.items():
@@ -666,7 +666,7 @@ def test_a_production_service_in_an_unprotected_stack_is_warned_about():
     service = InventoryOrders(Stack(App(), "Shop"), "Tea", name="tea", production=True)
     (warning,) = service.node.metadata
     assert warning.data.startswith("tea is a production service, but its stack is not protected")
-    assert stack_of("prod").node.find_child("Default").node.metadata == []
+    assert shared_stack_of("prod").node.find_child("Default").node.metadata == []
 
 
 def test_no_output_of_a_service_can_be_mistaken_for_one_of_another_in_the_same_stack():

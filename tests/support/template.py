@@ -19,6 +19,18 @@ from local.stack import plain_alarm, remove_metric_math
 
 CONTEXT = json.loads((ROOT / "cdk.json").read_text())["context"]
 
+EVERYTHING = {
+    "tableKey": "arn:aws:kms:us-east-1:111122223333:key/k",
+    "alarmEmail": "shop@example.com",
+    "tracing": True,
+    "jwt": {"issuer": "https://example.com/", "audience": ["shop"]},
+    "cors": ["https://shop.example"],
+    "stockEvents": True,
+    "apiLimits": {"concurrentExecutions": 5},
+    "warmThroughput": {"Orders": {"readUnitsPerSecond": 12_000, "writeUnitsPerSecond": 4_000}},
+}
+"""Every setting that adds a resource or a property."""
+
 # The template names assets by their sources, so the layer need not be copied for each template.
 _NO_COPIES = {"aws:cdk:disable-asset-staging": True}
 
