@@ -1,7 +1,6 @@
 """Fixtures that all tests share, and the distribution of tests to several processes (`pytest -n 2`)."""
 
 import gc
-import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePath
@@ -17,14 +16,9 @@ import tests.support.environment  # noqa: F401 - drops the caller's AWS settings
 # isort: split
 import inventory_orders
 from local import ROOT
-from local import stack as local_stack
-from local.emulator import Emulator
-from local.endpoint import use_embedded
 from operations import dead_letters
-from operations.aws import Aws
 from operations.errors import UserError
 from tests.support import dynoxide as second_engine
-from tests.support.roles import name_actions_as_the_embedded_aws_does
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,31 +29,6 @@ def one_loader() -> Iterator[None]:
     """
     with patch.object(botocore.session, "create_loader", cache(botocore.session.create_loader)):
         yield
-
-
-@pytest.fixture(scope="session")
-def embedded_aws() -> Any:
-    """Start an embedded AWS for the tests, with the stack deployed by the real CDK, and stop it at the end.
-
-    It enforces IAM, so a function can only do what its role allows.
-    """
-    local_stack.down()
-    try:
-        running: Emulator = local_stack.up(lambda _: None, enforce_iam=True)
-        before = dict(os.environ)
-        use_embedded(running.endpoint)
-        aws = Aws.of_stack(local_stack.STACK_NAME)
-        name_actions_as_the_embedded_aws_does(aws)
-        yield aws, running
-        os.environ.clear()
-        os.environ.update(before)
-    finally:
-        local_stack.down()
-
-
-@pytest.fixture(scope="session")
-def aws(embedded_aws: Any) -> Aws:
-    return embedded_aws[0]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,9 +9,11 @@ import pytest
 
 from local import STATE, demo, sample_orders
 from local.desk import background
+from local.emulator import Emulator
 from operations import queues
 from operations.aws import Aws
-from tests.support.stack import cli, wait_until_settled
+from tests.support.roles import name_actions_as_the_embedded_aws_does
+from tests.support.stack import cli, deployed, wait_until_settled
 
 ORDERS, HOLD_SECONDS = 300, 3
 
@@ -27,6 +29,19 @@ class Demonstration:
 
     output: str
     result: dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def embedded_aws() -> Iterator[tuple[Aws, Emulator]]:
+    """Deploy the stack to an embedded AWS that enforces IAM."""
+    with deployed(enforce_iam=True) as (aws, running):
+        name_actions_as_the_embedded_aws_does(aws)
+        yield aws, running
+
+
+@pytest.fixture(scope="session")
+def aws(embedded_aws: tuple[Aws, Emulator]) -> Aws:
+    return embedded_aws[0]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,14 +7,28 @@ from typing import Any
 import pytest
 
 from local import emulator, stack
+from local.emulator import Emulator
 from operations.aws import Aws
 from testing.tables import create_table
 from tests.support.deployed_shop import DeployedShop
+from tests.support.stack import deployed
 
 
 @pytest.fixture(scope="session")
-def shop(embedded_aws: Any) -> DeployedShop:
-    return DeployedShop(embedded_aws[0])
+def embedded_aws() -> Iterator[tuple[Aws, Emulator]]:
+    """Deploy the stack to an embedded AWS that does not enforce IAM, as `make up` does."""
+    with deployed(enforce_iam=False) as (aws, running):
+        yield aws, running
+
+
+@pytest.fixture(scope="session")
+def aws(embedded_aws: tuple[Aws, Emulator]) -> Aws:
+    return embedded_aws[0]
+
+
+@pytest.fixture(scope="session")
+def shop(aws: Aws) -> DeployedShop:
+    return DeployedShop(aws)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import itertools
 import json
 import random
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -22,8 +21,6 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
-
-from local.endpoint import CERTIFICATE
 
 _HEADERS_OF_ONE_HOP = {
     *("connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"),
@@ -125,13 +122,7 @@ class _Proxy:
         """Forward a request to the endpoint. Returns its response."""
         connection = getattr(self._local, "connection", None)
         if connection is None:
-            if self._target.scheme == "https":
-                trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
-                connection = http.client.HTTPSConnection(
-                    self._target.netloc, timeout=30, context=trusted
-                )
-            else:
-                connection = http.client.HTTPConnection(self._target.netloc, timeout=30)
+            connection = http.client.HTTPConnection(self._target.netloc, timeout=30)
             self._local.connection = connection
         connection.request("POST", path, body, dict(headers) | {"Content-Length": str(len(body))})
         answer = connection.getresponse()

@@ -134,8 +134,7 @@ class Shell:
         done = subprocess.run(
             shlex.split(command),
             cwd=ROOT,
-            # curl trusts the same certificates as the other clients.
-            env={**os.environ, "COLUMNS": "200", "CURL_CA_BUNDLE": os.environ["AWS_CA_BUNDLE"]},
+            env={**os.environ, "COLUMNS": "200"},
             input=YES,
             capture_output=True,
             text=True,

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from local import ROOT
+from local import ROOT, stack
 from local.commands.main import main
+from local.emulator import Emulator
+from local.endpoint import use_embedded
 from local.invoke import invoke_deployed
 from operations import queues
 from operations.aws import LIVE, Aws
@@ -63,6 +65,25 @@ def cli(*arguments: str, check: bool = True) -> Ended:
     done = Ended(status, out.getvalue(), err.getvalue())
     assert not check or status == 0, done
     return done
+
+
+@contextmanager
+def deployed(*, enforce_iam: bool) -> Iterator[tuple[Aws, Emulator]]:
+    """Start an embedded AWS for the tests, with the stack deployed by the real CDK, and stop it at the end.
+
+    Args:
+        enforce_iam: Let functions do only what their roles allow, as on AWS. This makes each request slower.
+    """
+    stack.down()
+    before = dict(os.environ)
+    try:
+        running = stack.up(lambda _: None, enforce_iam=enforce_iam)
+        use_embedded(running.endpoint)
+        yield Aws.of_stack(stack.STACK_NAME), running
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        stack.down()
 
 
 def wait_until(aws: Aws, condition: Callable[[], object]) -> None:
