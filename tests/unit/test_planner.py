@@ -135,7 +135,7 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
 def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
     for transaction in transactions_of(from_rows(batch, shelf, limits=limit)):
         stored = (d.change for d in transaction.decisions if d.has_record)
-        records = [change for change in stored for _ in change.record_keys]
+        records = [change for change in stored for _ in change.parts]
         size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
         single = len(transaction.decisions) == 1
         assert len(transaction.updates) + len(records) <= limit.actions or single

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -127,7 +127,7 @@ class Transfer(Change):
     moves_goods = True
 
     @property
-    def sides(self) -> tuple[Adjustment, Adjustment]:
+    def parts(self) -> tuple[Adjustment, Adjustment]:
         """The adjustments at the two locations."""
         source, target, units = self.source, self.target, self.units
         return (
@@ -137,27 +137,18 @@ class Transfer(Change):
 
     @property
     def record_key(self) -> AdjustmentKey:
-        return self.sides[0].record_key
-
-    @property
-    def record_keys(self) -> Collection[AdjustmentKey]:
-        return [side.record_key for side in self.sides]
+        return self.parts[0].record_key
 
     @property
     def product_ids(self) -> Collection[str]:
         return (self.source, self.target)
 
     def rejection(self, products: StockById) -> Rejection | None:
-        return next(filter(None, (side.rejection(products) for side in self.sides)), None)
+        return next(filter(None, (part.rejection(products) for part in self.parts)), None)
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.source: -self.units, self.target: self.units}
 
-    def records(
-        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
-    ) -> Sequence[AdjustmentRecord]:
-        return [side.record(rejection, after, at) for side in self.sides]
-
     def match(self, record: Record) -> IdempotencyMatch | Rejection:
         # A record at the target never equals the outgoing side: its sign, reason or `transfer_with` differs.
-        return self.sides[0].match(record)
+        return self.parts[0].match(record)

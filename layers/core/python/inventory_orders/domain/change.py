@@ -68,9 +68,9 @@ class Change:
         raise NotImplementedError
 
     @property
-    def record_keys(self) -> Collection[RecordKey]:
-        """The keys of all records that it writes. None of these records may exist yet."""
-        return (self.record_key,)
+    def parts(self) -> Sequence[Change]:
+        """The changes of which it consists, each with a record of its own. None of these records may exist yet."""
+        return (self,)
 
     @property
     def product_ids(self) -> Collection[str]:
@@ -125,12 +125,6 @@ class Change:
     ) -> Record | Update[OrderRecord]:
         """Build the record of the decision. `after` contains the changed products in their state after the transaction."""
         raise NotImplementedError
-
-    def records(
-        self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
-    ) -> Sequence[Record | Update[OrderRecord]]:
-        """Build all records of the decision, in the order of `record_keys`."""
-        return (self.record(rejection, after, at),)
 
     def match(self, record: Record) -> MatchResult:
         """Compare the change with the record that is stored under its key.

@@ -107,7 +107,7 @@ class Draft:
     def add(self, decision: Decision, supply: Supply, limits: Limits | None) -> bool:
         """Add a decision to the transaction if it fits. Returns whether it does. Without limits, every decision fits."""
         places = {supply.sources.get(p, p) for p in decision.deltas} - self.places
-        records = len(decision.change.record_keys) if decision.has_record else 0
+        records = len(decision.change.parts) if decision.has_record else 0
         actions = self.actions + len(places) + records
         size = self.size + supply.allocation.size(places) + records * decision.change.record_size
         if limits is not None and (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 from inventory_orders.clock import Deadline
@@ -58,8 +58,9 @@ def split_into_turns(changes: Iterable[Change]) -> list[list[int]]:
     turns: list[list[int]] = []
     next_turn: dict[RecordKey | str, int] = {}
     for number, change in enumerate(changes):
-        turn = max(next_turn.get(key, 0) for key in (*change.record_keys, change.group or ""))
-        next_turn |= dict.fromkeys(change.record_keys, turn + 1)
+        keys = [part.record_key for part in change.parts]
+        turn = max(next_turn.get(key, 0) for key in (*keys, change.group or ""))
+        next_turn |= dict.fromkeys(keys, turn + 1)
         if change.group is not None:
             next_turn[change.group] = turn
         if turn == len(turns):
@@ -78,7 +79,8 @@ def note_unfinished(
     for number in turn:
         change, outcome = changes[number], outcomes[number]
         if outcome.is_open:
-            unfinished |= dict.fromkeys((*change.record_keys, change.group), outcome.kind)
+            keys = (part.record_key for part in change.parts)
+            unfinished |= dict.fromkeys((*keys, change.group), outcome.kind)
         elif outcome.kind is Outcome.INVALID:
             unfinished[change.group] = outcome.kind
 
@@ -90,7 +92,8 @@ def hold_back(
     outcomes = {}
     for number in turn:
         change = changes[number]
-        before = next(filter(None, map(unfinished.get, change.record_keys)), None)
+        keys = map(attrgetter("record_key"), change.parts)
+        before = next(filter(None, map(unfinished.get, keys)), None)
         if before is not None and change.product_ids:
             outcomes[number] = returned("BEHIND_A_DUPLICATE")
         # Before an order arrives, the only command that it can take is a cancellation. Others wait, so that a fulfilment does
@@ -167,7 +170,7 @@ class PendingChanges(dict[RecordKey, Change]):
     def __init__(self, changes: Sequence[Change]) -> None:
         super().__init__((change.record_key, change) for change in changes)
         self.by_key: Mapping[RecordKey, Change] = dict(self)
-        self._first_key = {key: c.record_key for c in changes for key in c.record_keys}
+        self._first_key = {part.record_key: c.record_key for c in changes for part in c.parts}
         self._outcomes: dict[RecordKey, ChangeOutcome] = {}
         self._retries = Counter[RecordKey]()
         self._failure: StoreError | None = None

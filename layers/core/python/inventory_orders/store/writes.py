@@ -351,8 +351,9 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
     for decision in filter(attrgetter("has_record"), transaction.decisions):
         after = {product_id: stock_after[product_id] for product_id in decision.deltas}
-        records = decision.change.records(decision.rejection, after, at)
-        actions += map(record_action, decision.change.record_keys, records)
+        for part in decision.change.parts:
+            record = part.record(decision.rejection, after, at)
+            actions.append(record_action(part.record_key, record))
     return actions
 
 
