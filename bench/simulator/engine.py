@@ -30,11 +30,10 @@ from types import SimpleNamespace
 from typing import Any, Self, cast
 from unittest import mock
 
-from boto3.dynamodb.types import TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from bench import contenders
-from bench.capacity import Exchange
+from bench.capacity import Call, Exchange
 from bench.figures import Audit, Books, Figures, Observations, SceneFigures, Tally, Trial, reduce
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from inventory_orders.clock import SystemClock
@@ -46,13 +45,21 @@ from inventory_orders.domain.allotments import (
     PageEntry,
     PageKey,
 )
+from inventory_orders.domain.outbound import OutboundPage
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.source import LaneSource
-from inventory_orders.store.rows import decode, page_units, read_page
+from inventory_orders.store.rows import decode, encode, page_units, read_page
 from inventory_orders.store.tables import KEYS, Table
 from testing.handlers import load_handler
-from testing.simulated_aws import DynamoDB, ServiceError, Sqs, answered_by, virtual_time
+from testing.simulated_aws import (
+    DynamoDB,
+    ServiceError,
+    Sqs,
+    answered_by,
+    in_wire_format,
+    virtual_time,
+)
 from testing.simulated_aws.contention import ContendedDynamoDB
 from testing.simulated_aws.latency import (
     CPU,
@@ -459,8 +466,7 @@ class Simulation:
         for name, key in self._contender.tables.items():
             self._store.answer("CreateTable", creation(name, [key]))
         for row in product_rows(self._workload):
-            item = {name: TypeSerializer().serialize(value) for name, value in row.items()}
-            self._store.answer("PutItem", {"TableName": "Products", "Item": item})
+            self._put("Products", row)
         if self._conditions.warm and self._lanes():
             self._fill_lanes()
 
@@ -485,15 +491,16 @@ class Simulation:
             lent_to = {"SS": [str(lane) for lane in range(lanes + 1)]}
             row |= {"stockCount": {"N": str(left - depot)}, "lentTo": lent_to}
         for key, entries in pages.items():
-            units_held = base64.b64encode(page_units(Page(key, 1, "warm", entries))).decode()
-            item = {
-                "page": {"S": str(key)},
-                "_version": {"N": "1"},
-                "epoch": {"S": "warm"},
-                "units": {"B": units_held},
-                "lastUpdatedAt": {"S": CREATED_AT},
-            }
-            self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
+            self._put_page(Page(key, 1, "warm", entries))
+
+    def _put_page(self, page: Page | OutboundPage) -> None:
+        row = {"page": str(page.key), "_version": page.version, "epoch": page.epoch}
+        row |= {"units": page_units(page), "lastUpdatedAt": CREATED_AT}
+        self._put("Allotments", row)
+
+    def _put(self, table: str, row: Mapping[str, Any]) -> None:
+        """Write a row of plain values."""
+        self._store.answer("PutItem", {"TableName": table, "Item": in_wire_format(encode(row))})
 
     def _learn_demand(self) -> None:
         """Estimate the demand that all workers start with, from two observations of all orders."""
@@ -603,9 +610,9 @@ class Simulation:
         target = f"{'DynamoDB_20120810' if service == 'dynamodb' else 'AmazonSQS'}.{operation}"
         exchange = Exchange(target, request, status, reply, began, self._scheduler.now)
         self.observed.tally.add(exchange)
-        self._see(exchange)
+        self._see(Call(exchange, "Products", "Orders"))
 
-    def _see(self, exchange: Exchange) -> None:
+    def _see(self, call: Call) -> None:
         """Inspect a request and its answer. Simulations that count requests override this."""
 
     # ------------------------------------------------------------------ the workers

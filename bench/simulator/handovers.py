@@ -17,7 +17,7 @@ from math import nan
 from statistics import fmean
 from typing import Any
 
-from bench.capacity import Call, Exchange
+from bench.capacity import Call
 from bench.figures import SceneFigures, percentile
 from bench.simulator.callers import RETRY_SECONDS
 from bench.simulator.engine import Conditions, Message, Queue, Worker, handler_of
@@ -31,10 +31,10 @@ from inventory_orders.domain.record import (
     OrderStatus,
     Step,
 )
-from inventory_orders.store.rows import encode, order_row, page_units
+from inventory_orders.store.rows import encode, order_row
 from local import ROOT
 from local.invoke import read_event
-from testing.simulated_aws import Item, in_wire_format
+from testing.simulated_aws import Item
 
 COMMANDS = 10
 """Commands of one invocation, as in the stack."""
@@ -81,16 +81,7 @@ class HandOvers(Swept):
             for _, _, wanted in islice(orders, self._earlier // len(OUTBOUND_KEYS)):
                 outbound.update(wanted)
             units = {Generation(name, CREATED_AT): count for name, count in outbound.items()}
-            page = OutboundPage(key, 1, "earlier", units, CREATED_AT)
-            row = {
-                "page": str(key),
-                "_version": page.version,
-                "epoch": page.epoch,
-                "units": page_units(page),
-                "lastUpdatedAt": page.last_updated_at,
-            }
-            item = in_wire_format(encode(row))
-            self._store.answer("PutItem", {"TableName": "Allotments", "Item": item})
+            self._put_page(OutboundPage(key, 1, "earlier", units))
             self._books.owed.subtract(outbound)
         for product_id, units_in_stock in self._workload.stock.items():
             on_hand = {"N": str(units_in_stock + PLENTY)}
@@ -111,12 +102,11 @@ class HandOvers(Swept):
             command = json.dumps({"action": "fulfil", "orderId": order_id})
             yield Message(order_id, command, wanted, sent)
 
-    def _see(self, exchange: Exchange) -> None:
+    def _see(self, call: Call) -> None:
         """Record the attempts to hand over."""
-        call = Call(exchange, "Products", "Orders")
         if any(map(_hands_over, call.actions)):
             handed_over = sum(1 for _ in call.order_ids) if call.ok else 0
-            self._attempts.append((exchange.ended, call.is_conflict, handed_over))
+            self._attempts.append((call.exchange.ended, call.is_conflict, handed_over))
 
     def _enter_hand_over(self, message: Message) -> None:
         """Enter a hand-over into the books, and delete the order's row, which is no longer needed."""

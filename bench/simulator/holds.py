@@ -14,16 +14,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from math import nan
-from typing import Any
-from zlib import crc32
 
-from bench.capacity import Exchange
+from bench.capacity import Call
 from bench.figures import SceneFigures
 from bench.simulator.engine import Conditions, Worker, handler_of
 from bench.simulator.sweep import Swept
 from bench.workloads import CREATED_AT, Workload
 from inventory_orders.clock import timestamp
-from inventory_orders.store.tables import EXPIRY_SHARDS, shard_name
+from inventory_orders.domain.record import OrderLine, OrderRecord, OrderStatus
+from inventory_orders.store.rows import encode, order_row
 
 EXPIRIES = 10
 """Maximum number of holds in one invocation, as in the stack."""
@@ -65,41 +64,16 @@ class Holds(Swept):
         super()._fill_tables()
         orders, products = (self._store.tables[name].items for name in ("Orders", "Products"))
         chance = random.Random(f"holds {self._seed}")
-        ends = {"S": timestamp(datetime.fromtimestamp(self.now() + self._end, UTC))}
-        shards = [{"S": shard_name(number)} for number in range(EXPIRY_SHARDS)]
-        kinds = []
-        for wanted in self._wanted:
-            lines = [
-                {
-                    "M": {
-                        "productId": {"S": product_id},
-                        "quantity": {"N": str(units)},
-                        "productCreatedAt": {"S": CREATED_AT},
-                        "productVersion": {"N": "1"},
-                    }
-                }
-                for product_id, units in wanted.items()
-            ]
-            rest: dict[str, Any] = {
-                "items": {"L": lines},
-                "userId": {"S": "user"},
-                "status": {"S": "PENDING"},
-                "createdAt": {"S": CREATED_AT},
-                "lastUpdatedAt": {"S": CREATED_AT},
-                "_version": {"N": "1"},
-                "holdSeconds": {"N": "900"},
-                "expiresAt": ends,
-            }
-            kinds.append((wanted, rest))
+        ends = timestamp(datetime.fromtimestamp(self.now() + self._end, UTC))
         taken: Counter[str] = Counter()
         for number in range(self._holds):
             order_id = f"held-{number:07}"
-            wanted, rest = chance.choice(kinds)
+            wanted = chance.choice(self._wanted)
             while not self._is_left(wanted, taken):
-                wanted, rest = chance.choice(kinds)
-            shard = shards[crc32(order_id.encode()) % EXPIRY_SHARDS]
-            orders[order_id,] = {"orderId": {"S": order_id}, "expiryShard": shard, **rest}
-            self._index.held[shard["S"]].append(order_id)
+                wanted = chance.choice(self._wanted)
+            row = encode(order_row(_held(order_id, wanted, ends)))
+            orders[order_id,] = row
+            self._index.held[row["expiryShard"]["S"]].append(order_id)
             self._wanted_by_hold[order_id] = wanted
             taken.update(wanted)
         for product_id, units in taken.items():
@@ -131,19 +105,15 @@ class Holds(Swept):
                 self._close()
                 self._expiries.close()
 
-    def _see(self, exchange: Exchange) -> None:
+    def _see(self, call: Call) -> None:
         """Count answered orders and expired holds."""
-        if exchange.status != 200 or not exchange.target.endswith("TransactWriteItems"):
-            return
-        request: Any = exchange.request
-        for action in request["TransactItems"]:
-            ((kind, content),) = action.items()
+        for kind, content in call.actions if call.ok else ():
             if content["TableName"] != "Orders":
                 continue
             if kind == "Put":
-                self._ordered.append(exchange.ended)
+                self._ordered.append(call.exchange.ended)
             elif {"S": "EXPIRED"} in content["ExpressionAttributeValues"].values():
-                self._expired.append(exchange.ended)
+                self._expired.append(call.exchange.ended)
 
     # ------------------------------------------------------------------ the result
 
@@ -161,3 +131,20 @@ class Holds(Swept):
             took=last - self._end,
             clean=seen.clean and len(self._expired) == self._holds,
         )
+
+
+def _held(order_id: str, wanted: Mapping[str, int], ends: str) -> OrderRecord:
+    """Build an order with a hold that was sold from rows."""
+    lines = (
+        OrderLine(product_id, units, CREATED_AT, product_version=1)
+        for product_id, units in wanted.items()
+    )
+    return OrderRecord(
+        order_id,
+        "user",
+        tuple(lines),
+        OrderStatus.PENDING,
+        *(1, CREATED_AT, CREATED_AT),
+        hold_seconds=900,
+        expires_at=ends,
+    )

@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 
 from bench import report, workloads
-from bench.capacity import Exchange
+from bench.capacity import Call
 from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
 from bench.contenders import OURS
 from bench.figures import Audit, SceneFigures
@@ -225,7 +225,7 @@ class ReturnSales(Holds):
             for _ in range(min(self.EACH_SECOND["cancellations"], len(self._placed))):
                 order_id = self._placed.pop(chance.randrange(len(self._placed)))
                 command = {"action": "cancel", "orderId": order_id}
-                self._put(self._commands, f"cancel-{order_id}", command)
+                self._send_to(self._commands, f"cancel-{order_id}", command)
             for _ in range(self.EACH_SECOND["receipts"]):
                 number += 1
                 receipt = {
@@ -234,20 +234,18 @@ class ReturnSales(Holds):
                     "delta": 10,
                     "reason": "RECEIPT",
                 }
-                self._put(self._receipts, f"receipt-{number}", receipt)
+                self._send_to(self._receipts, f"receipt-{number}", receipt)
 
-    def _put(self, queue: Queue, name: str, body: Mapping[str, Any]) -> None:
+    def _send_to(self, queue: Queue, name: str, body: Mapping[str, Any]) -> None:
         self._messages_put += 1
         queue.give_back([Message(name, json.dumps(body), {}, self._messages_put, hidden=0.0)])
 
-    def _see(self, exchange: Exchange) -> None:
-        super()._see(exchange)
-        if exchange.status == 200 and exchange.target.endswith("TransactWriteItems"):
-            request: Any = exchange.request
-            rows = [action["Put"]["Item"] for action in request["TransactItems"] if "Put" in action]
-            self._placed += [
-                row["orderId"]["S"] for row in rows if row.get("status") == {"S": "PENDING"}
-            ]
+    def _see(self, call: Call) -> None:
+        super()._see(call)
+        rows = [content["Item"] for kind, content in call.actions if call.ok and kind == "Put"]
+        self._placed += [
+            row["orderId"]["S"] for row in rows if row.get("status") == {"S": "PENDING"}
+        ]
 
     def _enter(self, message: Message) -> None:
         """Keep the order's row, since the order may still be cancelled."""
