@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from bench import contenders
 from inventory_orders.domain.location import DEFAULT_LOCATION, stock_key
 from inventory_orders.messages.commands import MAX_CANDIDATES
 from local import ROOT, sample_orders
@@ -45,10 +46,7 @@ class Workload:
 
     def quantities(self, order_id: str) -> dict[str, int]:
         """The units of an order, by product."""
-        wanted: dict[str, int] = {}
-        for line in json.loads(self.bodies[order_id])["items"]:
-            wanted[line["productId"]] = wanted.get(line["productId"], 0) + line["quantity"]
-        return wanted
+        return contenders.quantities(json.loads(self.bodies[order_id]))
 
     def preferred(self, order_id: str) -> dict[str, int]:
         """The units of an order, by the row that it prefers."""

@@ -79,16 +79,16 @@ def build_folder(scope: Construct) -> Path:
 def layer(runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
     """Build the shared layer: a folder `python/` with the service's package and its dependencies."""
     vendored = _DATA / "vendored"
-    files = _sources(vendored, "python/") if _DATA.is_dir() else dependencies(runtime, "python/")
+    files = sources(vendored, "python/") if _DATA.is_dir() else dependencies(runtime, "python/")
     package = Path(str(importlib.resources.files(inventory_orders)))
-    files |= _sources(package, "python/inventory_orders/")
+    files |= sources(package, "python/inventory_orders/")
     return _build("layer-core", runtime, files, folder)
 
 
 def function(name: str, runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
     """Build the code of one function from its folder."""
     home = _DATA if _DATA.is_dir() else ROOT
-    return _build(f"function-{name}", runtime, _sources(home / "functions" / name), folder)
+    return _build(f"function-{name}", runtime, sources(home / "functions" / name), folder)
 
 
 def dependencies(runtime: str, prefix: str = "") -> dict[str, Path]:
@@ -141,7 +141,7 @@ def _files_of(found: importlib.metadata.Distribution, prefix: str) -> dict[str, 
     return files
 
 
-def _sources(folder: Path, prefix: str = "") -> dict[str, Path]:
+def sources(folder: Path, prefix: str = "") -> dict[str, Path]:
     """List the files below a folder, by their path in the asset."""
     return {
         f"{prefix}{path.relative_to(folder).as_posix()}": path

@@ -32,22 +32,15 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         sys.path[:0] = [str(root), str(root / "layers" / "core" / "python")]
         from infra import assets  # noqa: PLC0415 - found only now
 
+        layer = root / "layers" / "core" / "python" / "inventory_orders"
+        files = {
+            **assets.sources(root / "functions", f"{_PACKAGE}/data/functions/"),
+            **assets.sources(layer, "inventory_orders/"),
+            **assets.sources(root / "operations", f"{_OPERATIONS}/"),
+            **assets.dependencies(_RUNTIME, f"{_PACKAGE}/data/vendored/"),
+        }
         infra = [p for p in (root / "infra").iterdir() if p.suffix in (".py", ".json")]
         build_data["force_include"] |= {
             **{str(p): f"{_PACKAGE}/{p.name}" for p in infra if p.name != Path(__file__).name},
-            **_below(root / "functions", f"{_PACKAGE}/data/functions"),
-            **_below(root / "layers" / "core" / "python" / "inventory_orders", "inventory_orders"),
-            **_below(root / "operations", _OPERATIONS),
-            **{
-                str(file): f"{_PACKAGE}/data/vendored/{place}"
-                for place, file in assets.dependencies(_RUNTIME).items()
-            },
+            **{str(file): place for place, file in files.items()},
         }
-
-
-def _below(folder: Path, place: str) -> dict[str, str]:
-    return {
-        str(path): f"{place}/{path.relative_to(folder).as_posix()}"
-        for path in folder.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }

@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from local import STATE
@@ -49,29 +50,41 @@ def operator_token(aws: Aws) -> str:
 
 
 def _token(aws: Aws, claims: dict[str, Any]) -> str:
+    key, now = _key(), int(time.time())
+    _publish(aws, key)
+    times = {"iat": now, "exp": now + _VALID_SECONDS}
+    content = {"iss": SETTING["issuer"], "aud": _AUDIENCE, **claims, **times}
+    return signed(content, key, _BUCKET)
+
+
+def signed(content: Mapping[str, Any], key: RSAPrivateKey, key_id: str, alg: str = "RS256") -> str:
+    """Make a token. The algorithm `none` leaves the signature out, and others are only claimed."""
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - slow to import
     from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415
 
-    key, now = _key(), int(time.time())
-    _publish(aws, key)
-    header = {"alg": "RS256", "typ": "JWT", "kid": _BUCKET}
-    times = {"iat": now, "exp": now + _VALID_SECONDS}
-    content = {"iss": SETTING["issuer"], "aud": _AUDIENCE, **claims, **times}
-    signed = ".".join(_text(json.dumps(part).encode()) for part in (header, content))
-    return f"{signed}.{_text(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+    header = {"alg": alg, "typ": "JWT", "kid": key_id}
+    text = ".".join(_text(json.dumps(part).encode()) for part in (header, content))
+    if alg == "none":
+        return f"{text}."
+    return f"{text}.{_text(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
 def _publish(aws: Aws, key: RSAPrivateKey) -> None:
     """Store the public key where the embedded AWS looks for it."""
+    keys = json.dumps(public_keys(key, _BUCKET)).encode()
+    s3 = aws.session.client("s3")
+    s3.create_bucket(Bucket=_BUCKET)
+    s3.put_object(Bucket=_BUCKET, Key=".well-known/jwks.json", Body=keys)
+
+
+def public_keys(key: RSAPrivateKey, key_id: str) -> dict[str, Any]:
+    """Describe the public part of a key, as issuers publish it."""
     numbers = key.public_key().public_numbers()
     parts = {
         name: _text(number.to_bytes((number.bit_length() + 7) // 8, "big"))
         for name, number in (("n", numbers.n), ("e", numbers.e))
     }
-    keys = {"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": _BUCKET, **parts}]}
-    s3 = aws.session.client("s3")
-    s3.create_bucket(Bucket=_BUCKET)
-    s3.put_object(Bucket=_BUCKET, Key=".well-known/jwks.json", Body=json.dumps(keys).encode())
+    return {"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": key_id, **parts}]}
 
 
 def _key() -> RSAPrivateKey:

@@ -61,7 +61,7 @@ def build_of(tmp_path, monkeypatch):
 
     def build(folder, interpreter=None):
         monkeypatch.setattr(assets, "_interpreter", lambda runtime: interpreter)
-        return assets._build("sample", HERE, assets._sources(folder), tmp_path / "assets")
+        return assets._build("sample", HERE, assets.sources(folder), tmp_path / "assets")
 
     return build
 
@@ -115,7 +115,7 @@ def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_a
         monkeypatch.setattr(assets.sys, "executable", str(interpreter))
         assets._interpreter.cache_clear()
         target = tmp_path / f"assets-{version}"
-        asset = assets._build("sample", "python3.13", assets._sources(folder), target)
+        asset = assets._build("sample", "python3.13", assets.sources(folder), target)
         assert asset.compiled
         digests.add(asset.digest)
     assets._interpreter.cache_clear()

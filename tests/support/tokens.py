@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 import time
@@ -12,18 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import boto3
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 
+from local import tokens
 from operations.http_api import HttpApi
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _number(value: int) -> str:
-    return _text(value.to_bytes((value.bit_length() + 7) // 8, "big"))
 
 
 @contextmanager
@@ -48,19 +39,7 @@ class Issuer:
 
     def __init__(self) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        numbers = self._key.public_key().public_numbers()
-        keys = {
-            "keys": [
-                {
-                    "kty": "RSA",
-                    "kid": "k1",
-                    "alg": "RS256",
-                    "use": "sig",
-                    "n": _number(numbers.n),
-                    "e": _number(numbers.e),
-                }
-            ]
-        }
+        keys = tokens.public_keys(self._key, "k1")
         documents: dict[str, dict[str, Any]] = {}
 
         class Handler(BaseHTTPRequestHandler):
@@ -96,11 +75,4 @@ class Issuer:
         """Sign a token for the audience `shop`, valid for an hour unless the claims say otherwise."""
         now = int(time.time())
         content = {"iss": self.url, "aud": "shop", "iat": now - 1, "exp": now + 3600} | claims
-        signed = ".".join(
-            _text(json.dumps(part).encode())
-            for part in ({"alg": alg, "typ": "JWT", "kid": "k1"}, content)
-        )
-        if alg == "none":
-            return f"{signed}."
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{signed}.{_text(signature)}"
+        return tokens.signed(content, self._key, "k1", alg)
