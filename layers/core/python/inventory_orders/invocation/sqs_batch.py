@@ -69,6 +69,8 @@ class SqsBatch(Generic[T]):
         outcomes: The outcome of each message, or why it cannot be parsed.
         ends: How each message ended, in order. Before `settle`, it only has messages that could not be parsed, or had to wait.
         calls: The calls to SQS, with their errors.
+        age: Seconds from the first delivery of the oldest message to this one; 0 if SQS does not say or the value is
+            implausible.
     """
 
     def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
@@ -79,6 +81,9 @@ class SqsBatch(Generic[T]):
         self.contents: dict[Message, T] = {}
         self.outcomes: dict[Message, ChangeOutcome] = {}
         self.ends: dict[Message, Outcome] = {}
+        now = time.time()
+        ages = [now - m.first_received / 1000 for m in messages if m.first_received is not None]
+        self.age = max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def parse(self, parse: Callable[[Message], T]) -> list[T]:
         """Parse every message, and dead-letter invalid ones. If sending fails, return them and later messages of their groups.
@@ -96,15 +101,6 @@ class SqsBatch(Generic[T]):
                 self.outcomes[message] = outcome_of(error)
         self._end(dict.fromkeys(self.outcomes, Outcome.INVALID))
         return [self.contents[message] for message in self.contents if message not in self.ends]
-
-    @property
-    def age(self) -> float:
-        """Seconds since the oldest message was first received; 0 if SQS does not say or the value is implausible."""
-        now = time.time()
-        ages = [
-            now - m.first_received / 1000 for m in self._messages if m.first_received is not None
-        ]
-        return max((age for age in ages if 0 <= age <= LONGEST_RETENTION_SECONDS), default=0.0)
 
     def settle(
         self, outcomes: Sequence[ChangeOutcome], rules: QueueRules = QueueRules()
