@@ -16,7 +16,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Outcome, OutcomeError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.telemetry import emit_commands, logger
-from inventory_orders.store.rows import drop_none, shortage_rows
+from inventory_orders.store.rows import drop_none, shortage_row
 
 Answer = dict[str, Any]
 
@@ -74,7 +74,7 @@ def of_order(order: OrderRecord | None) -> Answer:
     optional = {
         "items": items if any(line.location_id for line in order.lines) else None,
         "expiresAt": order.expires_at,
-        "shortages": shortage_rows(order.shortages) or None,
+        "shortages": [*map(shortage_row, order.shortages)] or None,
     }
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
     return shown | drop_none(optional)
@@ -82,7 +82,7 @@ def of_order(order: OrderRecord | None) -> Answer:
 
 def of_shortages(rejection: Rejection | None) -> Answer:
     """The fields of an answer that show which stock was short; none if enough was available."""
-    shortages = shortage_rows(rejection.shortages if rejection is not None else ())
+    shortages = [*map(shortage_row, () if rejection is None else rejection.shortages)]
     return {"shortages": shortages} if shortages else {}
 
 

@@ -300,7 +300,7 @@ def order_row(order: OrderRecord) -> Row:
         "items": [*map(_line_row, order.lines)],
         "status": order.status,
         "reason": order.reason,
-        "shortages": shortage_rows(order.shortages) or None,
+        "shortages": [*map(shortage_row, order.shortages)] or None,
         "createdAt": order.created_at,
         "lastUpdatedAt": order.last_updated_at,
         "_version": order.version,
@@ -340,17 +340,14 @@ def adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "onHandDelta": adjustment.on_hand_delta,
         "transferWith": adjustment.transfer_with,
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
-        "shortages": shortage_rows(rejection.shortages if rejection else ()) or None,
+        "shortages": [*map(shortage_row, rejection.shortages if rejection else ())] or None,
     }
     return drop_none(row)
 
 
-def shortage_rows(shortages: Iterable[Shortage]) -> list[Row]:
-    """Convert shortages into the format that rows and answers have in common."""
-    return [
-        {**public_key(each.product_id), "wanted": each.wanted, "available": each.available}
-        for each in shortages
-    ]
+def shortage_row(short: Shortage) -> Row:
+    """Convert a shortage into the format that rows and answers have in common."""
+    return {**public_key(short.product_id), "wanted": short.wanted, "available": short.available}
 
 
 def read_record(item: Item) -> Record:
