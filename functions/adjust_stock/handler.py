@@ -49,10 +49,11 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         `stockCount`, `version` and `status`; after a failure, it says what to do. An atomic decrement does not read the
         product, so its answer leaves them out.
     """
-    if not runtime.is_batch(event):
+    messages = read_messages(event)
+    if messages is None:
         return answer_command(event, context, "adjust_stock", _ROUTES, _command, "adjust")
     batch: SqsBatch[Adjustment] = SqsBatch(
-        read_messages(event), runtime.process().queue, runtime.end_of(context)
+        messages, runtime.process().queue, runtime.end_of(context)
     )
     adjustments = batch.parse(lambda message: parse_adjustment(message.body))
     report = runtime.process().engine.apply(adjustments, runtime.deadline(context), batch.age)

@@ -68,9 +68,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
         order's state; after a failure, it says what to do.
     """
-    if not runtime.is_batch(event):
-        return direct.answer(lambda: _command(event, context))
     messages = read_messages(event)
+    if messages is None:
+        return direct.answer(lambda: _command(event, context))
     expires = runtime.process().expiry_queue.feeds(messages)
     queue = runtime.process().expiry_queue if expires else runtime.process().queue
     batch: SqsBatch[OrderCommand] = SqsBatch(messages, queue, runtime.end_of(context))

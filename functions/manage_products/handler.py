@@ -75,7 +75,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         a failure, it says what to do.
     """
     products = ProductCatalogue(RetryingClient(runtime.process().store))
-    if not runtime.is_batch(event):
+    messages = read_messages(event)
+    if messages is None:
         result = answer_command(
             event,
             context,
@@ -87,10 +88,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         return result
     deadline = runtime.deadline(context)
     batch: SqsBatch[CatalogueEvent] = SqsBatch(
-        read_messages(event), runtime.process().queue, runtime.end_of(context)
+        messages, runtime.process().queue, runtime.end_of(context)
     )
-    now = SystemClock().now()
-    events = batch.parse(lambda message: parse_catalogue_event(message.body, now))
+    events = batch.parse(lambda message: parse_catalogue_event(message.body, SystemClock().now()))
     outcomes = [_apply(products, event, deadline) for event in events]
     response = batch.settle(outcomes, RULES)
     emit_messages(batch)

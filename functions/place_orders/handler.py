@@ -30,11 +30,10 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
         order's state; after a failure, it says what to do.
     """
-    if not runtime.is_batch(event):
+    messages = read_messages(event)
+    if messages is None:
         return direct.answer(lambda: _place(event, context))
-    batch: SqsBatch[Order] = SqsBatch(
-        read_messages(event), runtime.process().queue, runtime.end_of(context)
-    )
+    batch: SqsBatch[Order] = SqsBatch(messages, runtime.process().queue, runtime.end_of(context))
     defaults = runtime.process().hold_seconds, runtime.process().locations
     orders = batch.parse(lambda message: parse_order(message.body, message.group, *defaults))
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)

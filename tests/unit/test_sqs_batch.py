@@ -310,20 +310,20 @@ def test_an_absurdly_long_lease_delays_its_messages_for_15_minutes_at_a_time():
 @pytest.mark.parametrize(
     "event",
     [
-        None,
-        [],
-        "x",
-        {},
         {"Records": None},
         {"Records": [None]},
         {"Records": [{}]},
         {"Records": [{"eventSource": "aws:kinesis", "messageId": "m"}]},
-        {"orderId": "o-1", "userId": "u", "items": []},
     ],
 )
-def test_an_event_of_another_source_is_an_error_with_advice(event):
+def test_a_batch_of_another_source_is_an_error_with_advice(event):
     with pytest.raises(UnsupportedEventError, match=r"SQS message"):
-        Bench().process(event)
+        read_messages(event)
+
+
+@pytest.mark.parametrize("event", [None, [], "x", {}, ["Records"], {"orderId": "o-1", "items": []}])
+def test_an_event_that_is_not_a_batch_has_no_messages(event):
+    assert read_messages(event) is None
 
 
 def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():

@@ -236,11 +236,6 @@ def deadline(context: Any) -> Deadline:
     return Deadline.after(max(left - RESERVED_SECONDS, left / 2), SystemClock())
 
 
-def is_batch(event: object) -> bool:
-    """Whether an event is a batch from a queue or a stream instead of a direct invocation or an HTTP request."""
-    return isinstance(event, dict) and "Records" in event
-
-
 def refuse_unsupported_events(
     handler: Callable[[Any, Any], dict[str, Any]],
 ) -> Callable[[Any, Any], dict[str, Any]]:
@@ -255,11 +250,10 @@ def refuse_unsupported_events(
         try:
             return handler(event, context)
         except UnsupportedEventError as error:
-            return {
-                "result": "INVALID",
-                "code": "UNSUPPORTED_EVENT",
-                "message": str(error),
-                **({"batchItemFailures": [{"itemIdentifier": ""}]} if is_batch(event) else {}),
-            }
+            code = "UNSUPPORTED_EVENT"
+            answer: dict[str, Any] = {"result": "INVALID", "code": code, "message": str(error)}
+            if isinstance(event, dict) and "Records" in event:
+                answer["batchItemFailures"] = [{"itemIdentifier": ""}]
+            return answer
 
     return handle

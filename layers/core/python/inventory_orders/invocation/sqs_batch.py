@@ -128,31 +128,34 @@ class SqsBatch(Generic[T]):
         }
         self._end(ends)
         self.ends = {message: self.ends[message] for message in self._messages}
-        again = self._delay_returned(early) if self._returned else []
+        again = self._delay_returned(early) if Outcome.RETURNED in self.ends.values() else []
         return {"batchItemFailures": [{"itemIdentifier": m.message_id} for m in again]}
 
     def _end(self, ends: Mapping[Message, Outcome]) -> None:
         """End messages as decided, except for those that cannot be dead-lettered or follow a returned message: return these."""
         self.ends |= ends
-        if not self._returned and Outcome.INVALID not in ends.values():
+        stopped = {m for m, end in self.ends.items() if end is Outcome.RETURNED}
+        invalid = [m for m, end in ends.items() if end is Outcome.INVALID]
+        if not stopped and not invalid:
             return
-        unsent = self._send_dead_letters([m for m, end in ends.items() if end is Outcome.INVALID])
-        for message in followers(self._messages, {*self._returned, *unsent}.__contains__):
+        unsent = self._send_dead_letters(invalid, stopped)
+        for message in followers(self._messages, {*stopped, *unsent}.__contains__):
             # A message whose dead letter was already sent must not be delivered again.
             if self.ends.get(message) is not Outcome.INVALID:
                 self.ends[message] = Outcome.RETURNED
                 self.outcomes[message] = returned("BEHIND_A_RETURNED_MESSAGE")
         self.ends |= dict.fromkeys(unsent, Outcome.RETURNED)
 
-    @property
-    def _returned(self) -> list[Message]:
-        return [m for m in self._messages if self.ends.get(m) is Outcome.RETURNED]
+    def _send_dead_letters(
+        self, invalid: Sequence[Message], stopped: Collection[Message]
+    ) -> set[Message]:
+        """Send dead letters, in sequence within each group, but none that follows a stopped message of its group.
 
-    def _send_dead_letters(self, invalid: Sequence[Message]) -> set[Message]:
-        """Send dead letters, in sequence within each group. Returns the messages that SQS refused, and those after them."""
+        Returns the messages that were not sent: those that SQS refused, and those that follow them or a stopped message.
+        """
         unsent: set[Message] = set()
         while invalid:
-            blocked = followers(self._messages, {*self._returned, *unsent}.__contains__)
+            blocked = followers(self._messages, {*stopped, *unsent}.__contains__)
             unsent.update(set(invalid).intersection(blocked))
             waiting = [message for message in invalid if message not in unsent]
             first = {message.sequence: message for message in reversed(waiting)}
@@ -174,7 +177,7 @@ class SqsBatch(Generic[T]):
         backoff = functools.cache(redelivery_delay)
         seconds: dict[Message, int] = {}
         of_sequence: dict[str, int] = {}
-        for message in self._returned:
+        for message in (m for m, end in self.ends.items() if end is Outcome.RETURNED):
             delay = max(ceil(self.outcomes[message].retry_after), backoff(message.receive_count))
             delay = min(LONGEST_DELAY_SECONDS, delay)
             seconds[message] = of_sequence.setdefault(message.sequence, delay)
@@ -189,16 +192,18 @@ class SqsBatch(Generic[T]):
         return list(again)
 
 
-def read_messages(event: object) -> list[Message]:
-    """Read the messages of an SQS event. Messages from a standard queue are sorted by the time when they were sent.
+def read_messages(event: object) -> list[Message] | None:
+    """Read the messages of an SQS event; None if the event is not a batch, but a direct invocation or an HTTP request.
 
-    In one batch, a standard queue may deliver a fulfilment before the order's confirmation, but must not be refused
-    for that reason. A FIFO queue delivers in order.
+    Messages from a standard queue are sorted by the time when they were sent. In one batch, such a queue may deliver a
+    fulfilment before the order's confirmation, but must not be refused for that reason. A FIFO queue delivers in order.
 
     Raises:
-        UnsupportedEventError: The event does not come from SQS, or a record in it is not an SQS message.
+        UnsupportedEventError: The batch does not come from SQS, or a record in it is not an SQS message.
     """
-    if not isinstance(event, dict) or not isinstance(event.get("Records"), list):
+    if not isinstance(event, dict) or "Records" not in event:
+        return None
+    if not isinstance(event["Records"], list):
         raise UnsupportedEventError(
             'this function takes batches of SQS messages: {"Records": [{"messageId": ..., "body": ...}]}; '
             "see events/ for samples"
