@@ -18,8 +18,6 @@ from operations.aws import Aws
 Document = dict[str, Any]
 
 _MINUTE = 60
-# DescribeAlarms returns at most this many alarms at once.
-_MOST_ALARMS = 100
 
 
 class CloudWatch:
@@ -32,9 +30,14 @@ class CloudWatch:
 
     def alarms(self) -> Document:
         """Return the alarms that are on, and the number of all alarms."""
-        prefix = f"{stack_name(self._stack().name)}-"
-        answer = self._ask("describe_alarms", AlarmNamePrefix=prefix, MaxRecords=_MOST_ALARMS)
-        alarms = answer.get("MetricAlarms", ())
+        own = stack_name(self._stack().name)
+        answer = self._ask("describe_alarms", AlarmNamePrefix=f"{own}-")
+        # The names of a stage `tea-room` have this prefix, too.
+        alarms = [
+            alarm
+            for alarm in answer.get("MetricAlarms", ())
+            if alarm["AlarmName"].rpartition("-")[0] == own
+        ]
         on = [
             alarm_on(short_name(a["AlarmName"]), a.get("AlarmDescription", ""))
             for a in alarms
@@ -75,7 +78,8 @@ class CloudWatch:
         # Not typed: the stubs of CloudWatch would be another dependency for two calls.
         client: Any = self._stack().session.client("cloudwatch")
         try:
-            answer: Document = getattr(client, operation)(**request)
+            pages = client.get_paginator(operation).paginate(**request)
+            answer: Document = pages.build_full_result()
         except (BotoCoreError, ClientError) as error:
             return {"problem": str(error)}
         return answer

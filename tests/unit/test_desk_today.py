@@ -155,8 +155,14 @@ class FakeCloudWatch:
         self.alarms = []
         self.error = None
 
-    def describe_alarms(self, **how):
-        assert how == {"AlarmNamePrefix": "InventoryOrders-shop-", "MaxRecords": 100}
+    def get_paginator(self, operation):
+        def paginate(**how):
+            return SimpleNamespace(build_full_result=lambda: getattr(self, operation)(**how))
+
+        return SimpleNamespace(paginate=paginate)
+
+    def describe_alarms(self, AlarmNamePrefix):
+        assert AlarmNamePrefix == "InventoryOrders-shop-"
         return {"MetricAlarms": self._answer(self.alarms)}
 
     def get_metric_data(self, **how):
@@ -193,8 +199,12 @@ def cloudwatch(monkeypatch):
 def test_alarms_that_are_on_say_their_first_step(cloudwatch):
     assert cloudwatch.signals.alarms() == {"on": [], "count": 0}
     cloudwatch.alarms = [
-        {"AlarmName": f"InventoryOrders-shop-{name}", "StateValue": state, "AlarmDescription": TEXT}
-        for name, state in (("OrderQueueDeadLetters", "ALARM"), ("Retries", "OK"))
+        {"AlarmName": f"InventoryOrders-{name}", "StateValue": state, "AlarmDescription": TEXT}
+        for name, state in (
+            ("shop-OrderQueueDeadLetters", "ALARM"),
+            ("shop-Retries", "OK"),
+            ("shop-two-OrderQueueDeadLetters", "ALARM"),
+        )
     ]
     on = [
         {
