@@ -78,7 +78,10 @@ _LEASE_SECONDS = 60.0
 _COUNT_SECONDS = 30.0
 
 C = TypeVar("C", NewProduct, Change, Adjustment, Count)
+Recorded = TypeVar("Recorded", Adjustment, Count)
 Batch = Sequence[Line[C]]
+Stored = Record | CorruptItemError | None
+"""The record of an adjustment or a count, as far as there is one and it can be read."""
 
 
 class Done(StrEnum):
@@ -361,12 +364,9 @@ class _Writer:
     def count(self, batch: Batch[Count]) -> Sequence[Answer]:
         """Book counts, each under a lease of its own."""
         records = self._reader.read([line.content.record_key for line in batch]).records
-        return [self._count(line.content, records) for line in batch]
+        return [self._count(line.content, records.get(line.content.record_key)) for line in batch]
 
-    def _count(
-        self, count: Count, records: Mapping[RecordKey, Record | CorruptItemError]
-    ) -> Answer:
-        stored = records.get(count.record_key)
+    def _count(self, count: Count, stored: Stored) -> Answer:
         if stored is not None:
             return _counted_before(count, stored)
         self._pace(1)
@@ -459,22 +459,17 @@ class _Checker:
         return [stock_key(own.product_id, place) for place in sorted(own.places)]
 
     def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
-        keys = [line.content.record_key for line in batch]
-        records = self._read((line.content.product_id for line in batch), keys)
-        return self._answers(batch, lambda change: self._adjust(change, records))
+        return self._recorded(batch, self._adjust)
 
-    def _adjust(
-        self, change: Adjustment, records: Mapping[RecordKey, Record | CorruptItemError]
-    ) -> Answer:
-        record = records.get(change.record_key)
-        if isinstance(record, CorruptItemError):
-            return _problem(change.product_id, record)
-        if record is not None:
-            meaning = change.match(record)
+    def _adjust(self, change: Adjustment, stored: Stored) -> Answer:
+        if isinstance(stored, CorruptItemError):
+            return _problem(change.product_id, stored)
+        if stored is not None:
+            meaning = change.match(stored)
             if isinstance(meaning, Rejection):
                 return _rejected(meaning)
             is_same = meaning is IdempotencyMatch.SAME_REQUEST
-            return Done.BOOKED_BEFORE if is_same else _id_reused("ADJUSTMENT_ID_REUSED")
+            return Done.BOOKED_BEFORE if is_same else _id_reused()
         rejection = change.rejection(self._products)
         if rejection is not None:
             return _rejected(rejection)
@@ -486,14 +481,9 @@ class _Checker:
         return Done.BOOKED
 
     def count(self, batch: Batch[Count]) -> Sequence[Answer]:
-        keys = [line.content.record_key for line in batch]
-        records = self._read((line.content.product_id for line in batch), keys)
-        return self._answers(batch, lambda count: self._count(count, records))
+        return self._recorded(batch, self._count)
 
-    def _count(
-        self, count: Count, records: Mapping[RecordKey, Record | CorruptItemError]
-    ) -> Answer:
-        stored = records.get(count.record_key)
+    def _count(self, count: Count, stored: Stored) -> Answer:
         if stored is not None:
             return _counted_before(count, stored)
         product = self._products[count.product_id]
@@ -522,6 +512,13 @@ class _Checker:
                 lent_to=frozenset(),
             )
         return snapshot.records
+
+    def _recorded(
+        self, batch: Batch[Recorded], answer: Callable[[Recorded, Stored], Answer]
+    ) -> Sequence[Answer]:
+        keys = [line.content.record_key for line in batch]
+        records = self._read((line.content.product_id for line in batch), keys)
+        return self._answers(batch, lambda new: answer(new, records.get(new.record_key)))
 
     def _answers(self, batch: Batch[C], answer: Callable[[C], Answer]) -> Sequence[Answer]:
         return [
@@ -611,12 +608,10 @@ def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
         return _problem(count.product_id, stored)
     if isinstance(stored, AdjustmentRecord) and stored.counted == count.counted:
         return Done.COUNTED_BEFORE
-    return _id_reused("ADJUSTMENT_ID_REUSED")
+    return _id_reused()
 
 
-def _compared(
-    new: NewProduct, product: Product, opening: Record | CorruptItemError | None
-) -> Answer:
+def _compared(new: NewProduct, product: Product, opening: Stored) -> Answer:
     """Find out whether an existing product was created with the values of its line."""
     other = {
         column
@@ -687,8 +682,8 @@ def _rejected(rejection: Rejection) -> Problem:
     return Problem(rejection.reason.value, rejection.words)
 
 
-def _id_reused(code: str) -> Problem:
-    words = id_reused_error(code)
+def _id_reused() -> Problem:
+    words = id_reused_error("ADJUSTMENT_ID_REUSED")
     return Problem(words.code, words.message)
 
 
