@@ -37,8 +37,8 @@ NOT_RUN = {
 """Commands that are not run, with the reason."""
 
 OURS = ".venv/bin/inventory-orders "
-_OF_EACH_PAGE = re.compile(r"make (up|env)")
 _made: set[str] = set()
+"""The targets that `make` has run."""
 # The reader answers every question with yes.
 YES = "y\n"
 
@@ -127,10 +127,20 @@ class Shell:
             return cli(*shlex.split(arguments)).stdout
 
     def _program(self, command: str) -> str:
-        # Most pages begin with these. It is enough to run make once.
-        if (target := _OF_EACH_PAGE.fullmatch(command)) and command in _made:
-            return self._ours(target[1])
-        _made.add(command)
+        target = re.match(r"make \w+", command)
+        # It is enough to start a program once. After that, make only says which of the project's commands it would run.
+        if target and target[0] in _made:
+            said = subprocess.run(
+                [*shlex.split(command), "--dry-run"],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            assert said.startswith(OURS), said
+            return self._ours(said.removeprefix(OURS))
+        if target:
+            _made.add(target[0])
         done = subprocess.run(
             shlex.split(command),
             cwd=ROOT,
