@@ -120,7 +120,7 @@ def test_api_callers_and_workers_together_place_exactly_the_last_60(shop):
 
 
 def test_duplicates_from_many_processes_are_placed_once(shop):
-    """Eight Lambda environments place the same 60 orders, each for several products, in different batches."""
+    """Four Lambda environments place the same 60 orders, each for several products, in different batches."""
     ids = [f"mix-{n}" for n in range(12)]
     for product_id in ids:
         shop.create(product_id, 25)
@@ -134,14 +134,14 @@ def test_duplicates_from_many_processes_are_placed_once(shop):
         mixed = chance.sample(orders, len(orders))
         return [mixed[start : start + 20] for start in range(0, len(mixed), 20)]
 
-    in_processes(call_handlers, [placing(shop.environment, batches()) for _ in range(8)])
+    in_processes(call_handlers, [placing(shop.environment, batches()) for _ in range(4)])
     assert sum(statuses(shop, "mix-order-").values()) == 60
     assert statuses(shop, "mix-order-")["PENDING"] > 0
     assert all(shop.product(product_id).stock_count >= 0 for product_id in ids)
     assert_books_balance(shop, "mix-")
 
 
-def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dynoxide):
+def test_orders_receipts_and_cancellations_of_four_processes_balance(shop_on_dynoxide):
     """Each message is delivered twice, to any of the processes, which start fresh with their own clients."""
     shop, chance = shop_on_dynoxide, random.Random(11)
     ids = [f"all-{n}" for n in range(5)]
@@ -165,7 +165,7 @@ def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dyno
     def batches(worker):
         found = []
         for name, sent in twice.items():
-            mine = sent[worker::6]
+            mine = sent[worker::4]
             found += [(name, mine[start : start + 6]) for start in range(0, len(mine), 6)]
         return chance.sample(found, len(found))
 
@@ -175,7 +175,7 @@ def test_orders_receipts_and_cancellations_of_six_processes_balance(shop_on_dyno
         "EXPIRY_QUEUE_URL": outputs["ExpiryQueueUrl"],
         "EXPIRY_DEAD_LETTER_QUEUE_URL": outputs["ExpiryDeadLetterQueueUrl"],
     }
-    arguments = [(environment, batches(worker)) for worker in range(6)]
+    arguments = [(environment, batches(worker)) for worker in range(4)]
     in_processes(call_handlers, arguments, start="spawn")
 
     books = read_books(shop.aws)
