@@ -107,7 +107,7 @@ def _deploy(target: Emulator, report: Report, *, first: bool) -> None:
 
 def deploy(target: Emulator, assembly: Path) -> None:
     """Deploy a synthesised stack."""
-    # Nobody reviews a change set here, and making one takes a third of the CDK's time.
+    # Without a change set, which no reader would review here, and which takes a third of the time.
     options = ["--require-approval=never", "--method=direct", "--all"]
     run_logged(
         "cdk-deploy",
