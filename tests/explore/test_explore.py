@@ -9,11 +9,8 @@ from tests.explore.explorer import Explorer
 from tests.explore.scenarios import SCENARIOS
 
 PROCESSES = 2
-# For each scenario: the first schedules of two rivals without a fault, and random ones of three rivals with two faults.
-# `make explore` runs all schedules.
-MOST, SEEDS = 2, 1
-# Every eighth mutant; `make explore` runs all.
-MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::8]]
+# `make explore` runs all mutants.
+MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::12]]
 
 
 def in_a_process(function, *arguments):
@@ -22,9 +19,10 @@ def in_a_process(function, *arguments):
         return pool.apply(function, arguments)
 
 
-def test_schedules_without_a_fault_and_some_random_ones_are_clean():
-    tasks = [workers.Task(name, workers.NO_FAULT, most=MOST) for name in SCENARIOS]
-    tasks += [workers.Task(name, seeds=tuple(range(SEEDS))) for name in SCENARIOS]
+def test_a_schedule_without_a_fault_and_a_random_one_are_clean_in_every_scenario():
+    """`make explore` runs all schedules. The random one has three rivals and two faults."""
+    tasks = [workers.Task(name, workers.NO_FAULT, most=1) for name in SCENARIOS]
+    tasks += [workers.Task(name, seeds=(0,)) for name in SCENARIOS]
     done = list(workers.run(tasks, PROCESSES))
     for part in done:
         assert not part.error, part.error
