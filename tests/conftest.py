@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import botocore.session
 import pytest
+from botocore.useragent import UserAgentString
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.support.environment  # noqa: F401 - drops the caller's AWS settings first
@@ -22,12 +23,16 @@ from tests.support import dynoxide as second_engine
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_loader() -> Iterator[None]:
-    """Cache AWS's service descriptions.
+def quick_clients() -> Iterator[None]:
+    """Cache AWS's service descriptions, and the header `User-Agent` of each client.
 
-    Otherwise, every boto3 session would read them again, which takes most of a short test's time.
+    Otherwise, every boto3 session would read the descriptions again, which takes most of a short test's time, and every
+    request would compose the header again, which takes a quarter of the client's time.
     """
-    with patch.object(botocore.session, "create_loader", cache(botocore.session.create_loader)):
+    with (
+        patch.object(botocore.session, "create_loader", cache(botocore.session.create_loader)),
+        patch.object(UserAgentString, "to_string", cache(UserAgentString.to_string)),
+    ):
         yield
 
 

@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from infra.watched import ALARMS
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.order import Order
@@ -718,6 +717,9 @@ def test_errors_that_stop_the_demonstration_are_described(monkeypatch):
 
 
 def test_the_summary_names_the_alarms_that_dead_letters_turn_on():
+    # The CDK is slow to import in every process.
+    from infra.watched import ALARMS
+
     said = " ".join(printed(result_of()).split())
     assert "Two alarms are on, because of this run's 1 dead letter." in said
     assert "alarm" not in printed(result_of(dead_letters=[]))
