@@ -448,7 +448,7 @@ def test_hours_without_the_bus_and_a_bad_event_lose_nothing_and_block_no_shard()
     orders = [f"o-{number}" for number in range(12)]
     bad = "o-7#2#OrderConfirmed"
     world = World()
-    up_at = world.clock.seconds + 3 * 3600
+    up_at = world.clock.seconds + 2 * 3600
 
     def judge(event_id, _):
         down = world.clock.seconds < up_at
