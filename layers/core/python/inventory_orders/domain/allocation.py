@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from inventory_orders.domain.allotments import DEPOT, NO_UNITS, Page, PageEntry, PageKey
 from inventory_orders.domain.change import Decision, Transaction, Update
-from inventory_orders.domain.product import PageStock, Product, ProductsById
+from inventory_orders.domain.product import PageStock, Product, ProductsById, Stock
 
 
 class Allocation:
@@ -24,13 +24,15 @@ class Allocation:
     Args:
         rows: Products by id, as stored; None for a product that does not exist.
         pages: Pages as stored.
-        owner: The owner of leases on the products, if this process has any. Its writes keep those leases valid.
+        owner: The owner of leases on the products, if the caller has any. Its writes keep those leases valid.
 
     Attributes:
         rows: The rows, including moves that are not stored yet. Rows as stored may be added.
     """
 
-    def __init__(self, rows: ProductsById, pages: Iterable[Page] = (), owner: str = "") -> None:
+    def __init__(
+        self, rows: ProductsById, pages: Iterable[Page] = (), owner: str | None = None
+    ) -> None:
         self.rows: dict[str, Product | None] = dict(rows)
         self._owner = owner
         self._pages_stored = {page.key: page for page in pages}
@@ -234,16 +236,16 @@ class Allocation:
         Raises:
             ValueError: A row of a lent product would fall to its threshold.
         """
-        updates, pages = [], []
+        updates, pages, stock_after = [], [], dict[str, Stock]()
         for product_id, before in self._touched_rows.items():
             wanted = self.row(product_id)
             after = wanted.with_stock(wanted.stock_count, before.version + 1)
-            if before.is_fenced_by(self._owner):
+            if self._owner is not None and before.is_fenced_by(self._owner):
                 after = replace(after, lock_version=after.version)
             if after.lent_to and not after.may_be_lent:
                 raise ValueError(f"too few units of {product_id} would be left in its row: {after}")
             updates.append(Update(before, after))
-            self.rows[product_id] = after
+            self.rows[product_id] = stock_after[product_id] = after
         sold_from = {stock.page for stock in self._sold.values()}
         for key in self._touched_pages:
             page = written = self._pages_stored[key]
@@ -254,9 +256,9 @@ class Allocation:
                 written = replace(page, version=version, entries=entries, emptied=emptied)
             pages.append(Update(page, written))
             self._pages_stored[key] = written
-        rows = {update.after.product_id: update.after for update in updates}
+        stock_after |= self._sold
         transaction = Transaction(
-            tuple(updates), tuple(decisions), tuple(pages), {**rows, **self._sold}, self._lent
+            tuple(updates), tuple(decisions), tuple(pages), stock_after, self._lent
         )
         self._touched_rows, self._touched_pages, self._sold, self._lent = {}, {}, {}, {}
         return transaction

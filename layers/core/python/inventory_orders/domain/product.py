@@ -116,7 +116,7 @@ class Product:
 
     def is_fenced_by(self, owner: str) -> bool:
         """Whether the last writer was this owner of a lease, which may then write even after the lease has ended."""
-        return bool(owner) and self.locked_by == owner and self.lock_version == self.version
+        return self.locked_by == owner and self.lock_version == self.version
 
     def with_stock(self, stock_count: int, version: int) -> Product:
         """Return the product with a new stock count and version, and the status that follows from the stock."""

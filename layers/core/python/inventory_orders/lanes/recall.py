@@ -41,7 +41,7 @@ def reclaim(
     products: Iterable[Product],
     deadline: Deadline,
     stats: CommitStats,
-    owner: str = "",
+    owner: str | None = None,
     change: Callable[[Update[Product]], Sequence[Action]] | None = None,
 ) -> Known:
     """Move all units of products to their rows.
@@ -103,7 +103,7 @@ class Recall:
     deadline: Deadline
     stats: CommitStats
     to_row: bool = False
-    owner: str = ""
+    owner: str | None = None
     change: Callable[[Update[Product]], Sequence[Action]] | None = None
     ends_visit: bool = False
     known: Known = field(default_factory=Known)
@@ -150,7 +150,8 @@ class Recall:
     def is_free(self, row: Product) -> bool:
         """Whether no other owner has a lease on a product."""
         now = self.depot.client.clock.now().timestamp()
-        return row.lease_left(now) <= 0 or row.is_fenced_by(self.owner)
+        is_own = self.owner is not None and row.is_fenced_by(self.owner)
+        return is_own or row.lease_left(now) <= 0
 
     def _rows_to_recall(self) -> list[Product]:
         """The products that lanes may hold, if their rows may be written."""
