@@ -21,7 +21,7 @@ from bench.workloads import Workload, endless
 from infra.settings import Settings
 from local import ROOT
 from local.invoke import read_event
-from testing.simulated_aws.latency import PUBLISHED, Latencies, TokenBucket
+from testing.simulated_aws.latency import TokenBucket
 
 RETRY_SECONDS = 1.0
 """The time in `Retry-After`, after which a client repeats a request that was answered with 429 or 503."""
@@ -55,7 +55,6 @@ class Callers(Simulation):
         seconds: Virtual seconds that are measured.
         seed: Seed of all randomness.
         warm_up: Virtual seconds before that, which are not measured.
-        latencies: How long calls take.
     """
 
     def __init__(
@@ -65,12 +64,10 @@ class Callers(Simulation):
         seconds: float,
         seed: int = 0,
         warm_up: float = 0.0,
-        latencies: Latencies = PUBLISHED,
     ) -> None:
         settings = _deployed()
         queue, limits = settings.queues["OrderQueue"], settings.api_limits
         conditions = Conditions(
-            latencies=latencies,
             window=seconds,
             lanes=settings.lanes,
             batch=queue.batchSize,

@@ -67,9 +67,7 @@ from testing.simulated_aws.latency import (
     MAX_DELIVERIES,
     MILLISECOND,
     PARTITIONS,
-    PUBLISHED,
     VISIBILITY_SECONDS,
-    Latencies,
     Region,
 )
 from testing.simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
@@ -317,7 +315,6 @@ class Conditions:
     """The conditions of a cell.
 
     Attributes:
-        latencies: How long calls take.
         window: Virtual seconds after which no worker takes another batch. The window ends early if only one batch per
             worker is left, so that the rate is measured with a full queue. None to answer all orders.
         lanes: Maximum number of lanes; by default one for each worker, if the contender has lanes.
@@ -328,7 +325,6 @@ class Conditions:
         partitions: Number of partitions, by table.
     """
 
-    latencies: Latencies = PUBLISHED
     window: float | None = None
     lanes: int | None = None
     batch: int | None = None
@@ -346,7 +342,6 @@ class Simulation:
         workload: The content of the queue.
         workers: Number of concurrent workers.
         seed: Seed of all randomness.
-        latencies: How long calls take.
         conditions: The conditions of the run.
 
     Attributes:
@@ -363,7 +358,7 @@ class Simulation:
         self._workload = workload
         self._workers = workers
         self._seed = seed
-        self._region = Region(conditions.latencies, random.Random(f"latencies {seed}"))
+        self._region = Region(random.Random(f"latencies {seed}"))
         self._scheduler = Scheduler()
         self._store = self._tables()
         self._dynamodb = ContendedDynamoDB(

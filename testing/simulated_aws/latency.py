@@ -1,8 +1,7 @@
 """The simulated rules for latency and capacity, with the source of every number.
 
 **Time.** A call takes CPU time of the caller, a hop through the network, the time at the service, and a hop back.
-Latencies are drawn from published percentiles with linear interpolation. There are two sets, so that no conclusion
-depends on one of them.
+Latencies are drawn from published percentiles with linear interpolation.
 
 **Conflicts** (as in DynamoDB: Idziorek et al., "Distributed Transactions at Scale in Amazon DynamoDB", USENIX
 ATC 2023; https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html):
@@ -136,23 +135,6 @@ PUBLISHED = Latencies(
     delivery=_SQS,
 )
 
-# The second set: DynamoDB's "single-digit millisecond" for one item, and 10 ms for transactions of any size, with a
-# standard deviation of a fifth (as in Brooker's simulation).
-_FIFTH_OF = {0.0: 0.4, 0.023: 0.6, 0.159: 0.8, 0.5: 1.0, 0.841: 1.2, 0.977: 1.4, 1.0: 1.6}
-
-
-def _around(milliseconds: float) -> Percentiles:
-    return Percentiles({share: factor * milliseconds for share, factor in _FIFTH_OF.items()})
-
-
-FAST = Latencies(
-    single=_around(5),
-    batch=ByItems(few=(5, _around(5)), many=(25, _around(5))),
-    transaction=ByItems(few=(5, _around(10)), many=(25, _around(10))),
-    sqs=_SQS,
-    delivery=_SQS,
-)
-
 
 NETWORK_HOP = 0.5 * MILLISECOND
 """Seconds of one hop between a function and DynamoDB or SQS in its region. The latencies below include it."""
@@ -170,25 +152,23 @@ class Region:
     """The network between a function and the services of its region.
 
     Args:
-        latencies: How long calls take.
         chance: Draws the latency of each call.
     """
 
-    def __init__(self, latencies: Latencies, chance: Random) -> None:
-        self._latencies = latencies
+    def __init__(self, chance: Random) -> None:
         self._chance = chance
 
     def times(self, operation: str, items: int) -> tuple[float, float, float]:
-        latency = self._latencies.of(operation, items, self._chance.random())
+        latency = PUBLISHED.of(operation, items, self._chance.random())
         return NETWORK_HOP, max(0.0, latency - 2 * NETWORK_HOP), NETWORK_HOP
 
     def queue(self) -> float:
         """How many seconds a call to SQS takes."""
-        return self._latencies.sqs.at(self._chance.random())
+        return PUBLISHED.sqs.at(self._chance.random())
 
     def delivery(self) -> float:
         """Seconds until a worker has its next batch."""
-        return self._latencies.delivery.at(self._chance.random())
+        return PUBLISHED.delivery.at(self._chance.random())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import io
 import json
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -17,7 +16,7 @@ from bench.simulator.holds import Holds
 from bench.workloads import Workload, at_locations, hot_product, sell_out, zipf
 from testing.simulated_aws import DynamoDB, ServiceError, answered_directly_by
 from testing.simulated_aws.contention import ContendedDynamoDB
-from testing.simulated_aws.latency import FAST, PUBLISHED, TokenBucket
+from testing.simulated_aws.latency import PUBLISHED, TokenBucket
 from testing.simulated_aws.scheduler import Scheduler, SchedulerError, VirtualExecutor
 
 
@@ -258,10 +257,6 @@ class TestLatencies:
         assert PUBLISHED.of("TransactWriteItems", 100, 0.5) == pytest.approx(0.0576, abs=1e-4)
         assert PUBLISHED.of("PutItem", 1, 0.9) == pytest.approx(0.0113)
 
-    def test_the_fast_set_has_transactions_of_ten_milliseconds(self):
-        draws = [FAST.of("TransactWriteItems", 100, share / 1000) for share in range(1000)]
-        assert sum(draws) / len(draws) == pytest.approx(0.010, rel=0.02)
-
 
 def test_the_queue_delivers_in_the_order_of_sending():
     scheduler = Scheduler()
@@ -308,12 +303,9 @@ def test_a_fifo_queue_holds_a_group_back_while_one_message_is_in_flight():
     assert scheduler.now == 1.0
 
 
-QUICK = engine.Conditions(latencies=FAST)
-
-
 @pytest.mark.parametrize("contender", ["ours_99", "textbook"])
 def test_concurrent_writers_leave_balanced_books(contender):
-    cell = engine.run(contender, hot_product(200, 1), workers=10, conditions=QUICK)
+    cell = engine.run(contender, hot_product(200, 1), workers=10)
     assert cell.clean
     assert cell.placed == 200
     assert cell.given_up == cell.unfinished == 0
@@ -329,7 +321,7 @@ def without_botocore(monkeypatch):
 @pytest.mark.usefixtures("without_botocore")
 class TestHandlers:
     def test_a_sell_out_rejects_the_rest(self):
-        cell = engine.run("ours_99", sell_out(120, 1), workers=4, conditions=QUICK)
+        cell = engine.run("ours_99", sell_out(120, 1), workers=4)
         assert cell.clean
         assert cell.placed > 0
         assert cell.refused > 0
@@ -349,26 +341,26 @@ class TestHandlers:
         }
         singles = Workload("singles", "single units", {"drop": 151}, orders)
         spread = at_locations(singles, ["", "berlin", "lyon"])
-        conditions = replace(QUICK, batch=20)
+        conditions = engine.Conditions(batch=20)
         cell = engine.run("ours_lanes", spread, 8, seed, conditions)
         assert cell.clean
         assert (cell.placed, cell.refused) == (151, 149)
 
     def test_a_seed_determines_a_run(self):
         workload = hot_product(100, 1)
-        cells = [engine.run("ours_99", workload, 5, seed, QUICK) for seed in (1, 1, 2)]
+        cells = [engine.run("ours_99", workload, 5, seed) for seed in (1, 1, 2)]
         assert cells[0] == cells[1]
         assert cells[0].p99_ms != cells[2].p99_ms
 
     def test_a_window_ends_while_the_queue_is_full(self):
-        conditions = replace(QUICK, window=0.2)
+        conditions = engine.Conditions(window=0.2)
         cell = engine.run("ours_99", hot_product(400, 1), 4, conditions=conditions)
         assert cell.seconds <= 0.2
         assert cell.clean
         assert cell.orders < 400
 
     def test_endless_orders_are_sold_from_lanes_that_start_full(self):
-        conditions = replace(QUICK, window=0.5, warm_up=0.2, warm=True, endless=True, batch=96)
+        conditions = engine.Conditions(window=0.5, warm_up=0.2, warm=True, endless=True, batch=96)
         cell = engine.run("ours_lanes", hot_product(50, 1), 2, conditions=conditions)
         assert cell.clean
         assert cell.placed > 500
@@ -392,7 +384,7 @@ class TestHandlers:
         ("kind", "workers"), [(partial(QueuedHandOvers, 2), 1), (partial(CalledHandOvers, 60.0), 0)]
     )
     def test_earlier_orders_are_handed_over_once_and_the_books_balance(self, kind, workers):
-        conditions = replace(QUICK, window=1.0, warm_up=0.3, endless=True, batch=96)
+        conditions = engine.Conditions(window=1.0, warm_up=0.3, endless=True, batch=96)
         hand_overs = kind(zipf(100, 1, 40), workers, 0.4, 40, 1, conditions)
         hand_overs.run()
         found = hand_overs.result()
@@ -404,14 +396,14 @@ class TestHandlers:
         assert not hand_overs.result().clean
 
     def test_an_acknowledged_hand_over_that_did_not_happen_counts_as_lost(self):
-        conditions = replace(QUICK, window=1.0)
+        conditions = engine.Conditions(window=1.0)
         hand_overs = QueuedHandOvers(1, hot_product(10, 1), 1, 0.4, 0, 1, conditions)
         hand_overs._fill_tables()
         hand_overs._enter_hand_over(next(hand_overs._backlog()))
         assert hand_overs._audit().lost == 1
 
     def test_fifty_callers_for_one_product_do_not_all_contend(self):
-        callers = Callers(hot_product(60, 1), 50, seconds=1.5, warm_up=0.5, latencies=FAST)
+        callers = Callers(hot_product(60, 1), 50, seconds=1.5, warm_up=0.5)
         callers.run()
         found = callers.result()
         assert found.clean
