@@ -207,11 +207,11 @@ def run_logged(name: str, command: Sequence[str], environment: Mapping[str, str]
         )
 
 
-def tail(path: Path, lines: int = 25) -> str:
-    """Return the last lines of a file."""
+def tail(path: Path) -> str:
+    """Return the last 25 lines of a file."""
     if not path.is_file():
         return "(no output)"
-    return "\n".join(path.read_text("utf-8", "replace").splitlines()[-lines:])
+    return "\n".join(path.read_text("utf-8", "replace").splitlines()[-25:])
 
 
 _INSTALL = "run `make setup`, and see Requirements in README.md"

@@ -42,22 +42,19 @@ class AwsAccount:
     region: str
 
     @classmethod
-    def of_environment(
-        cls, environment: Mapping[str, str] = os.environ, *, anywhere: bool = False
-    ) -> AwsAccount:
+    def of_environment(cls, *, anywhere: bool = False) -> AwsAccount:
         """Find credentials and a region in the places where AWS's tools look for them, without sending a request.
 
         Args:
-            environment: The environment variables.
             anywhere: Whether the environment may point at this machine.
 
         Raises:
             UserError: The credentials or the region are missing, or the environment points at this machine.
         """
         if not anywhere:
-            refuse_loopback(environment)
+            refuse_loopback(os.environ)
         # The CDK and version 2 of the AWS CLI prefer AWS_REGION; boto3 ignores it.
-        region = environment.get("AWS_REGION") or None
+        region = os.environ.get("AWS_REGION") or None
         try:
             session = boto3.Session(region_name=region)
             credentials = session.get_credentials()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -17,8 +18,6 @@ from .errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from inventory_orders.clock import Clock
 
 REPORTED = (Table.PRODUCTS, Table.ORDERS, Table.STOCK_ADJUSTMENTS)
 """The tables that the reports read. The units in lanes can be computed from these."""
@@ -102,16 +101,14 @@ def _own_bucket(aws: Aws, region: str, account: str) -> str:
     return bucket
 
 
-def wait(
-    aws: Aws, exports: Sequence[Export], clock: Clock, on_progress: Callable[[str], None]
-) -> None:
+def wait(aws: Aws, exports: Sequence[Export], on_progress: Callable[[str], None]) -> None:
     """Wait until all data is in S3."""
     for export in exports:
         while (
             found := aws.dynamodb.describe_export(ExportArn=export.arn)["ExportDescription"]
         ).get("ExportStatus") == "IN_PROGRESS":
             on_progress(f"Exporting {export.table.value}")
-            clock.sleep(_PAUSE)
+            time.sleep(_PAUSE)
         if found.get("ExportStatus") != "COMPLETED":
             raise UserError(
                 f"{export.table.value} was not exported: {found.get('FailureCode')}: {found.get('FailureMessage')}"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import Update
 from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.rows import Item, read_record
 from inventory_orders.store.tables import Table
@@ -91,7 +91,6 @@ class Forgetting:
         user_id: The user to forget.
         key: The key from `read_key`.
         on_progress: Called after each order.
-        clock: Source of time.
 
     Attributes:
         pseudonym: The user's pseudonym.
@@ -103,13 +102,12 @@ class Forgetting:
     user_id: str
     key: bytes
     on_progress: Callable[[], None] = lambda: None
-    clock: Clock = field(default_factory=SystemClock)
     done: int = 0
     problems: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pseudonym = pseudonym_of(self.user_id, self.key)
-        self._client = RetryingClient(self.aws.store(), RetryPolicy(), self.clock)
+        self._client = RetryingClient(self.aws.store())
 
     def run(self) -> None:
         """Find orders and pseudonymise them, until two searches in a row find none: the index is eventually consistent.
@@ -127,7 +125,7 @@ class Forgetting:
             self._pseudonymise_all(order_ids, self.on_progress)
             found_none = 0 if order_ids else found_none + 1
             if found_none < 2:
-                self.clock.sleep(LOOK_AGAIN_SECONDS)
+                time.sleep(LOOK_AGAIN_SECONDS)
 
     def _pseudonymise_all(
         self, order_ids: Sequence[str], on_progress: Callable[[], None] = lambda: None
@@ -154,7 +152,7 @@ class Forgetting:
     def _write(self, update: Update[OrderRecord]) -> None:
         """Write one order, unless it has changed since the read."""
         action = record_action(update.before.key, update)
-        deadline = Deadline.after(_PATIENCE, self.clock)
+        deadline = Deadline.after(_PATIENCE, SystemClock())
         try:
             self._client.write([action], deadline, CommitStats())
         except TransactionCancelledError as error:
@@ -169,7 +167,7 @@ class Forgetting:
             self.done += 1
 
     def _forgotten(self, order: OrderRecord) -> OrderRecord:
-        at = timestamp(self.clock.now())
+        at = timestamp(SystemClock().now())
         return replace(
             order,
             user_id=self.pseudonym,

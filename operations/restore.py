@@ -6,6 +6,7 @@ stack. Replacing them with restored tables would lose all of these.
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from inventory_orders.clock import Clock, SystemClock, timestamp
+from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store.rows import LOCK, Item
 from inventory_orders.store.tables import KEYS, Table
 
@@ -208,17 +209,15 @@ class Restore:
     Args:
         aws: The stack.
         then: The time to restore to: a whole second, with its time zone.
-        clock: Source of time.
 
     Attributes:
         beside: The same stack, with the names of the restored tables.
     """
 
-    def __init__(self, aws: Aws, then: datetime, clock: Clock | None = None) -> None:
+    def __init__(self, aws: Aws, then: datetime) -> None:
         then = then.astimezone(UTC)
         self._aws = aws
         self._then = then
-        self._clock = clock or SystemClock()
         names = {
             f"{table.value}TableName": f"{name}-{then:%Y%m%dT%H%M%SZ}"
             for table, name in aws.tables.items()
@@ -248,7 +247,7 @@ class Restore:
             # A table that was just created may not be found yet.
             while (status := (self._describe(name) or {}).get("TableStatus")) != "ACTIVE":
                 on_progress(f"{table.value} is {status or 'not created yet'}")
-                self._clock.sleep(_PAUSE)
+                time.sleep(_PAUSE)
 
     def _describe(self, name: str) -> Mapping[str, Any] | None:
         try:
@@ -286,7 +285,7 @@ class Restore:
         """Write all rows that differ, and all holds. No other program may write at the same time."""
         done = self._compare(on_progress, self._write)
         arn = self._orders_beside()["TableArn"]
-        tag: TagTypeDef = {"Key": _DONE, "Value": timestamp(self._clock.now())}
+        tag: TagTypeDef = {"Key": _DONE, "Value": timestamp(SystemClock().now())}
         self._aws.dynamodb.tag_resource(ResourceArn=arn, Tags=[tag])
         return done
 
@@ -295,7 +294,7 @@ class Restore:
         on_progress: Callable[[Differences], None],
         write: Callable[[Table, Item | None, Item | None], None],
     ) -> Differences:
-        found, moment = Differences(), Moment(self._then, self._clock.now())
+        found, moment = Differences(), Moment(self._then, SystemClock().now())
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             for table in Table:
                 pairs = self._pairs(table)
@@ -367,7 +366,7 @@ class Restore:
             )
         seconds = max(properties["Timeout"] for properties in functions.values())
         on_progress(f"Waiting for {seconds} s, until all invocations have ended")
-        self._clock.sleep(seconds)
+        time.sleep(seconds)
 
     def start(self, on_progress: Callable[[str], None]) -> None:
         """Undo `stop`: connect queues and functions as deployed."""
@@ -420,4 +419,4 @@ class Restore:
                 with suppress(functions.exceptions.ResourceInUseException):
                     functions.update_event_source_mapping(UUID=uuid, Enabled=wanted == "Enabled")
             else:
-                self._clock.sleep(_PAUSE)
+                time.sleep(_PAUSE)

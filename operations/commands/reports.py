@@ -310,9 +310,7 @@ def export(
         raise UserError(
             "the embedded AWS cannot export tables; name a stage in your account: --stage dev"
         )
-    from inventory_orders.clock import SystemClock  # noqa: PLC0415 - the layer is slow to import
-
-    from .. import export as exporting  # noqa: PLC0415
+    from .. import export as exporting  # noqa: PLC0415 - the layer is slow to import
 
     aws = aws_of(account)
     exports = exporting.start(aws, bucket)
@@ -324,7 +322,7 @@ def export(
     screen.print(f"Athena's tables and six reports are in {file}.")
     if wait:
         with aside.status("Exporting") as spinner:
-            exporting.wait(aws, exports, SystemClock(), spinner.update)
+            exporting.wait(aws, exports, spinner.update)
         screen.print("[green]All data is in S3.[/]")
         return
     query = "ExportSummaries[].[ExportArn,ExportStatus]"

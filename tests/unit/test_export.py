@@ -131,7 +131,7 @@ def test_it_waits_for_all_exports_and_reports_failures(account):
         account.tables.add_response("describe_export", {"ExportDescription": answer})
     said = []
     with virtual_time(clock), pytest.raises(UserError, match=r"Orders .* S3NoSuchBucket: gone"):
-        export.wait(account.aws, exports, SystemClock(), said.append)
+        export.wait(account.aws, exports, said.append)
     assert said == ["Exporting Products"]
 
 
