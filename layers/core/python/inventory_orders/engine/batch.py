@@ -307,8 +307,7 @@ class Batch:
         short: Products that the last plans found to be short. Offers without them are preferred. Written by the loop and by
             sources.
         avoided: Products that a caller with a single attempt passes over, because it met concurrent writers on them.
-        looks_again: Whether the last round wrote nothing because there was more to read first. Written by the
-            loop.
+        looks_again: Whether the last round wrote nothing because there was more to read first. Written by the loop.
         has_read_records: Whether any record was read.
     """
 
