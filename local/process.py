@@ -71,11 +71,10 @@ class Server:
         except psutil.NoSuchProcess:
             return False
 
-    def freeze_children(self) -> set[psutil.Process]:
-        """Suspend all children until `stop` kills them. Returns the children."""
+    def freeze_children(self) -> None:
+        """Suspend all children until `stop` kills them."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            return _children_of(psutil.Process(self.pid), freeze=True)
-        return set()
+            _children_of(psutil.Process(self.pid), freeze=True)
 
     def stop(
         self,

@@ -14,7 +14,7 @@ from inventory_orders.retry import RetryPolicy
 from operations.audit import read_books
 from testing.bench import one_attempt
 from testing.events import order_body
-from tests.support.parallel import call_handlers, in_processes, in_threads
+from tests.support.parallel import in_processes, in_threads
 
 
 def soon():
@@ -46,7 +46,7 @@ def test_20_workers_with_10_orders_each_place_exactly_the_last_100(shop):
         )
         for worker in range(20)
     ]
-    in_processes(call_handlers, arguments)
+    in_processes(arguments)
     assert statuses(shop, "last-100-") == {"PENDING": 100, "REJECTED": 100}
     product = shop.product("last-100")
     assert product.stock_count == 0
@@ -72,7 +72,7 @@ def test_10_workers_sell_out_three_locations_before_they_reject_an_order(shop):
         placing(shop.environment | {"LANES": "5"}, [batch(worker, n) for n in (0, 2, 4)])
         for worker in range(10)
     ]
-    in_processes(call_handlers, arguments)
+    in_processes(arguments)
     assert statuses(shop, "three-") == {"PENDING": 50, "REJECTED": 10}
     assert {key: shop.product(key).stock_count for key in units} == dict.fromkeys(units, 0)
     assert_books_balance(shop, "three")
@@ -134,7 +134,7 @@ def test_duplicates_from_many_processes_are_placed_once(shop):
         mixed = chance.sample(orders, len(orders))
         return [mixed[start : start + 20] for start in range(0, len(mixed), 20)]
 
-    in_processes(call_handlers, [placing(shop.environment, batches()) for _ in range(4)])
+    in_processes([placing(shop.environment, batches()) for _ in range(4)])
     assert sum(statuses(shop, "mix-order-").values()) == 60
     assert statuses(shop, "mix-order-")["PENDING"] > 0
     assert all(shop.product(product_id).stock_count >= 0 for product_id in ids)
@@ -176,7 +176,7 @@ def test_orders_receipts_and_cancellations_of_four_processes_balance(shop_on_dyn
         "EXPIRY_DEAD_LETTER_QUEUE_URL": outputs["ExpiryDeadLetterQueueUrl"],
     }
     arguments = [(environment, batches(worker)) for worker in range(4)]
-    in_processes(call_handlers, arguments, start="spawn")
+    in_processes(arguments, start="spawn")
 
     books = read_books(shop.aws)
     rows = {key: row for key, row in books.orders.items() if key.startswith("all-order-")}

@@ -9,47 +9,33 @@ from typing import Any
 from testing.events import sqs_event
 from testing.handlers import FakeContext, load_handler
 
-
-def _call(barrier: Any, results: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    barrier.wait()
-    results.put(work(*arguments))
-
-
-def in_processes(
-    work: Callable[..., Any], arguments: list[tuple[Any, ...]], start: str = "fork"
-) -> list[Any]:
-    """Run a function in one process per tuple of arguments, all started at the same moment.
-
-    Args:
-        work: The function. It must be importable if processes are spawned.
-        arguments: The arguments of each process.
-        start: With `fork`, each process inherits the loaded modules. With `spawn`, each starts fresh, like a
-            Lambda environment.
-    """
-    context: Any = multiprocessing.get_context(start)
-    barrier, results = context.Barrier(len(arguments)), context.Queue()
-    processes = [context.Process(target=_call, args=(barrier, results, work, a)) for a in arguments]
-    for process in processes:
-        process.start()
-    answers = [results.get(timeout=120) for _ in processes]
-    for process in processes:
-        process.join(timeout=30)
-        assert process.exitcode == 0
-    return answers
-
+Batches = Sequence[tuple[str, Sequence[Any]]]
+"""For each batch, the function's name and the bodies."""
 
 MAX_DELIVERIES = 50
 
 
-def call_handlers(
-    environment: dict[str, str], batches: Sequence[tuple[str, Sequence[Any]]]
-) -> None:
-    """Invoke handlers one after the other, as in one Lambda environment, and redeliver returned messages.
+def in_processes(arguments: list[tuple[dict[str, str], Batches]], start: str = "fork") -> None:
+    """Invoke handlers in several processes, all started at the same moment.
 
     Args:
-        environment: Variables of the functions.
-        batches: For each batch, the function's name and the bodies.
+        arguments: For each process, the variables of the functions, and its batches.
+        start: With `fork`, each process inherits the loaded modules. With `spawn`, each starts fresh, like a
+            Lambda environment.
     """
+    context: Any = multiprocessing.get_context(start)
+    barrier = context.Barrier(len(arguments))
+    processes = [context.Process(target=_call_handlers, args=(barrier, *a)) for a in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=150)
+        assert process.exitcode == 0
+
+
+def _call_handlers(barrier: Any, environment: dict[str, str], batches: Batches) -> None:
+    """Invoke handlers one after the other, as in one Lambda environment, and redeliver returned messages."""
+    barrier.wait()
     os.environ.update(environment)
     handlers = {name: load_handler(name) for name, _ in batches}
     for name, bodies in batches:
