@@ -9,7 +9,7 @@ from tests.support.template import resources, shared_stack_of, synthesise
 
 
 def findings(stage, **changes):
-    # After test_template, which configures how the CDK runs.
+    # Slow to import in every process.
     from cdk_nag import AwsSolutionsChecks
 
     stack = shared_stack_of(stage, **changes)

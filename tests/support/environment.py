@@ -1,8 +1,8 @@
 """Sets the environment of all tests when it is imported, which must happen before any module of the project.
 
 Tests never use a real account: they drop the caller's AWS settings, and variables that change where requests go, what
-is logged, and the width and colours of output. The CDK library starts the project's own Node. Each process that runs
-tests has its own embedded AWS, separate from the developer's.
+is logged, and the width and colours of output. The CDK library starts the project's own Node, without a validation that
+takes seconds. Each process that runs tests has its own embedded AWS, separate from the developer's.
 """
 
 import os
@@ -32,4 +32,5 @@ os.environ.update(
 # This import comes after the state folder has been set, because `local` reads it.
 from local.node import NODE  # noqa: E402
 
-os.environ["JSII_NODE"] = str(NODE)
+# The CDK library reads these when it is first imported.
+os.environ.update(JSII_NODE=str(NODE), CDK_VALIDATION="false")

@@ -1,13 +1,10 @@
 """Synthesises the CloudFormation template for tests."""
 
 import json
-import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-os.environ["CDK_VALIDATION"] = "false"
 
 import aws_cdk as cdk
 from aws_cdk.assertions import Template
