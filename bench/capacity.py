@@ -22,6 +22,8 @@ from functools import cached_property
 from math import ceil
 from typing import Any
 
+from testing.simulated_aws.values import size_of_item
+
 _LOST = ("ConditionalCheckFailed", "TransactionConflict")
 _WRITES = {"PutItem": "Put", "UpdateItem": "Update", "DeleteItem": "Delete"}
 
@@ -186,34 +188,13 @@ def _parsed(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     return content
 
 
-def item_size(item: Mapping[str, Any]) -> int:
-    """Compute the size of an item in bytes, by DynamoDB's rules."""
-    return sum(len(name.encode()) + _value_size(value) for name, value in item.items())
-
-
-def _value_size(value: Mapping[str, Any]) -> int:
-    kind, content = next(iter(value.items()))
-    if kind == "S":
-        return len(content.encode())
-    if kind == "N":
-        digits = content.lstrip("-").replace(".", "").strip("0")
-        return ceil(len(digits) / 2) + 1
-    if kind == "L":
-        return 3 + sum(1 + _value_size(element) for element in content)
-    if kind == "M":
-        return 3 + sum(1 + len(k.encode()) + _value_size(v) for k, v in content.items())
-    if kind in ("SS", "NS", "B", "BS"):
-        return sum(len(element) for element in content)
-    return 1
-
-
 def _values(action: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = action.get("ExpressionAttributeValues", {})
     return values
 
 
 def _blocks(item: Mapping[str, Any] | None, size: int) -> int:
-    return max(1, ceil(item_size(item) / size)) if item else 1
+    return max(1, ceil(size_of_item(item) / size)) if item else 1
 
 
 def _read_units(request: Mapping[str, Any], item: Mapping[str, Any] | None) -> float:

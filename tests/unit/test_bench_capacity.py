@@ -1,10 +1,11 @@
 """The capacity that requests consume, according to AWS's rules."""
 
+import base64
 import json
 
 import pytest
 
-from bench.capacity import Call, Exchange, item_size
+from bench.capacity import Call, Exchange
 
 PRODUCT = {"productId": {"S": "drop"}, "stockCount": {"N": "5"}, "_version": {"N": "1"}}
 UPDATE = {
@@ -48,15 +49,10 @@ def cancelled(*codes):
     }
 
 
-def test_sizes_are_counted_as_the_developer_guide_says():
-    """A string takes its UTF-8 bytes, a number 1 byte per 2 digits plus 1, a container 3 bytes plus 1 per element."""
-    assert item_size({"id": {"S": "abc"}}) == 2 + 3
-    assert item_size({"é": {"S": "é"}}) == 2 + 2
-    assert item_size({"n": {"N": "12345"}}) == 1 + 3 + 1
-    assert item_size({"n": {"N": "-100"}}) == 1 + 1 + 1
-    assert item_size({"b": {"BOOL": True}, "z": {"NULL": True}}) == 4
-    assert item_size({"l": {"L": [{"S": "ab"}, {"N": "7"}]}}) == 1 + 3 + (1 + 2) + (1 + 2)
-    assert item_size({"m": {"M": {"k": {"S": "v"}}}}) == 1 + 3 + (1 + 1 + 1)
+def test_binary_values_count_their_bytes_not_their_text_on_the_wire():
+    units = {"B": base64.b64encode(bytes(1_000)).decode()}
+    page = {"TableName": "Allotments", "Item": {"page": {"S": "1/0"}, "units": units}}
+    assert call("TransactWriteItems", transaction({"Put": page})).usage.write == 2
 
 
 def test_a_transaction_takes_two_units_per_kb_and_one_index_unit_per_order():

@@ -268,5 +268,7 @@ def test_an_unsupported_expression_is_not_reported_as_a_callers_error(parse, tex
 def test_sizes_follow_the_developer_guide():
     assert size_of_item({"ab": {"S": "ü"}}) == 4
     assert size_of_item({"n": {"N": "12345"}}) == 5
+    assert size_of_item({"n": {"N": "-100"}}) == 4
+    assert size_of_item({"b": {"BOOL": True}, "z": {"NULL": True}}) == 4
     assert size_of_item({"l": {"L": [{"BOOL": True}]}}) == 1 + 3 + 1 + 1
     assert size_of_item({"m": {"M": {"k": {"S": "v"}}}}) == 1 + 3 + 1 + 2
