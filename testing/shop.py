@@ -158,7 +158,7 @@ class Shop:
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(virtual_time(self.clock))
-            enter(self.connect())
+            enter(answered_directly_by(self.answer))
             enter(patch.dict(os.environ, settings(self.urls)))
             enter(patch.object(runtime, "process", self._functions.process))
             # Threads would not wait in virtual time.
@@ -167,10 +167,6 @@ class Shop:
             stack.callback(runtime.client.cache_clear)
             self.restart()
             yield self
-
-    def connect(self) -> AbstractContextManager[None]:
-        """Answer the AWS clients of this process."""
-        return answered_directly_by(self.answer)
 
     def caller(self) -> object:
         """The id of the calling thread. Each thread has its own Lambda processes."""

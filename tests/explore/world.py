@@ -24,7 +24,6 @@ from typing import Any
 from unittest.mock import patch
 
 from botocore.exceptions import ReadTimeoutError
-from botocore.retries.quota import RetryQuota
 from greenlet import getcurrent, greenlet
 
 from inventory_orders.store.tables import INDEXES, KEYS, Table
@@ -35,7 +34,7 @@ from testing.simulated_aws import (
     Queue,
     ServiceError,
     SimulatedAws,
-    answered_by,
+    answered_directly_by,
     virtual_time,
 )
 from testing.tables import FEEDS, NAMES, QUEUES, UNDELIVERABLE, creation, queue_settings, settings
@@ -1367,8 +1366,6 @@ class Handlers:
         self._processes: dict[tuple[int, str], Any] = {}
         runtime.executor = lambda: None
         runtime.process = self._process_of_now
-        # Otherwise the retry quota would shrink from run to run.
-        patch.object(RetryQuota, "acquire", lambda self, amount: True).start()
         patch.object(os, "urandom", self._random_bytes).start()
         # Jitter is always at its upper bound, so that a process asks as rarely as possible.
         patch.object(random, "_urandom", lambda count: b"\xff" * count).start()
@@ -1379,7 +1376,9 @@ class Handlers:
             virtual_time(SimpleNamespace(now=self.clock.now, sleep=self._sleep))
         )
         patch.object(time, "time", self._wall_clock).start()
-        self._stack.enter_context(answered_by(lambda *call: self._world_of_now().on_call(*call)))
+        self._stack.enter_context(
+            answered_directly_by(lambda *call: self._world_of_now().on_call(*call))
+        )
 
     def _noted(self, name: str, module: ModuleType) -> ModuleType:
         """Wrap a handler so that it records which function the running environment belongs to."""
@@ -1433,8 +1432,6 @@ class Handlers:
         """Begin a run."""
         self._world = world
         self._processes.clear()
-        # botocore draws its own jitter from this module.
-        random.seed(0)
 
     def leave(self) -> None:
         """End a run, and drop the metrics of crashed invocations."""

@@ -14,7 +14,7 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.events import event_of_received, order_body
 from testing.shop import Shop
-from testing.simulated_aws import ManualClock, ServiceError, answered_by
+from testing.simulated_aws import ManualClock, ServiceError
 from testing.simulated_aws.scheduler import Scheduler, seeded
 from testing.tables import FEEDS
 
@@ -121,10 +121,6 @@ class World(Shop):
         self.deliveries, self.ended = {}, {}
         for queue in self.queues.values():
             queue.visibility, queue.max_receive_count = VISIBILITY, MAX_RECEIVE_COUNT
-
-    def connect(self):
-        """Create a client with the SDK's default retries."""
-        return answered_by(self.answer)
 
     def caller(self):
         return self.scheduler.current
