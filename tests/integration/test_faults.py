@@ -24,10 +24,8 @@ from tests.support.parallel import in_threads
 
 SHARES = {
     "lost": Shares(lost_response=0.3),
-    "throttled": Shares(throttled=0.3),
-    "conflict": Shares(conflict=0.4),
     "all": Shares(
-        throttled=0.2, server_error=0.1, conflict=0.1, lost_response=0.1, late=0.1, torn=0.5
+        throttled=0.2, server_error=0.1, conflict=0.2, lost_response=0.1, late=0.1, torn=0.5
     ),
 }
 
