@@ -65,16 +65,17 @@ def test_all_rows_are_restored_and_orders_and_events_continue(aws, work, monkeyp
             if is_last and newest.keys() >= everything:
                 return
 
-    class Standstill(restore.SystemClock):
-        """A clock that sends an order while the service is stopped."""
+    class Standstill:
+        """Sends an order while the service is stopped, instead of waiting."""
 
-        def sleep(self, seconds):
+        @staticmethod
+        def sleep(_):
             aws.sqs.send_message(
                 QueueUrl=aws.outputs[queues.STANDARD],
                 MessageBody=json.dumps(order_body("mean-0", {"tea": 2, "pot": 1})),
             )
 
-    monkeypatch.setattr(restore, "SystemClock", Standstill)
+    monkeypatch.setattr(restore, "time", Standstill)
     monkeypatch.setattr(table_commands, "aws_of", lambda _: aws)
     with listening(aws) as listen, ThreadPoolExecutor() as pool:
         heard = pool.submit(hear, listen)
