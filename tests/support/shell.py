@@ -131,7 +131,7 @@ class Shell:
         # It is enough to start a program once. After that, make only says which of the project's commands it would run.
         if target and target[0] in _made:
             said = subprocess.run(
-                [*shlex.split(command), "--dry-run"],
+                [*shlex.split(command), "--dry-run", "--no-print-directory"],
                 cwd=ROOT,
                 capture_output=True,
                 text=True,
