@@ -130,10 +130,14 @@ def test_a_missing_interpreter_is_reported_when_the_layer_is_not_compiled(
     monkeypatch.setattr(assets, "_interpreter", lambda runtime: found)
     if found:
         monkeypatch.setattr(assets, "_compile", lambda interpreter, folder: None)
-    said = Annotations.from_stack(stack_of("dev")).find_warning("*", Match.any_value())
-    assert len(said) == (0 if found else 1), said
-    if not found:
-        assert "has no python3.14, so the code is deployed without bytecode" in said[0].entry.data
+    # Compared in Node: jsii cannot always convert warnings to Python (github.com/aws/aws-cdk/issues/33211).
+    annotations = Annotations.from_stack(stack_of("dev"))
+    if found:
+        annotations.has_no_warning("*", Match.any_value())
+    else:
+        words = "has no python3.14, so the code is deployed without bytecode"
+        annotations.has_warning("*", Match.string_like_regexp(words))
+        annotations.has_no_warning("*", Match.not_(Match.string_like_regexp(words)))
 
 
 def test_assets_that_were_not_used_for_long_are_deleted(build_of, tmp_path):
