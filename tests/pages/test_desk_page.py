@@ -37,3 +37,19 @@ def test_products_without_a_name_and_levels_of_stock_are_shown(failing, desk):
     items = "[{productId: 'constructor', quantity: 1}]"
     words = page.evaluate(f"import('/format.js').then((all) => all.itemsInWords({items}, {{}}))")
     assert words == "1 constructor"
+
+
+def test_a_refresh_stops_no_reader_on_the_way_to_another_page(failing, desk):
+    page = failing
+    page.goto(desk.address())
+    title(page, "Today")
+    held = []
+    page.route("**/scan.js", lambda route: held.append(route))  # noqa: PLW0108 - Playwright takes no built-in method
+    page.get_by_role("link", name="Scan", exact=True).click()
+    while not held:
+        page.wait_for_timeout(20)
+    # News does the same as the button.
+    page.get_by_role("button", name="Refresh").click()
+    page.locator("#view[aria-busy=false]").wait_for()
+    held[0].continue_()
+    title(page, "Scan")

@@ -35,6 +35,7 @@ const PAGE = "page"; // the key of messages about the page itself
 const shown = { about: null, view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
 let isStale = false;
 let reading = 0;
+let opening = 0;
 
 // ---------------------------------------------------------------- drawing
 
@@ -158,9 +159,11 @@ async function open() {
   shown.view?.stop?.(shown.state);
   if (!states.has(location.hash)) states.set(location.hash, {});
   forgetMessages();
-  const mine = (reading += 1);
+  // What the present view still reads is not shown any more. News may make it read again, but not stop the reader.
+  reading += 1;
+  const mine = (opening += 1);
   const view = await import(`./${name.replace("-", "_")}.js`);
-  if (mine !== reading) return;
+  if (mine !== opening) return;
   Object.assign(shown, { name, view, ids, state: states.get(location.hash), isRead: false, isAfresh: true, error: "" });
   view.start?.(shown.state, ids);
   feed();
