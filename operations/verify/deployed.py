@@ -48,7 +48,8 @@ class Deployed:
         services.
 
         Raises:
-            UserError: A resource of the stack is being created, or its creation failed.
+            UserError: A resource of the stack is being created, its creation failed, or the stack of the service was deployed
+                without the paths of its constructs.
         """
         stack = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
         body = cloudformation.get_template(StackName=name)["TemplateBody"]

@@ -22,7 +22,7 @@ def soon():
 
 
 def placing(environment, batches):
-    """Make the arguments of `call_handlers` for batches of orders."""
+    """Make the arguments of `in_processes` for batches of orders."""
     return environment, [("place_orders", batch) for batch in batches]
 
 

@@ -53,3 +53,4 @@ def test_a_refresh_stops_no_reader_on_the_way_to_another_page(failing, desk):
     page.locator("#view[aria-busy=false]").wait_for()
     held[0].continue_()
     title(page, "Scan")
+    assert page.locator("#title").all_inner_texts() == ["Scan"]
