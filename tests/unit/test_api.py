@@ -957,8 +957,6 @@ def test_a_fulfilled_order_that_a_stale_index_shows_is_not_to_ship(api):
 
 # ---------------------------------------------------------------------- what can be shipped
 
-MATCHA = "tea-matcha"
-
 
 def marks(api):
     """Return, for each order to ship, whether it is shippable and which products are missing."""

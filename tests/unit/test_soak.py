@@ -746,7 +746,6 @@ class Turns:
         return self.left < 0
 
 
-TRANSFER = StaffTransfer("t-1", "tea", "tea#berlin", 3, "APPLIED")
 OUT = {"productId": "tea", "adjustmentId": "t-1", "reason": "TRANSFER_OUT", "delta": -3}
 IN = {"productId": "tea#berlin", "adjustmentId": "t-1", "reason": "TRANSFER_IN", "delta": 3}
 
