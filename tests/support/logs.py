@@ -12,7 +12,7 @@ import psutil
 
 from local import emulator
 from local.invoke import invoke_deployed
-from operations.aws import Aws
+from operations.aws import LIVE, Aws
 
 Values = dict[tuple[str, str | None], list[float]]
 
@@ -64,7 +64,8 @@ def give_every_worker_nothing_to_do(aws: Aws) -> None:
     assert running is not None
     processes = psutil.Process(running.pid).children()
     # More concurrent invocations than workers would start needless workers.
-    workers = max(1, sum(_serves(process, function) for process in processes))
+    live = aws.functions.get_alias(FunctionName=function, Name=LIVE)["FunctionVersion"]
+    workers = max(1, sum(_serves(process, function, live) for process in processes))
     with ThreadPoolExecutor(workers) as pool:
         invoked = pool.map(
             lambda _: invoke_deployed(aws, "place_orders", {"Records": []}), range(2 * workers)
@@ -72,7 +73,9 @@ def give_every_worker_nothing_to_do(aws: Aws) -> None:
         list(invoked)
 
 
-def _serves(process: psutil.Process, function: str) -> bool:
+def _serves(process: psutil.Process, function: str, version: str) -> bool:
     with contextlib.suppress(psutil.Error):
-        return process.environ().get("AWS_LAMBDA_FUNCTION_NAME") == function
+        environment = process.environ()
+        served = [environment.get(f"AWS_LAMBDA_FUNCTION_{part}") for part in ("NAME", "VERSION")]
+        return served == [function, version]
     return False
