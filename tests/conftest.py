@@ -1,7 +1,7 @@
 """Fixtures that all tests share, and the distribution of tests to several processes (`pytest -n 2`)."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -63,6 +63,10 @@ def away_from_the_embedded_aws() -> Iterator[None]:
         yield
 
 
+# By default, each desk gets a new renderer, which takes CPU to start and compiles the pages' scripts again.
+ARGUMENTS = ("--renderer-process-limit=1", "--disable-site-isolation-trials")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     # Playwright is slow to import, and most folders do not test pages.
@@ -72,14 +76,48 @@ def chromium() -> Iterator[Any]:
         browser.find()
     except UserError as error:
         pytest.skip(f"THE PAGES OF THE DESK ARE NOT TESTED: {error}")
-    with browser.launched() as launched:
+    with browser.launched(*ARGUMENTS) as launched:
         yield launched
 
 
+@pytest.fixture(scope="session")
+def context(chromium: Any) -> Iterator[Any]:
+    """Open a context for the pages of most tests. Its empty page keeps the renderer running between tests."""
+    with chromium.new_context() as context:
+        context.new_page()
+        yield context
+
+
+@pytest.fixture(scope="session")
+def forget(context: Any) -> Callable[[], None]:
+    """Return a function that closes the context's pages, and removes what they have stored.
+
+    The next test's desk may have the same port, so the same origin.
+    """
+
+    def closed() -> None:
+        empty, *opened = context.pages
+        for each in opened:
+            each.close()
+        storage = context.new_cdp_session(empty)
+        storage.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
+        storage.detach()
+
+    return closed
+
+
 @pytest.fixture
-def page(chromium: Any) -> Iterator[Any]:
+def failing(context: Any, forget: Callable[[], None]) -> Iterator[Any]:
+    """Open a page whose requests may fail, so its console may report errors."""
+    yield context.new_page()
+    forget()
+
+
+@pytest.fixture
+def page(context: Any, forget: Callable[[], None]) -> Iterator[Any]:
     """Open a page, and fail if its console reports an error."""
-    opened = chromium.new_page(viewport={"width": 1360, "height": 1000})
+    opened = context.new_page()
+    opened.set_viewport_size({"width": 1360, "height": 1000})
     complaints: list[str] = []
     # The browser reports each refusal by the stack's API, and the page shows it too.
     opened.on(
@@ -98,16 +136,8 @@ def page(chromium: Any) -> Iterator[Any]:
     )
     yield opened
     opened.unroute_all(behavior="wait")
-    opened.close()
+    forget()
     assert complaints == []
-
-
-@pytest.fixture
-def failing(chromium: Any) -> Iterator[Any]:
-    """Open a page whose requests may fail, so its console may report errors."""
-    opened = chromium.new_page()
-    yield opened
-    opened.close()
 
 
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")

@@ -43,8 +43,8 @@ def find() -> str:
 
 
 @contextmanager
-def launched() -> Iterator[Browser]:
-    """Start a browser with an empty profile, and stop it on exit.
+def launched(*arguments: str) -> Iterator[Browser]:
+    """Start a browser with an empty profile and these further arguments, and stop it on exit.
 
     Raises:
         UserError: There is no browser, or it does not start.
@@ -55,7 +55,7 @@ def launched() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(
-                executable_path=path, args=[*_ARGUMENTS, *as_root], headless=True
+                executable_path=path, args=[*_ARGUMENTS, *as_root, *arguments], headless=True
             )
         except PlaywrightError as error:
             raise UserError(f"{path} does not start: {error}") from error

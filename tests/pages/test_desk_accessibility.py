@@ -42,13 +42,13 @@ def desk():
 
 
 @pytest.fixture(scope="module")
-def opened(chromium, desk):
+def opened(context, forget, desk):
     """Open a page that all tests share, because none of them changes anything."""
-    page = chromium.new_page(viewport=SCREEN)
+    page = context.new_page()
     page.goto(desk.address())
     yield page
     page.goto("about:blank")
-    page.close()
+    forget()
 
 
 def show(page, desk, shown):
