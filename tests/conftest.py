@@ -63,8 +63,12 @@ def away_from_the_embedded_aws() -> Iterator[None]:
         yield
 
 
-# By default, each desk gets a new renderer, which takes CPU to start and compiles the pages' scripts again.
-ARGUMENTS = ("--renderer-process-limit=1", "--disable-site-isolation-trials")
+# By default, each desk gets a new renderer, which takes CPU to start and compiles the pages' scripts again. Tests are
+# too short to make up for the CPU that optimizing the scripts takes.
+ARGUMENTS = (
+    *("--renderer-process-limit=1", "--disable-site-isolation-trials"),
+    "--js-flags=--no-opt,--single-threaded-gc,--min-semi-space-size=32",
+)
 
 
 @pytest.fixture(scope="session")
