@@ -145,8 +145,8 @@ def page(context: Any, forget: Callable[[], None]) -> Iterator[Any]:
 
 
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
-# Run each of these folders in one process: its tests share an embedded AWS, or templates.
-IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra")
+# Run each of these folders in one process: its tests share an embedded AWS, templates or a browser.
+IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra", "pages")
 LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "unit")
 
 
