@@ -148,6 +148,8 @@ ON_THE_EMBEDDED_AWS = ("e2e", "integration")
 # Run each of these folders in one process: its tests share an embedded AWS, templates or a browser.
 IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra", "pages")
 LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "unit")
+# The first file of its folder, because an upgrade replaces all functions, so later tests start every worker again.
+UPGRADE = "test_upgrade.py"
 
 
 class FewProcessesForTheEmbeddedAws(LoadScopeScheduling):
@@ -198,4 +200,4 @@ def pytest_configure(config: Any) -> None:
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     if hasattr(config, "workerinput"):
         place = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
-        items.sort(key=lambda item: place.get(folder_of(item.path), 0))
+        items.sort(key=lambda item: (place.get(folder_of(item.path), 0), item.path.name != UPGRADE))

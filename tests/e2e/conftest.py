@@ -18,11 +18,6 @@ from tests.support.stack import cli, deployed, wait_until_settled
 ORDERS, HOLD_SECONDS = 300, 3
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the upgrade first: after it, functions have new versions, and workers of earlier ones are not used again."""
-    items.sort(key=lambda item: item.path.name != "test_upgrade.py")
-
-
 @dataclass(frozen=True)
 class Demonstration:
     """A run of `make demo`.

@@ -358,19 +358,19 @@ NEEDED = {
 
 
 def needed():
-    """Return the permissions that each function needs for each event.
+    """Return the permissions that each function needs for each event, as lists of pairs of action and resource.
 
-    They are lists of pairs of action and resource, which are taken away together.
+    All permissions of a list are taken away together.
     """
     found = {}
     for function, lines in NEEDED.items():
         for line in re.sub(r"\n\s+\+", " +", lines.strip()).splitlines():
-            event, _, permissions = line.strip().partition(": ")
-            rounds = found.setdefault((function, event), [])
-            if " + " in permissions:
-                rounds.append([pair for each in permissions.split(" + ") for pair in pairs(each)])
+            event, _, text = line.strip().partition(": ")
+            lists = found.setdefault((function, event), [])
+            if " + " in text:
+                lists.append([*chain.from_iterable(map(pairs, text.split(" + ")))])
             else:
-                rounds += [[pair] for pair in pairs(permissions)]
+                lists += [[pair] for pair in pairs(text)]
     return found
 
 
@@ -400,8 +400,8 @@ def test_there_is_an_event_for_every_permission(aws, deployed):
     }
     listed = {
         (function, *pair)
-        for (function, _), rounds in needed().items()
-        for pair in chain.from_iterable(rounds)
+        for (function, _), lists in needed().items()
+        for pair in chain.from_iterable(lists)
     }
     assert granted == listed | ONLY_FOR_POLLERS
 
@@ -409,15 +409,15 @@ def test_there_is_an_event_for_every_permission(aws, deployed):
 @pytest.mark.parametrize(("function", "name"), needed())
 def test_a_function_without_a_permission_is_denied(aws, deployed, function, name):
     event = EVENTS[name](Preparation(aws))
-    for together in needed()[function, name]:
-        actions = {action for action, _ in together}
+    for needs in needed()[function, name]:
+        actions = {action for action, _ in needs}
         taken = {
             (action, arn)
             for action, arn in deployed[function]
-            if action in actions and (action, name_of(aws, arn)) in together
+            if action in actions and (action, name_of(aws, arn)) in needs
         }
         # A denial is recognised by its action.
-        assert len(taken) == len(actions) == len(together)
+        assert len(taken) == len(actions) == len(needs)
         for _ in range(5):
             needless = actions - denied(aws, function, event, actions, deployed[function], taken)
             if not needless:
@@ -426,7 +426,7 @@ def test_a_function_without_a_permission_is_denied(aws, deployed, function, name
             # the work is done.
             event = EVENTS[name](Preparation(aws))
         else:
-            raise AssertionError(f"{function} does not need {needless} of {together}")
+            raise AssertionError(f"{function} does not need {needless} of {needs}")
     # The end of the last denial's log may arrive with the next log.
     logs = (said(invoke_deployed(aws, function, event)) for _ in range(3))
     assert any("not authorized" not in log for log in logs)
