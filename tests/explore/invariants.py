@@ -9,9 +9,8 @@ import base64
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.allotments import DEPOT, Page, PageEntry
@@ -549,32 +548,38 @@ def _check_units(world: World, before: dict[str, Any], after: dict[str, Any]) ->
     )
 
 
-_Candidate = tuple[list["Stock | None"], int]
-"""The states of a line's row at a location since the invocation's first call, and the quantity ordered."""
+_Candidate = tuple["Stock | None", int]
+"""The state of a line's row at a location at some moment, and the quantity ordered."""
 
 
 def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -> None:
-    """Check that the reason for a rejection was true of every location at some moment during the invocation."""
+    """Check that at one moment during the invocation, the order could not have been placed from any of its locations, for the
+    reason given."""
     begun, reason = change.process.begun or 0, order["reason"]
-    offers = [
-        [
-            (_states(world, _candidate(line, location), begun), line["quantity"])
-            for line in order["items"]
-        ]
-        for location in order.get("locations", [""])
-    ]
-    lines = list(zip(*offers, strict=True))
-    if reason == "UNKNOWN_PRODUCT":
-        is_true = any(all(_was(each, _is_gone) for each in line) for line in lines)
-    elif reason == "DISCONTINUED_PRODUCT":
-        is_true = any(
-            all(_was(each, _is_gone, _is_discontinued) for each in line)
-            and any(_was(each, _is_discontinued) for each in line)
-            for line in lines
+    locations, is_split = order.get("locations", [""]), order.get("split", False)
+    quantities = {
+        (line["productId"], location): (_candidate(line, location), line["quantity"])
+        for line in order["items"]
+        for location in locations
+    }
+    known = [world.stock.get(key, []) for key, _ in quantities.values()]
+    moments = {begun, *(stock.number for states in known for stock in states)}
+    is_true = any(
+        _is_true_reason(
+            reason,
+            [
+                [
+                    (_state_at(world, key, moment), quantity)
+                    for (_, at), (key, quantity) in quantities.items()
+                    if at == location
+                ]
+                for location in locations
+            ],
+            is_split=is_split,
         )
-    else:
-        require(reason == "INSUFFICIENT_STOCK", f"no rule for the reason {reason}")
-        is_true = _was_short_everywhere(offers, is_split=order.get("split", False))
+        for moment in moments
+        if moment >= begun
+    )
     require(
         is_true,
         f"order {order['orderId']} was rejected as {reason}, which was never true while it was being placed",
@@ -586,42 +591,49 @@ def _candidate(line: Mapping[str, Any], location: str) -> str:
     return key_of({**line, "locationId": line.get("askedLocationId", location)})
 
 
-def _states(world: World, key: str, begun: int) -> list[Stock | None]:
-    """List the states of a row and its lanes: the state after write number `begun`, and all later ones."""
-    known = world.stock.get(key)
-    if known is None:
-        return [None]
-    nexts = [stock.number for stock in known[1:]]
-    return [stock for stock, until in zip(known, [*nexts, inf], strict=True) if until > begun]
+def _state_at(world: World, key: str, moment: int) -> Stock | None:
+    """The state of a row and its lanes after write number `moment`."""
+    earlier = [stock for stock in world.stock.get(key, ()) if stock.number <= moment]
+    return earlier[-1] if earlier else None
 
 
-def _was(candidate: _Candidate, *holds: Callable[[Stock | None, int], bool]) -> bool:
-    """Whether a row met any of the conditions at any moment."""
-    states, quantity = candidate
-    return any(each(stock, quantity) for stock in states for each in holds)
+def _is_true_reason(reason: str, offers: Sequence[Sequence[_Candidate]], *, is_split: bool) -> bool:
+    """Whether an order with these offers could not be placed at one moment, for this reason."""
+    lines = list(zip(*offers, strict=True))
+    if reason == "UNKNOWN_PRODUCT":
+        return any(all(map(_is_gone, line)) for line in lines)
+    if reason == "DISCONTINUED_PRODUCT":
+        return any(
+            all(_is_gone(each) or _is_discontinued(each) for each in line)
+            and any(map(_is_discontinued, line))
+            for line in lines
+        )
+    require(reason == "INSUFFICIENT_STOCK", f"no rule for the reason {reason}")
+    if is_split:
+        return any(all(map(_lacks, line)) for line in lines)
+    return all(any(map(_is_short if len(offers) == 1 else _lacks, offer)) for offer in offers)
 
 
-def _is_gone(stock: Stock | None, _: int) -> bool:
+def _is_gone(candidate: _Candidate) -> bool:
+    stock, _ = candidate
     return stock is None or stock.row is None
 
 
-def _is_discontinued(stock: Stock | None, _: int) -> bool:
+def _is_discontinued(candidate: _Candidate) -> bool:
+    stock, _ = candidate
     return stock is not None and stock.row is not None and stock.row["status"] == "DISCONTINUED"
 
 
-def _is_short(stock: Stock | None, quantity: int) -> bool:
+def _is_short(candidate: _Candidate) -> bool:
+    stock, quantity = candidate
     if stock is None or stock.row is None:
         return False
     return bool(stock.available + stock.row.get("backorderLimit", 0) < quantity)
 
 
-def _was_short_everywhere(offers: Sequence[Sequence[_Candidate]], *, is_split: bool) -> bool:
-    """Whether every location lacked stock for some line. For a split order: whether no location had enough for one of
-    its lines."""
-    lacks = (_is_short,) if len(offers) == 1 else (_is_short, _is_gone, _is_discontinued)
-    if is_split:
-        return any(all(_was(each, *lacks) for each in line) for line in zip(*offers, strict=True))
-    return all(any(_was(each, *lacks) for each in offer) for offer in offers)
+def _lacks(candidate: _Candidate) -> bool:
+    """Whether a location cannot supply a line."""
+    return _is_short(candidate) or _is_gone(candidate) or _is_discontinued(candidate)
 
 
 def _check_places_of_lines(order: Mapping[str, Any]) -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageEntry, PageKey
+from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.planner import Limits, Supply, plan
+from inventory_orders.domain.planner import Limits, Supply, plan, prove
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.lanes.visit import LaneSupply
 from testing.bench import product
@@ -103,7 +104,11 @@ def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit
     assert (batch, shelf) == as_given, "a plan changes none of its arguments"
     assert (supply.allocation.rows, [*supply.allocation.touched]) == (shelf, [])
     decided = [d.change.record_key for t in transactions_of(planned) for d in t.decisions]
-    assert sorted(decided, key=str) == sorted((c.record_key for c in batch), key=str)
+    doubted = {change.record_key: change for change, _ in planned.doubted}
+    stopped = {change.group for change in doubted.values()} - {None}
+    behind = {c.record_key for c in batch if c.group in stopped}.difference(decided, doubted)
+    keys = [*decided, *doubted, *behind]
+    assert sorted(keys, key=str) == sorted((c.record_key for c in batch), key=str)
     for transaction in transactions_of(planned):
         touched = {p for d in transaction.decisions for p in d.deltas}
         assert touched == {update.before.product_id for update in transaction.updates}
@@ -161,12 +166,17 @@ def test_decisions_are_the_same_as_serving_in_order_of_arrival(batch, shelf, lim
 def check_decisions(batch, shelf, planned, blocked=frozenset()):
     """Check a plan against changes that are decided one after the other. A waiting change stops its group."""
     decided = {d.change.record_key: d for t in transactions_of(planned) for d in t.decisions}
+    doubted = {change.record_key: decisive for change, decisive in planned.doubted}
     state, stopped = dict(shelf), set()
     for change in batch:
         answer = None if change.group in stopped else serve(change, state, blocked)
         decision = decided.get(change.record_key)
         if answer is None:
             assert decision is None
+            stopped |= {change.group} - {None}
+        elif isinstance(answer, list):
+            assert decision is None, "with several offers, a rejection has to be proven first"
+            check_doubt(change, doubted[change.record_key], state)
             stopped |= {change.group} - {None}
         elif isinstance(answer, Rejection):
             assert (decision.rejection, decision.deltas) == (answer, {})
@@ -177,31 +187,61 @@ def check_decisions(batch, shelf, planned, blocked=frozenset()):
             assert (decision.rejection, set(decision.products)) == (None, set(answer))
 
 
-def serve(change, state, blocked):
-    """Apply one change. Returns the products that it takes, or its rejection, or None if it must wait."""
+def check_doubt(change, decisive, state):
+    """Check that the decisive rows of a change prove its rejection, that each of them is needed, and that the reason is right."""
+    read = {p: state[p] for offer in decisive for p in offer}
+    found = prove(change, decisive, read)
+    assert len(read) <= len(change.offers)
+    rows = [[state[p] for p in line] for line in zip(*change.offers, strict=True)]
+    if any(all(row is None for row in line) for line in rows):
+        assert found.reason is RejectionReason.UNKNOWN_PRODUCT
+    elif any(all(row is None or row.is_discontinued for row in line) for line in rows):
+        assert found.reason is RejectionReason.DISCONTINUED_PRODUCT
+    else:
+        assert found.reason is RejectionReason.INSUFFICIENT_STOCK
+    if change.split or found.reason is not RejectionReason.INSUFFICIENT_STOCK:
+        assert len({product_of(p) for p in read}) == 1
+    for p in read:
+        assert prove(change, decisive, read | {p: product(p, 99)}) is None
 
-    def answer(offer):
+
+def serve(change, state, blocked):
+    """Apply one change. Returns the products that it takes, or its rejection (or those of all offers), or None if it must wait."""
+    goods = {
+        p: row and replace(row, backorder_limit=0) if len(change.offers) > 1 else row
+        for p, row in state.items()
+    }
+
+    def answer(offer, rows):
         if not blocked.isdisjoint(offer):
             return None
-        return change.rejection({p: state[p] for p in offer}) or tuple(offer)
+        return change.rejection({p: rows[p] for p in offer}) or tuple(offer)
 
-    answers = [answer(offer) for offer in change.offers]
-    if change.split and len(change.offers) > 1:
-        by_line = zip(*change.offers, strict=True)
-        answers.append(answer([best_of({p: answer([p]) for p in line}) for line in by_line]))
-    for taken in answers:
-        if isinstance(taken, tuple):
-            for p, delta in change.deltas({p: state[p] for p in taken}).items():
-                state[p] = state[p].with_stock(state[p].stock_count + delta, state[p].version)
-            return taken
-    return None if None in answers else change.final_rejection(answers, state)
+    offers = [*change.offers]
+    if change.split and len(offers) > 1:
+        by_line = zip(*offers, strict=True)
+        offers.append(
+            [best_of(line, lambda p: [answer([p], goods), answer([p], state)]) for line in by_line]
+        )
+    for rows in (goods, state):
+        answers = [answer(offer, rows) for offer in offers]
+        for taken in answers:
+            if isinstance(taken, tuple):
+                for p, delta in change.deltas({p: state[p] for p in taken}).items():
+                    state[p] = state[p].with_stock(state[p].stock_count + delta, state[p].version)
+                return taken
+    if None in answers:
+        return None
+    return answers if len(change.offers) > 1 else answers[0]
 
 
-def best_of(answers):
-    """Return the location for a line: the first that has the units, else the first that may have them, else the first one."""
-    having = [p for p, answer in answers.items() if isinstance(answer, tuple)]
-    waiting = [p for p, answer in answers.items() if answer is None]
-    return [*having, *waiting, *answers][0]
+def best_of(line, answers):
+    """Return the location for a line: the first one with goods, one that may have them, one with backorders, or the first."""
+
+    def rank(p):
+        return [1 if a is None else 2 * isinstance(a, Rejection) for a in answers(p)]
+
+    return min(line, key=rank)
 
 
 def shared(earlier, later):
@@ -275,9 +315,10 @@ def test_a_blocked_product_defers_its_changes_and_the_groups_behind_them(batch, 
     decided = {d.change.record_key for t in transactions_of(planned) for d in t.decisions}
     waiting = {change.record_key: offers for change, offers in planned.waiting}
     assert decided.isdisjoint(waiting)
-    stopped = {change.group for change, _ in planned.waiting} - {None}
+    doubted = {change.record_key for change, _ in planned.doubted}
+    stopped = {change.group for change, _ in (*planned.waiting, *planned.doubted)} - {None}
     for change in [change for change in batch if change.record_key not in decided]:
-        assert change.record_key in waiting or change.group in stopped
+        assert change.record_key in {*waiting, *doubted} or change.group in stopped
         for offer in waiting.get(change.record_key, ()):
             assert not blocked.isdisjoint(offer)
             assert not planned.short.isdisjoint(offer)
@@ -434,8 +475,8 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
     planned = plan(batch, stock.supply(release=release, is_awaited=not alone), blocked, limit)
     transactions = list(transactions_of(planned))
     decided = [d.change.order_id for t in transactions for d in t.decisions]
-    waiting = [change.order_id for change, _ in planned.waiting]
-    stopped = {change.group for change, _ in planned.waiting} - {None}
+    waiting = [change.order_id for change, _ in (*planned.waiting, *planned.doubted)]
+    stopped = {change.group for change, _ in (*planned.waiting, *planned.doubted)} - {None}
     behind = {order.order_id for order in batch if order.group in stopped}.difference(
         decided, waiting
     )

@@ -220,6 +220,10 @@ class Allocation:
         self._touched_rows.setdefault(row.product_id, self.row(row.product_id))
         self.rows[row.product_id] = row
 
+    def check(self, product_id: str) -> None:
+        """Let the next transaction check that the row has not changed."""
+        self._touched_rows.setdefault(product_id, self.row(product_id))
+
     # ------------------------------------------------------------------ transactions
 
     @property
@@ -238,12 +242,7 @@ class Allocation:
         """
         updates, pages, stock_after = [], [], dict[str, Stock]()
         for product_id, before in self._touched_rows.items():
-            wanted = self.row(product_id)
-            after = wanted.with_stock(wanted.stock_count, before.version + 1)
-            if self._owner is not None and before.is_fenced_by(self._owner):
-                after = replace(after, lock_version=after.version)
-            if after.lent_to and not after.may_be_lent:
-                raise ValueError(f"too few units of {product_id} would be left in its row: {after}")
+            after = self._written(before)
             updates.append(Update(before, after))
             self.rows[product_id] = stock_after[product_id] = after
         sold_from = {stock.page for stock in self._sold.values()}
@@ -262,3 +261,17 @@ class Allocation:
         )
         self._touched_rows, self._touched_pages, self._sold, self._lent = {}, {}, {}, {}
         return transaction
+
+    def _written(self, before: Product) -> Product:
+        """The row as the next transaction writes it; the row itself if it is only checked."""
+        wanted = self.row(before.product_id)
+        if wanted is before:
+            return before
+        after = wanted.with_stock(wanted.stock_count, before.version + 1)
+        if self._owner is not None and before.is_fenced_by(self._owner):
+            after = replace(after, lock_version=after.version)
+        if after.lent_to and not after.may_be_lent:
+            raise ValueError(
+                f"too few units of {before.product_id} would be left in its row: {after}"
+            )
+        return after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
@@ -104,12 +104,22 @@ class Change:
         """Decide whether to reject an offer, given its products as they are now; None if it is accepted."""
         return None
 
-    def final_rejection(
+    def decisive_rows(
         self,
-        rejections: Sequence[Rejection],
-        products: StockById,  # noqa: ARG002
-    ) -> Rejection:
-        """Combine the rejections of all offers into the reason why the change is rejected."""
+        why: Callable[[Collection[str]], Rejection | None],  # noqa: ARG002
+    ) -> Sequence[Collection[str]]:
+        """Choose the rows that decide whether it is rejected, if all of its offers are impossible.
+
+        Args:
+            why: Returns why rows of an offer make it impossible; None if they do not.
+
+        Returns:
+            Rows of each offer.
+        """
+        return self.offers
+
+    def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
+        """Combine the rejections of all offers, by their decisive rows, into the reason why the change is rejected."""
         return rejections[0]
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
@@ -143,13 +153,15 @@ class Decision:
         change: The change.
         rejection: Why the change is rejected; None if it is accepted.
         deltas: Units that it adds, or takes away if negative, by product id.
-        products: The products of the accepted offer or, for a rejection, of all offers.
+        products: The products of the accepted offer; for a rejection, the products that it depends on.
+        checked: Rows that its transaction checks, because the rejection is only true if they have not changed.
     """
 
     change: Change
     rejection: Rejection | None
     deltas: Mapping[str, int]
     products: Collection[str]
+    checked: Collection[str] = ()
 
     @property
     def has_record(self) -> bool:
@@ -168,7 +180,7 @@ class Transaction:
     """The writes of one transaction, which are applied together or not at all.
 
     Attributes:
-        updates: Updates of product rows.
+        updates: Updates and checks of product rows.
         decisions: The changes that it decides.
         pages: Updates and checks of pages.
         stock_after: The row or page from which each product is sold, in its state after the transaction, by product id.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -22,6 +22,13 @@ from inventory_orders.domain.record import (
     Record,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
+
+_REASONS = (
+    RejectionReason.UNKNOWN_PRODUCT,
+    RejectionReason.DISCONTINUED_PRODUCT,
+    RejectionReason.INSUFFICIENT_STOCK,
+)
+"""The reasons for rejecting an order. If several apply, the first of them is given, whatever the sequence of lines."""
 
 
 @dataclass(frozen=True)
@@ -94,42 +101,58 @@ class Order(Change):
         return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
+        found: dict[RejectionReason, list[str]] = {}
         # Partial products come last: if another product is a reason to reject, their units need no recall.
         for product_id, product in sorted(
             products.items(), key=lambda item: bool(item[1] and item[1].is_partial)
         ):
             if product is None:
-                return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
-            if product.is_discontinued:
-                return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
-            quantity = self.quantities[product_of(product_id)]
-            if product.sellable < quantity:
-                return Rejection(
-                    RejectionReason.INSUFFICIENT_STOCK,
-                    product_id,
-                    self._shortages(product_id, products),
-                )
-        return None
+                reason = RejectionReason.UNKNOWN_PRODUCT
+            elif product.is_discontinued:
+                reason = RejectionReason.DISCONTINUED_PRODUCT
+            elif product.sellable < self.quantities[product_of(product_id)]:
+                reason = RejectionReason.INSUFFICIENT_STOCK
+            else:
+                continue
+            found.setdefault(reason, []).append(product_id)
+        if not found:
+            return None
+        reason = min(found, key=_REASONS.index)
+        first = found[reason][0]
+        is_short = reason is RejectionReason.INSUFFICIENT_STOCK
+        return Rejection(reason, first, self._shortages(first, products) if is_short else ())
 
-    def final_rejection(self, rejections: Sequence[Rejection], products: StockById) -> Rejection:
-        first = rejections[0]
-        if len(self.offers) == 1:
-            return first
-        for keys in zip(*self.offers, strict=True):
-            rows = [row for row in map(products.__getitem__, keys) if row is not None]
-            product_id = product_of(keys[0])
-            if not rows:
-                return Rejection(RejectionReason.UNKNOWN_PRODUCT, product_id)
-            if all(row.is_discontinued for row in rows):
-                return Rejection(RejectionReason.DISCONTINUED_PRODUCT, product_id)
+    def decisive_rows(
+        self, why: Callable[[Collection[str]], Rejection | None]
+    ) -> Sequence[Collection[str]]:
+        """Choose one row of each offer. They are all of one product if it is sold nowhere or, in a split order, short everywhere."""
+
+        def best(line: Iterable[str]) -> int:
+            """The best reason among the rows of a line; the number of reasons if one of its rows is suitable."""
+            rejections = (why((key,)) for key in line)
+            return max(len(_REASONS) if r is None else _REASONS.index(r.reason) for r in rejections)
+
+        line = min(zip(*self.offers, strict=True), key=best)
+        if best(line) < len(_REASONS) - (not self.split):
+            return [(key,) for key in line]
+        found = map(why, self.offers)
+        return [(rejection.subject,) for rejection in found if rejection is not None]
+
+    def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
+        reasons = {rejection.reason for rejection in rejections}
+        products = {product_of(rejection.subject) for rejection in rejections}
+        if len(products) == 1 and RejectionReason.INSUFFICIENT_STOCK not in reasons:
+            return Rejection(max(reasons, key=_REASONS.index), products.pop())
         shortages = (
             each.shortages[0]
             if each.shortages
             else Shortage(each.subject, self.quantities[product_of(each.subject)], 0)
-            for each in rejections[: len(self.offers)]
+            for each in rejections
         )
         return Rejection(
-            RejectionReason.INSUFFICIENT_STOCK, first.subject, tuple(dict.fromkeys(shortages))
+            RejectionReason.INSUFFICIENT_STOCK,
+            rejections[0].subject,
+            tuple(dict.fromkeys(shortages)),
         )
 
     def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:

@@ -7,7 +7,7 @@ transaction they share one update of each product, so a whole batch of orders fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import filterfalse, groupby
 from math import ceil, inf
@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.change import Change, Decision, Transaction
-from inventory_orders.domain.product import Stock
+from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.rejection import Rejection
 
 
@@ -84,6 +84,8 @@ class Plan:
         short: Products for which an offer is rejected or passed over, because they have too few known units or are blocked.
         waiting: Changes that cannot be decided now, because one of their products is blocked or short. Changes that only
             follow one of them in its group are undecided too, but not listed.
+        doubted: Changes that would be rejected if none of their offers was possible at one and the same moment. Instead of
+            open offers, each has the rows that decide this: one of each offer.
         leaving: Accepted changes whose units leave on an outbound page. The chains do not contain them.
     """
 
@@ -91,6 +93,7 @@ class Plan:
     missing: frozenset[str] = frozenset()
     short: frozenset[str] = frozenset()
     waiting: tuple[Waiting, ...] = ()
+    doubted: tuple[Waiting, ...] = ()
     leaving: tuple[Decision, ...] = ()
 
 
@@ -106,7 +109,8 @@ class Draft:
 
     def add(self, decision: Decision, supply: Supply, limits: Limits | None) -> bool:
         """Add a decision to the transaction if it fits. Returns whether it does. Without limits, every decision fits."""
-        places = {supply.sources.get(p, p) for p in decision.deltas} - self.places
+        places = {supply.sources.get(p, p) for p in (*decision.deltas, *decision.checked)}
+        places -= self.places
         records = len(decision.change.parts) if decision.has_record else 0
         actions = self.actions + len(places) + records
         size = self.size + supply.allocation.size(places) + records * decision.change.record_size
@@ -136,8 +140,8 @@ def plan(
         limits: Limits of one transaction. A change that is too big by itself gets its own transaction. DynamoDB may refuse it.
 
     Returns:
-        Transactions that contain each accepted change once. Each rejection is in the last transaction that it depends on, or in a
-        later one. Moves that are not written yet go into the first transaction.
+        Transactions that contain each accepted change once. The rejection of a change with one offer is in the last transaction
+        that it depends on, or in a later one. Moves that are not written yet go into the first transaction.
     """
     allocation, sources = supply.allocation, supply.sources
     product_ids = {p for change in changes for p in change.product_ids}
@@ -161,8 +165,30 @@ def plan(
         frozenset(choice.missing),
         frozenset(choice.found_short),
         tuple(choice.waiting),
+        tuple(choice.doubted),
         tuple(filter(leaves, decisions)),
     )
+
+
+def prove(change: Change, decisive: Sequence[Collection[str]], rows: StockById) -> Rejection | None:
+    """Reject a change if rows that were read at the same moment show that none of its offers was possible then.
+
+    Args:
+        change: The change.
+        decisive: The decisive rows of each offer: see `Plan.doubted`.
+        rows: The rows.
+
+    Returns:
+        The rejection; None if an offer may have been possible.
+    """
+    choice = _Choice(dict(rows), frozenset())
+    rejections = [choice.why(change, offer) for offer in decisive]
+    certain = [rejection for rejection in rejections if rejection is not None]
+    return change.final_rejection(certain) if len(certain) == len(rejections) else None
+
+
+_Wait = tuple[Collection[str], set[str]]
+"""An offer that has to wait, and the products of which lanes may hold the units that it lacks."""
 
 
 @dataclass(slots=True)
@@ -175,6 +201,7 @@ class _Choice:
         missing: See `Plan.missing`.
         found_short: See `Plan.short`.
         waiting: See `Plan.waiting`.
+        doubted: See `Plan.doubted`.
     """
 
     working: dict[str, Stock | None]
@@ -182,59 +209,106 @@ class _Choice:
     missing: set[str] = field(default_factory=set)
     found_short: set[str] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
+    doubted: list[Waiting] = field(default_factory=list)
 
     def decide(self, change: Change) -> Decision | None:
-        """Accept the first offer for which there is enough stock, or reject the change. Returns None if it has to wait."""
-        rejections, waiting, missing = list[Rejection](), list[Collection[str]](), set[str]()
-        for offer in self._offers(change) if change.split else change.offers:
-            answer = self._try(change, offer)
-            if isinstance(answer, set):
-                waiting.append(offer)
-                missing |= answer
-                if not answer and self.blocked.isdisjoint(offer):
-                    # Its products are read before those of less preferred offers.
-                    break
-            elif answer.rejection is None:
-                for product_id, delta in answer.deltas.items():
-                    if (product := self.working[product_id]) is not None:
-                        after = product.with_stock(product.stock_count + delta, product.version)
-                        self.working[product_id] = after
-                return answer
-            else:
-                rejections.append(answer.rejection)
-        if not waiting:
-            rejection = change.final_rejection(rejections, self.working)
-            return Decision(change, rejection, {}, change.product_ids)
-        self.missing |= missing
-        self.waiting.append((change, waiting))
+        """Accept the first offer with enough units, or reject the change. Returns None if the change is waiting or doubted.
+
+        Units in stock or in lanes come before backorders at a preferred place.
+        """
+        offers = tuple(self._offers(change)) if change.split else change.offers
+        waits: list[_Wait] = []
+        for rows in (self._in_stock(change), self.working) if len(offers) > 1 else (self.working,):
+            answer = self._choose(change, offers, rows)
+            if isinstance(answer, Decision):
+                return self._accept(answer)
+            waits = answer
+            if self._may_have_goods(waits):
+                break
+        if waits:
+            self.missing.update(*(lacking for _, lacking in waits))
+            self.waiting.append((change, [offer for offer, _ in waits]))
+        else:
+            self.doubted.append((change, change.decisive_rows(partial(self.why, change))))
         return None
 
+    def _choose(
+        self, change: Change, offers: Sequence[Collection[str]], rows: StockById
+    ) -> Decision | list[_Wait]:
+        """Decide for the first possible offer, or against the only one. Otherwise, return the offers that have to wait."""
+        waits: list[_Wait] = []
+        for offer in offers:
+            answer = self._try(change, offer, rows)
+            if not isinstance(answer, Decision):
+                waits.append((offer, answer))
+                if self._is_unread(offer):
+                    # Its products are read before those of less preferred offers.
+                    break
+            elif answer.rejection is None or len(offers) == 1:
+                return answer
+        return waits
+
+    def _may_have_goods(self, waits: Iterable[_Wait]) -> bool:
+        """Whether an offer waits for units that lanes may hold, or for products that have yet to be read."""
+        return any(lacking or self._is_unread(offer) for offer, lacking in waits)
+
+    def _accept(self, decision: Decision) -> Decision:
+        for product_id, delta in decision.deltas.items():
+            if (product := self.working[product_id]) is not None:
+                after = product.with_stock(product.stock_count + delta, product.version)
+                self.working[product_id] = after
+        return decision
+
+    def why(self, change: Change, offer: Collection[str]) -> Rejection | None:
+        """Why an offer, or a part of it, is certainly impossible; None if it is possible or has to wait."""
+        answer = self._try(change, offer, self.working)
+        return answer.rejection if isinstance(answer, Decision) else None
+
+    def _is_unread(self, offer: Collection[str]) -> bool:
+        """Whether products of an offer have yet to be read."""
+        return not self.working.keys() >= set(offer) and self.blocked.isdisjoint(offer)
+
     def _offers(self, change: Change) -> Iterator[Collection[str]]:
-        """Yield the offers of a change that may be split, and one more, with the first suitable row for each line."""
+        """Yield the offers of a change that may be split, and one more, with the most suitable row for each line."""
         yield from change.offers
         if len(change.offers) > 1:
             lines = zip(*change.offers, strict=True)
             yield tuple(min(line, key=partial(self._rank, change)) for line in lines)
 
-    def _rank(self, change: Change, product_id: str) -> int:
-        """Rank a row for a line: 0 if it has enough units, 1 if the line has to wait, 2 if the line is rejected."""
-        answer = self._try(change, (product_id,))
-        if isinstance(answer, set):
-            return 1
-        return 0 if answer.rejection is None else 2
+    def _rank(self, change: Change, product_id: str) -> tuple[int, ...]:
+        """Rank a row for a line, without and with backorders: 0 if it has enough units, 1 if the line has to wait, else 2."""
+        views = (self._in_stock(change), self.working)
+        answers = (self._try(change, (product_id,), rows) for rows in views)
+        return tuple(
+            1 if isinstance(answer, set) else 0 if answer.rejection is None else 2
+            for answer in answers
+        )
 
-    def _try(self, change: Change, offer: Collection[str]) -> Decision | set[str]:
+    def _in_stock(self, change: Change) -> StockById:
+        """The products of a change without their backorders."""
+        return {
+            product_id: _without_backorders(self.working[product_id])
+            for product_id in change.product_ids
+            if product_id in self.working
+        }
+
+    def _try(self, change: Change, offer: Collection[str], rows: StockById) -> Decision | set[str]:
         """Decide about one offer.
+
+        Args:
+            change: The change.
+            offer: The offer, or a part of it.
+            rows: The products that were read, with or without their backorders.
 
         Returns:
             The decision or, if the offer has to wait, the products of which lanes may hold the units that the row lacks. These
             include rows that another program has changed against the rules for lent products. If the offer waits because a
             product is blocked or has not been read yet, there are none.
         """
-        if not self.working.keys() >= set(offer):
+        if not rows.keys() >= set(offer):
             self.found_short |= self.blocked.intersection(offer)
             return set()
-        products = {product_id: self.working[product_id] for product_id in offer}
+        products = {product_id: rows[product_id] for product_id in offer}
         rejection = change.rejection(products)
         if rejection is None:
             wanted = deltas = change.deltas(products)
@@ -250,6 +324,12 @@ class _Choice:
         }
         self.found_short |= lacking
         return lacking or Decision(change, rejection, deltas, offer)
+
+
+def _without_backorders(product: Stock | None) -> Stock | None:
+    if isinstance(product, Product) and product.backorder_limit:
+        return replace(product, backorder_limit=0)
+    return product
 
 
 def pack(
@@ -359,5 +439,7 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
             for product_id, delta in decision.deltas.items():
                 page = supply.sources.get(product_id)
                 allocation.add_units(product_id, delta, page, moves_goods=goods)
+            for product_id in decision.checked:
+                allocation.check(product_id)
         transactions.append(allocation.drain(draft.decisions))
     return transactions

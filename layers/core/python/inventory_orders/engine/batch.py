@@ -11,10 +11,11 @@ from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import Change, Decision, IdempotencyMatch
 from inventory_orders.domain.location import in_words
-from inventory_orders.domain.planner import Limits, Supply, Waiting
+from inventory_orders.domain.planner import Chain, Limits, Supply, Waiting, prove
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
@@ -31,11 +32,12 @@ from inventory_orders.errors import (
     CorruptItemError,
     Outcome,
     OutcomeUnknownError,
+    RequestInvalidError,
     StoreError,
     ThrottledError,
     id_reused_error,
 )
-from inventory_orders.sequences import followers
+from inventory_orders.sequences import followers, in_portions
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.rows import Key
 
@@ -43,6 +45,9 @@ K = TypeVar("K", str, PageKey, str | PageKey)
 
 # How long a caller that cannot wait avoids a product after meeting a concurrent writer.
 _AVOIDED_SECONDS = 5.0
+
+# How often a read that has to prove a rejection is tried.
+_PROOFS = 3
 
 _REPAIR = "it fails a condition on the values that were just read from it; repair the item"
 
@@ -399,6 +404,45 @@ class Batch:
                 self._learn_snapshot(self._client.call(request, self.deadline, self.stats))
             except ThrottledError as error:
                 self.pending.give_up(some, error.code, str(error))
+
+    def prove(self, doubted: Sequence[Waiting]) -> tuple[Chain, ...]:
+        """Reject changes whose decisive rows, read in one transaction, show that no offer is possible at that moment.
+
+        Separate reads could miss units that move from one place to another. If concurrent writers keep interfering with the
+        read, the rejection's own transaction checks that the known rows have not changed.
+
+        Args:
+            doubted: See `Plan.doubted`.
+
+        Returns:
+            The transactions that reject them. A change whose rejection could not be proven is planned again.
+        """
+        by_rows: dict[tuple[str, ...], list[Waiting]] = {}
+        for each in doubted:
+            by_rows.setdefault(tuple(sorted({*chain.from_iterable(each[1])})), []).append(each)
+        proven: list[Decision] = []
+        for portion in in_portions(by_rows, len(by_rows), len, READ_LIMIT):
+            rows, is_snapshot = self._read_at_once({*chain.from_iterable(portion)})
+            for keys in portion:
+                checked = () if is_snapshot else keys
+                may_check = all(rows.get(key) is not None for key in checked)
+                for change, decisive in by_rows[keys]:
+                    rejection = prove(change, decisive, rows) if may_check else None
+                    if rejection is None:
+                        self.pending.count_retries(change, 1)
+                    else:
+                        proven.append(Decision(change, rejection, {}, checked, checked))
+        return Supply(Allocation(self.known.rows)).arrange(proven, self.limits)
+
+    def _read_at_once(self, keys: Collection[str]) -> tuple[Mapping[str, Product | None], bool]:
+        """Read products in one transaction. Returns them, or the known ones if it fails, and whether they were read together."""
+        request = partial(self._client.store.read_together, [*keys])
+        try:
+            snapshot = self._client.call(request, self.deadline, self.stats, attempts=_PROOFS)
+        except (ThrottledError, RequestInvalidError):
+            return self.known.rows, False
+        self._learn_snapshot(snapshot)
+        return snapshot.products, True
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and remember them. Gives up on the changes of products that cannot be read.

@@ -11,7 +11,8 @@ A batch runs in rounds until each of its changes has an outcome. A round has fiv
 
 The state of a batch is in one object (`batch.py`). The rules:
 
-- Nothing is answered before it is durable. A rejection is in or after the transaction that it depends on.
+- Nothing is answered before it is durable. A rejection is in or after the transaction that it depends on. If it depends on
+  several offers, one read proves that all of them were impossible at the same moment.
 - A lost transaction is planned again. A plan from rows starts from the items that its cancellation returned. Everything
   committed before stays committed.
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
@@ -328,7 +329,7 @@ class Engine:
     def _commit(self, batch: Batch, planned: Plan) -> _Progress:
         """Commit a plan."""
         has_other_offers = bool(planned.short) and batch.note_short(planned.short)
-        attempts = self._send(batch, planned.chains)
+        attempts = self._send_plan(batch, planned)
         if lost := [attempt.transaction.outbound for attempt in attempts if attempt.is_lost]:
             # Hand-overs are retried immediately: another page is free, or the cancellation returned this one.
             if None in lost or batch.outbound_losses == _OUTBOUND_ATTEMPTS:
@@ -337,6 +338,13 @@ class Engine:
             return _Progress.ADVANCED
         has_decisions = any(attempt.transaction.decisions for attempt in attempts)
         return _Progress.ADVANCED if has_decisions or has_other_offers else _Progress.BLOCKED
+
+    def _send_plan(self, batch: Batch, planned: Plan) -> list[Attempt]:
+        """Send a plan's transactions and, once all of them are applied, the rejections that need a proof."""
+        attempts = self._send(batch, planned.chains)
+        if planned.doubted and all(attempt.error is None for attempt in attempts):
+            attempts += self._send(batch, batch.prove(planned.doubted))
+        return attempts
 
     def _move(self, batch: Batch, moves: Sequence[Chain]) -> bool:
         """Commit the moves of a source. Returns whether all of them are durable."""
@@ -388,7 +396,8 @@ class Engine:
         stock_after = attempt.transaction.stock_after
         for update in attempt.transaction.updates:
             batch.known.rows[update.after.product_id] = update.after
-            self._cache.observe_write(update.after)
+            if update.after is not update.before:
+                self._cache.observe_write(update.after)
         for decision in attempt.transaction.decisions:
             if not decision.has_record:
                 # `reject_unwritten` settles it, because nothing was written that could have conflicted with its record.

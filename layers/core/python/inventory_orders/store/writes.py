@@ -440,7 +440,12 @@ def fold_action(lot: Generation, units: int, now: datetime) -> Action:
 
 
 def _row_update(before: Product, after: Product, now: datetime) -> Action:
-    """Build the action that updates a row, if it has not changed since it was read."""
+    """Build the action that updates a row, or checks it, if it has not changed since it was read."""
+    if before is after:
+        check = Write().on(AS_READ, version=before.version, createdAt=before.created_at)
+        return Action(
+            ActionKind.PRODUCT, before.product_id, check, "ConditionCheck", by_version=True
+        )
     is_owner = after.lock_version != before.lock_version
     row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
     write = difference(product_row(before), row)
