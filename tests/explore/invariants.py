@@ -74,6 +74,7 @@ def check_write(world: World, number: int, changes: Sequence[Change]) -> None:
         _check_change(world, change)
     _check_records(changes)
     _check_transfers(changes)
+    _check_owed(changes)
     _check_outbound(changes)
     _check_places(world, lanes)
     _check_depot(world, every_page)
@@ -249,6 +250,28 @@ def _check_transfers(changes: Sequence[Change]) -> None:
             and other.get("transferWith") == name,
             f"the transfer {transfer_id} books {row['delta']} of {name}, and of {row['transferWith']} {other.get('delta')}",
         )
+
+
+def _check_owed(changes: Sequence[Change]) -> None:
+    """Check that the orders of a write name all units that they took below zero."""
+    owed = Counter[str]()
+    for change in changes:
+        if change.place[0] == "Orders" and change.before is None:
+            lines = change.after["items"] if change.after is not None else ()
+            owed.update(
+                {key_of(line): line["backordered"] for line in lines if "backordered" in line}
+            )
+    below = {
+        change.place[1][0]: max(0, -change.after["stockCount"])
+        - max(0, -change.before["stockCount"])
+        for change in changes
+        if change.place[0] == "Products" and change.before and change.after
+    }
+    sells = any(change.place[0] == "Orders" and change.before is None for change in changes)
+    require(
+        not sells or owed == Counter({name: units for name, units in below.items() if units > 0}),
+        f"rows owe {below} more units, but new orders name {dict(owed)}",
+    )
 
 
 def _check_outbound(changes: Sequence[Change]) -> None:
@@ -437,6 +460,7 @@ def _check_order(
     _check_order_of_group(world, name)
     _check_lines(world, change, after)
     _check_places_of_lines(after)
+    _check_backorder(world, change, after)
 
 
 _STEPS = {
@@ -555,35 +579,39 @@ _Candidate = tuple["Stock | None", int]
 def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -> None:
     """Check that at one moment during the invocation, the order could not have been placed from any of its locations, for the
     reason given."""
-    begun, reason = change.process.begun or 0, order["reason"]
-    locations, is_split = order.get("locations", [""]), order.get("split", False)
-    quantities = {
-        (line["productId"], location): (_candidate(line, location), line["quantity"])
-        for line in order["items"]
-        for location in locations
-    }
-    known = [world.stock.get(key, []) for key, _ in quantities.values()]
-    moments = {begun, *(stock.number for states in known for stock in states)}
-    is_true = any(
-        _is_true_reason(
-            reason,
-            [
-                [
-                    (_state_at(world, key, moment), quantity)
-                    for (_, at), (key, quantity) in quantities.items()
-                    if at == location
-                ]
-                for location in locations
-            ],
-            is_split=is_split,
-        )
-        for moment in moments
-        if moment >= begun
-    )
+    reason, is_split = order["reason"], order.get("split", False)
     require(
-        is_true,
+        any(
+            _is_true(reason, offers, is_split=is_split) for offers in _moments(world, change, order)
+        ),
         f"order {order['orderId']} was rejected as {reason}, which was never true while it was being placed",
     )
+
+
+def _check_backorder(world: World, change: Change, order: dict[str, Any]) -> None:
+    """Check that an order was placed on backorder only if at one moment no location had the goods, unless one was being counted."""
+    if any("backordered" in line for line in order["items"]):
+        require(
+            not all(any(map(_has_goods, offers)) for offers in _moments(world, change, order)),
+            f"order {order['orderId']} was placed on backorder, although a location had the goods at every moment",
+        )
+
+
+_Offers = list[list[_Candidate]]
+"""The state of each line's row at each location, at one moment."""
+
+
+def _moments(world: World, change: Change, order: Mapping[str, Any]) -> Iterator[_Offers]:
+    """Yield the offers of an order as they were at each moment since its invocation began."""
+    begun = change.process.begun or 0
+    offers = [
+        [(_candidate(line, location), line["quantity"]) for line in order["items"]]
+        for location in order.get("locations", [""])
+    ]
+    known = [world.stock.get(key, []) for offer in offers for key, _ in offer]
+    for moment in {begun, *(stock.number for states in known for stock in states)}:
+        if moment >= begun:
+            yield [[(_state_at(world, key, moment), n) for key, n in offer] for offer in offers]
 
 
 def _candidate(line: Mapping[str, Any], location: str) -> str:
@@ -597,8 +625,8 @@ def _state_at(world: World, key: str, moment: int) -> Stock | None:
     return earlier[-1] if earlier else None
 
 
-def _is_true_reason(reason: str, offers: Sequence[Sequence[_Candidate]], *, is_split: bool) -> bool:
-    """Whether an order with these offers could not be placed at one moment, for this reason."""
+def _is_true(reason: str, offers: _Offers, *, is_split: bool) -> bool:
+    """Whether an order with these offers cannot be placed, for this reason."""
     lines = list(zip(*offers, strict=True))
     if reason == "UNKNOWN_PRODUCT":
         return any(all(map(_is_gone, line)) for line in lines)
@@ -629,6 +657,18 @@ def _is_short(candidate: _Candidate) -> bool:
     if stock is None or stock.row is None:
         return False
     return bool(stock.available + stock.row.get("backorderLimit", 0) < quantity)
+
+
+def _has_goods(offer: Sequence[_Candidate]) -> bool:
+    """Whether a location has all units of an order in stock, and none of its rows is leased."""
+    return all(
+        stock is not None
+        and stock.row is not None
+        and not _is_discontinued((stock, quantity))
+        and "lockedBy" not in stock.row
+        and stock.available >= quantity
+        for stock, quantity in offer
+    )
 
 
 def _lacks(candidate: _Candidate) -> bool:

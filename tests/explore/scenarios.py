@@ -921,6 +921,11 @@ _ON_HAND = (
 _IN_TWO_PLACES: list[SetUp] = [stock_at("berlin", p=1), stock_at("lyon", p=1)]
 """List p with one unit at each of two locations."""
 
+
+def _backorders_at_berlin(world: World) -> None:
+    world.product("p#berlin", 0, backorderLimit=5, status="LOW_STOCK")
+
+
 _AT_LOCATIONS = (
     Scenario(
         "last units at two locations",
@@ -989,7 +994,19 @@ _AT_LOCATIONS = (
                 "adjust_stock",
                 transfer("t1", "berlin", "lyon", 2),
                 transfer("t2", "lyon", "berlin", 2),
+                transfer("t3", "berlin", "lyon", 2),
             ),
+            places(order_at("c", "lyon", "berlin", split=True, p=1)),
+        ],
+        faults=(*_TORN, "late"),
+    ),
+    Scenario(
+        "backorder against goods that move",
+        # Berlin sells what it does not have, but only if Lyon has nothing.
+        [_backorders_at_berlin, stock_at("lyon", p=1)],
+        [
+            places(order_at("a", "berlin", "lyon", p=1), order_at("a2", "berlin", "lyon", p=2)),
+            insists("adjust_stock", transfer("t", "lyon", "berlin", 1)),
             places(order_at("c", "lyon", "berlin", split=True, p=1)),
         ],
         faults=(*_TORN, "late"),

@@ -48,6 +48,10 @@ TICK_SECONDS = 0.001
 # How long a broken connection takes. The leases of the scenarios are much longer.
 LOST_SECONDS = 0.1
 
+_MAY_CONFLICT = {
+    *("TransactWriteItems", "TransactGetItems", "UpdateItem", "PutItem", "DeleteItem"),
+}
+
 # A scenario has a handful of invocations, and a message that is returned forever is a failure.
 MAX_INVOCATIONS = 25
 MAX_STEPS = 400
@@ -880,7 +884,7 @@ class World:
 
         yield fault("throttled", applied=False, takes_time=True)
         yield fault("crash", applied=False)
-        if call.operation in {"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem"}:
+        if call.operation in _MAY_CONFLICT:
             yield fault("conflict", applied=False)
         if call.operation == "PutEvents":
             yield fault("refused", applied=True)
@@ -1020,6 +1024,9 @@ class World:
                     process.forced = ("throttled", call)
                 return ServiceError("ThrottlingException", "Rate exceeded")
             case "conflict":
+                if call.operation == "TransactGetItems":
+                    # A read is repeated a few times at once, so a single conflict would have no effect.
+                    process.forced = ("conflict", call)
                 self._note(process, call, "TransactionConflict")
                 return _conflict(call)
             case "stale":

@@ -258,8 +258,8 @@ def test_the_text_of_a_rejection_names_locations(shop, worker):
     assert [outcome.detail for outcome in report.outcomes] == [
         "there is not enough stock of p at a: 3 wanted, 1 available; "
         "there is not enough stock of p at b: 3 wanted, 2 available; "
-        "there is not enough stock of p: 3 wanted, 0 available",
-        "there is no product p; create it first, or correct the id",
+        "there is not enough stock of p: 3 wanted, 0 available; locations asked: a, b, the default location",
+        "there is no product p; create it first, or correct the id; locations asked: x, y",
     ]
 
 
@@ -590,6 +590,207 @@ def test_after_a_lost_response_an_order_is_placed_once(shop, worker, is_applied)
     shop.lose_responses(1, operations=[WRITE], is_applied=is_applied)
     assert shop.place(worker, shop.order("a", "b", units=2)) == ["a"]
     assert (shop.stock("p#a"), shop.stock("p#b")) == (0, 2)
+
+
+# ---------------------------------------------------------------------- the proof of a rejection
+
+
+PROOF = "TransactGetItems"
+
+
+def moves(shop, source, target, units=2):
+    """Return a hook in which units are transferred, once."""
+
+    def act(_):
+        shop.calm()
+        assert shop.do(transfer(source, target, units)) == [APPLIED]
+
+    return act
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_units_that_move_between_two_reads_are_found(shop, worker, split):
+    shop.stock_at(a=0, b=2)
+    shop.on(READ, moves(shop, "b", "a"), of_product("p#b"))
+    assert shop.place(worker, shop.order("a", "b", units=2, split=split)) == ["a"]
+    assert shop.calls.count(PROOF) == 1
+
+
+def test_a_sale_here_and_a_receipt_there_are_no_reason_to_reject(shop, worker):
+    """After the second order has taken the last unit of location b, location a has one."""
+    shop.stock_at(a=0, b=1)
+    shop.once(WRITE, lambda _: shop.receive("p#a", 1))
+    assert shop.place(worker, shop.order("b"), shop.order("a", "b")) == ["b", "a"]
+
+
+def test_units_that_move_while_an_order_waits_for_a_count_are_found(shop, worker):
+    shop.stock_at(a=0, b=2)
+    shop.count("p#b", 5)
+    move = moves(shop, "b", "a")
+    # The count has just ended.
+    shop.on(READ, lambda _: move(_) if shop.clock.seconds > 1_800_000_005 else None)
+    assert shop.place(worker, shop.order("a", "b", units=2)) == ["a"]
+
+
+def test_a_proof_reads_one_short_row_of_each_location_and_serves_all_orders(shop, worker):
+    shop.stock_at("tea", a=0, b=9)
+    shop.stock_at("cup", a=9, b=0)
+    orders = [shop.wants({"tea": 1, "cup": 1}, "a", "b") for _ in range(3)]
+    read = []
+    shop.on(PROOF, lambda request: read.append(request["TransactItems"]))
+    assert shop.place(worker, *orders, shop.order("x", "y")) == [
+        *["INSUFFICIENT_STOCK"] * 3,
+        "UNKNOWN_PRODUCT",
+    ]
+    assert shop.calls == [READ, READ, PROOF, WRITE]
+    keys = {item["Get"]["Key"]["productId"]["S"] for item in read[0]}
+    assert keys == {"tea#a", "cup#b", "p#x", "p#y"}
+
+
+def test_the_proof_of_a_split_order_reads_one_product(shop, worker):
+    shop.stock_at("tea", a=0, b=9)
+    shop.stock_at("cup", a=2, b=1)
+    read = []
+    shop.on(PROOF, lambda request: read.append(request["TransactItems"]))
+    wants = shop.wants({"tea": 1, "cup": 3}, "a", "b", split=True)
+    assert shop.place(worker, wants) == ["INSUFFICIENT_STOCK"]
+    keys = {item["Get"]["Key"]["productId"]["S"] for item in read[0]}
+    assert keys == {"cup#a", "cup#b"}
+
+
+CONFLICT = cancels("TransactionConflict", lambda item: True)
+
+
+def test_if_the_proof_keeps_conflicting_the_rejection_checks_the_rows(shop, worker):
+    shop.stock_at(a=1, b=0)
+    shop.on(PROOF, CONFLICT)
+    order = shop.order("a", "b", units=2)
+    assert shop.place(worker, order) == ["INSUFFICIENT_STOCK"]
+    assert shop.calls == [READ, READ, PROOF, PROOF, PROOF, WRITE]
+    assert shop.shortages(order) == [("p", "a", 2, 1), ("p", "b", 2, 0)]
+
+
+def test_a_check_notices_units_that_came_in_the_meantime(shop, worker):
+    shop.stock_at(a=1, b=0)
+
+    def before(called, request):
+        if called == PROOF:
+            CONFLICT(request)
+        if called == WRITE:
+            shop.calm()
+            shop.receive("p#b", 2)
+
+    shop.before = before
+    assert shop.place(worker, shop.order("a", "b", units=2)) == ["b"]
+
+
+def test_if_the_checks_conflict_too_the_order_is_returned(shop, worker):
+    shop.stock_at(a=1, b=0)
+    shop.on("", CONFLICT, lambda request: "TransactItems" in request)
+    assert shop.place(worker, shop.order("a", "b", units=2)) == ["CONTENTION"]
+    shop.calm()
+    assert not shop.item(Table.ORDERS, f"o{shop.orders}")
+
+
+def test_if_a_location_is_not_listed_and_the_proof_conflicts_the_order_is_returned(shop, worker):
+    """A missing row has no version to check."""
+    shop.stock_at(a=1)
+    shop.on(PROOF, CONFLICT)
+    assert shop.place(worker, shop.order("a", "x", units=2)) == ["CONTENTION"]
+
+
+def test_units_that_were_lent_since_are_recalled_before_a_rejection(shop, worker):
+    shop.stock_at(a=1, b=0)
+
+    def lends(_):
+        shop.calm()
+        shop.receive("p#b", 30)
+        shop.lend("p#b", {7: 20}, 5, reach=8)
+
+    shop.on(PROOF, lends)
+    assert shop.place(worker, shop.order("a", "b", units=28)) == ["b"]
+    assert not shop.product("p#b").lent_to
+
+
+def test_in_a_group_no_order_overtakes_one_whose_rejection_has_to_be_proven(shop, worker):
+    shop.stock_at(a=1, b=1)
+    orders = [shop.order("a", "b", units=2, group="g"), shop.order("a", group="g")]
+    assert shop.place(worker, *orders) == ["INSUFFICIENT_STOCK", "a"]
+    first, second = (shop.order_row(order.order_id)["createdAt"] for order in orders)
+    assert first < second
+
+
+# ---------------------------------------------------------------------- backorders
+
+
+@pytest.mark.parametrize(
+    ("stock", "locations", "more", "result"),
+    [
+        # Goods on a shelf come before a backorder at a preferred location.
+        ({"a": 0, "b": 10}, "ab", {}, "b"),
+        ({"a": 1, "b": 10}, "ab", {}, "b"),
+        ({"a": 2, "b": 10}, "ab", {}, "a"),
+        ({"a": 0, "b": 1}, "ab", {}, "a"),
+        ({"a": 0, "b": 0}, "ba", {}, "b"),
+        ({"a": 0, "b": 10}, "ab", {"split": True}, "b"),
+        ({"a": 0, "b": 10}, "ab", {"asked_locations": {"p": "a"}}, "a"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["rows", "lanes"])
+def test_goods_come_before_backorders(shop, kind, stock, locations, more, result):
+    worker = shop.worker() if kind == "rows" else shop.seller(lanes=2)
+    shop.list("p", 0)
+    for place, units in stock.items():
+        shop.list(f"p#{place}", units, backorder_limit=5)
+    assert shop.place(worker, shop.order(*locations, units=2, **more)) == [result]
+
+
+def test_a_split_order_backorders_only_what_no_location_has(shop, worker):
+    for product_id, a, b in (("tea", 0, 0), ("cup", 0, 3)):
+        shop.list(product_id, 0)
+        shop.list(f"{product_id}#a", a, backorder_limit=5)
+        shop.list(f"{product_id}#b", b)
+    wants = shop.wants({"tea": 2, "cup": 2}, "a", "b", split=True)
+    # One location that can serve all lines, even on backorder, comes before a split without goods for all of them.
+    assert shop.place(worker, wants) == ["a a"]
+    shop.list("mug", 0)
+    shop.list("mug#b", 3)
+    wants = shop.wants({"tea": 1, "cup": 1, "mug": 1}, "a", "b", split=True)
+    assert shop.place(worker, wants) == ["a b b"]
+
+
+@pytest.mark.parametrize("kind", ["rows", "lanes"])
+def test_units_in_lanes_come_before_a_backorder_elsewhere(shop, kind):
+    worker = shop.worker() if kind == "rows" else shop.seller(lanes=2)
+    shop.list("p", 0)
+    shop.list("p#a", 0, backorder_limit=50)
+    shop.list("p#b", 30)
+    shop.lend("p#b", {7: 20}, 5, reach=8)
+    assert shop.place(worker, shop.order("a", "b", units=28)) == ["b"]
+    assert shop.place(worker, shop.order("a", "b", units=28)) == ["a"]
+
+
+def test_a_location_that_is_being_counted_does_not_keep_an_order_from_a_backorder(shop, worker):
+    shop.list("p", 0)
+    shop.list("p#a", 0, backorder_limit=5)
+    shop.list("p#b", 9)
+    shop.count("p#b", 600)
+    assert shop.place(worker, shop.order("a", "b", units=2)) == ["a"]
+    assert shop.seconds < 1
+
+
+def test_each_line_says_how_many_units_were_not_in_stock(shop, worker):
+    """Together, the orders of a batch owe what the row owes."""
+    shop.list("p", 3, backorder_limit=50)
+    for sizes, left in (([2, 2, 3], -4), ([1], -5)):
+        orders = [shop.order(units=units) for units in sizes]
+        assert shop.place(worker, *orders) == ["-"] * len(orders)
+        owed = [shop.order_row(o.order_id)["items"][0].get("backordered", 0) for o in orders]
+        assert shop.stock("p") == left
+        assert all(0 <= units <= size for units, size in zip(owed, sizes, strict=True))
+        if len(sizes) > 1:
+            assert sum(owed) == 4
+    assert owed == [1]
 
 
 class TestOneAttempt:

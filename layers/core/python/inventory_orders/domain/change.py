@@ -133,7 +133,7 @@ class Change:
     def record(
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Record | Update[OrderRecord]:
-        """Build the record of the decision. `after` contains the changed products in their state after the transaction."""
+        """Build the record of the decision. `after` contains the products that it changes: see `Transaction.stock_after_each`."""
         raise NotImplementedError
 
     def match(self, record: Record) -> MatchResult:
@@ -196,3 +196,16 @@ class Transaction:
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
     outbound: Update[OutboundPage] | None = None
+
+    def stock_after_each(self) -> list[dict[str, Stock]]:
+        """The products that each decision changes, in their state after it; the version is that after the transaction.
+
+        Only stock below zero differs from the state after the transaction, because no record depends on other stock.
+        """
+        after, found = dict(self.stock_after), list[dict[str, Stock]]()
+        for decision in reversed(self.decisions):
+            found.append({product_id: after[product_id] for product_id in decision.deltas})
+            for product_id, delta in decision.deltas.items():
+                if (stock := after[product_id]).stock_count < 0:
+                    after[product_id] = stock.with_stock(stock.stock_count - delta, stock.version)
+        return found[::-1]

@@ -286,6 +286,7 @@ _OPTIONAL_OF_ORDER = {
     "shortages": list,
     "attributes": dict,
     "locations": list,
+    "locationsAsked": list,
     "split": bool,
 }
 _OPTIONAL_OF_PRODUCT = {
@@ -334,6 +335,7 @@ def _lines(row: object) -> list[dict[str, Any]]:
             "productId": _take(line, "productId", str),
             **_optional(line, {"locationId": str}),
             "quantity": _take(line, "quantity", int),
+            **_optional(line, {"backordered": int}),
         }
         for line in lines
     ]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult, Update
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
-from inventory_orders.domain.product import PageStock, Stock, StockById
+from inventory_orders.domain.product import PageStock, Product, Stock, StockById
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     SIZE_OF_LINE,
@@ -120,7 +120,14 @@ class Order(Change):
         reason = min(found, key=_REASONS.index)
         first = found[reason][0]
         is_short = reason is RejectionReason.INSUFFICIENT_STOCK
-        return Rejection(reason, first, self._shortages(first, products) if is_short else ())
+        shortages = self._shortages(first, products) if is_short else ()
+        is_elsewhere = any(isinstance(row, Product) and row.places for row in products.values())
+        return Rejection(reason, first, shortages, self._asked(is_elsewhere=is_elsewhere))
+
+    def _asked(self, *, is_elsewhere: bool) -> tuple[str, ...]:
+        """Where its units were looked for; empty if its products have no other location."""
+        asked = {location_of(key): None for key in self.product_ids}
+        return tuple(asked) if is_elsewhere or [*asked] != [DEFAULT_LOCATION] else ()
 
     def decisive_rows(
         self, why: Callable[[Collection[str]], Rejection | None]
@@ -139,10 +146,11 @@ class Order(Change):
         return [(rejection.subject,) for rejection in found if rejection is not None]
 
     def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
+        asked = rejections[0].asked
         reasons = {rejection.reason for rejection in rejections}
         products = {product_of(rejection.subject) for rejection in rejections}
         if len(products) == 1 and RejectionReason.INSUFFICIENT_STOCK not in reasons:
-            return Rejection(max(reasons, key=_REASONS.index), products.pop())
+            return Rejection(max(reasons, key=_REASONS.index), products.pop(), (), asked)
         shortages = (
             each.shortages[0]
             if each.shortages
@@ -153,6 +161,7 @@ class Order(Change):
             RejectionReason.INSUFFICIENT_STOCK,
             rejections[0].subject,
             tuple(dict.fromkeys(shortages)),
+            asked,
         )
 
     def _shortages(self, first: str, products: StockById) -> tuple[Shortage, ...]:
@@ -191,6 +200,7 @@ class Order(Change):
             expires_at=end,
             attributes=self.attributes,
             locations=self.locations,
+            locations_asked=rejection.asked if rejection and self.locations is None else (),
             split=self.split,
         )
 
@@ -207,7 +217,8 @@ class Order(Change):
             if isinstance(stock, PageStock):
                 line = replace(line, lane_page=str(stock.page), lane_version=stock.version)
             elif stock is not None:
-                line = replace(line, product_version=stock.version)
+                backordered = min(quantity, max(0, -stock.stock_count))
+                line = replace(line, product_version=stock.version, backordered=backordered)
             lines.append(line)
         return tuple(lines)
 

@@ -192,6 +192,7 @@ class OrderLine:
         quantity: Units, summed over the lines of one product.
         location_id: Where its units were taken from; empty for the default location, or if none were taken.
         asked_location: The only location that the sender allows; None if the order's locations apply.
+        backordered: How many of its units were not in stock when the order was placed.
         product_created_at: The generation that the units were taken from; None if no stock was taken.
         product_version: The version of the product after they were taken; None if the units were taken from a page.
         lane_page: The page that the units were taken from; None if they were taken from the product's row.
@@ -207,6 +208,7 @@ class OrderLine:
     lane_version: int | None = None
     location_id: str = DEFAULT_LOCATION
     asked_location: str | None = None
+    backordered: int = 0
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
@@ -250,6 +252,7 @@ class OrderRecord:
         confirmation_rejected: The first late payment; later ones get the same answer. None if there was none.
         attributes: The shop's own attributes.
         locations: Where its units may come from, best first; None if the sender did not say.
+        locations_asked: If it was rejected and has no `locations`, where its units were looked for.
         split: Whether its lines may come from several locations.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
     """
@@ -271,6 +274,7 @@ class OrderRecord:
     confirmation_rejected: ConfirmationRejection | None = None
     attributes: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
     locations: tuple[str, ...] | None = None
+    locations_asked: tuple[str, ...] = ()
     split: bool = False
     pseudonymised_at: str | None = None
 

@@ -165,20 +165,23 @@ class Rejection:
         reason: The reason.
         subject: The product or order that the reason is about, or the order status that prevents the change.
         shortages: All products that are known to be short, if the change is rejected because stock is short.
+        asked: Where an order's units were looked for; empty if its products are known at no other location.
     """
 
     reason: RejectionReason
     subject: str = ""
     shortages: tuple[Shortage, ...] = ()
+    asked: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """The message for the sender of the change."""
         # A status may be any string.
         named = str if self.reason is RejectionReason.UNKNOWN_ORDER_STATUS else in_words
+        places = ", ".join(place or "the default location" for place in self.asked)
         return "; ".join(
             self.reason.words.format(
                 subject=named(short.product_id), wanted=short.wanted, available=short.available
             )
             for short in self.shortages or (Shortage(self.subject, 0, 0),)
-        )
+        ) + (f"; locations asked: {places}" if places else "")

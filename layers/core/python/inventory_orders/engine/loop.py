@@ -393,19 +393,20 @@ class Engine:
 
     def _apply_success(self, batch: Batch, attempt: Attempt) -> None:
         """Remember the products as an applied transaction left them, and settle its changes."""
-        stock_after = attempt.transaction.stock_after
-        for update in attempt.transaction.updates:
+        transaction = attempt.transaction
+        for update in transaction.updates:
             batch.known.rows[update.after.product_id] = update.after
             if update.after is not update.before:
                 self._cache.observe_write(update.after)
-        for decision in attempt.transaction.decisions:
+        for decision, changed in zip(
+            transaction.decisions, transaction.stock_after_each(), strict=True
+        ):
             if not decision.has_record:
                 # `reject_unwritten` settles it, because nothing was written that could have conflicted with its record.
                 continue
             if decision.rejection is not None:
                 outcome = rejected(decision.rejection, is_written=True)
             else:
-                changed = {product_id: stock_after[product_id] for product_id in decision.deltas}
                 outcome = ChangeOutcome(
                     Outcome.APPLIED, applied=decision.change, after=changed, at=attempt.at
                 )

@@ -77,7 +77,7 @@ _OWN_OF_PRODUCT = {
 
 _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
-    *("locationId", "askedLocationId"),
+    *("locationId", "askedLocationId", "backordered"),
 }
 
 _OWN_OF_STEP = {
@@ -300,7 +300,6 @@ def order_row(order: OrderRecord) -> Row:
         "items": [*map(_line_row, order.lines)],
         "status": order.status,
         "reason": order.reason,
-        "shortages": [*map(shortage_row, order.shortages)] or None,
         "createdAt": order.created_at,
         "lastUpdatedAt": order.last_updated_at,
         "_version": order.version,
@@ -312,16 +311,20 @@ def order_row(order: OrderRecord) -> Row:
         if order.status == OrderStatus.CONFIRMED
         else None,
         "fulfilledAt": order.fulfilled_at,
-        "steps": [_step_row(step) for step in order.steps] or None,
         "confirmationRejected": None
         if late_payment is None
         else {"at": late_payment.at, "reason": late_payment.reason},
-        "attributes": dict(order.attributes) or None,
         "locations": None if order.locations is None else [*order.locations],
-        "split": order.split or None,
         "pseudonymisedAt": order.pseudonymised_at,
     }
-    return drop_none(row)
+    not_empty = {
+        "shortages": [*map(shortage_row, order.shortages)],
+        "steps": [*map(_step_row, order.steps)],
+        "attributes": dict(order.attributes),
+        "locationsAsked": [*order.locations_asked],
+        "split": order.split,
+    }
+    return drop_none(row) | {name: value for name, value in not_empty.items() if value}
 
 
 def adjustment_row(adjustment: AdjustmentRecord) -> Row:
@@ -387,6 +390,7 @@ def read_order(row: Row) -> OrderRecord:
         else None,
         attributes={**({} if (given := row.get("attributes")) is None else given)},
         locations=None if "locations" not in row else tuple(row["locations"]),
+        locations_asked=tuple(row.get("locationsAsked", ())),
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
     )
@@ -437,6 +441,7 @@ def _line_row(line: OrderLine) -> Row:
             "laneVersion": line.lane_version,
             "locationId": line.location_id or None,
             "askedLocationId": line.asked_location,
+            "backordered": line.backordered or None,
         }
     )
 
@@ -458,6 +463,7 @@ def _read_line(line: Row) -> OrderLine:
         lane_version=line.get("laneVersion"),
         location_id=_text(line, "locationId") if "locationId" in line else DEFAULT_LOCATION,
         asked_location=line.get("askedLocationId"),
+        backordered=line.get("backordered", 0),
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
     )
 

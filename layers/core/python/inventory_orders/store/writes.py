@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, auto
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
@@ -341,7 +340,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         transaction: What to write.
         now: The current time.
     """
-    at, stock_after = timestamp(now), transaction.stock_after
+    at = timestamp(now)
     actions = [_row_update(u.before, u.after, now) for u in transaction.updates]
     actions += [page_action(update, at) for update in transaction.pages]
     if transaction.outbound is not None:
@@ -349,9 +348,8 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     if transaction.release is not None:
         lease = transaction.release
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
-    for decision in filter(attrgetter("has_record"), transaction.decisions):
-        after = {product_id: stock_after[product_id] for product_id in decision.deltas}
-        for part in decision.change.parts:
+    for decision, after in zip(transaction.decisions, transaction.stock_after_each(), strict=True):
+        for part in decision.change.parts if decision.has_record else ():
             record = part.record(decision.rejection, after, at)
             actions.append(record_action(part.record_key, record))
     return actions
