@@ -35,7 +35,7 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
-from inventory_orders.errors import InvalidMessageError, RejectedError, id_reused_error
+from inventory_orders.errors import InvalidMessageError, RejectedError
 from inventory_orders.messages.commands import catalogue_event, notes_in
 from inventory_orders.messages.documents import (
     Decimal,
@@ -45,6 +45,7 @@ from inventory_orders.messages.documents import (
     strict_json,
     validated,
 )
+from inventory_orders.products.catalogue import event_id_reused_error
 
 from .errors import UserError
 from .text_files import (
@@ -138,8 +139,7 @@ class Change:
         if self.details:
             same = all(getattr(product, name) == self.details[name] for name in self.details)
             if _newest(product) == self._moment and not same:
-                words = id_reused_error("EVENT_ID_REUSED")
-                raise RejectedError(words.message, words.code)
+                raise event_id_reused_error(product, self.details)
             changes |= {"details_event_time": self.event_time, "details_event_id": self.event_id}
         if "price" in self.details:
             changes["price_changed_at"] = self.event_time if changes["price"] is not None else None
@@ -416,7 +416,15 @@ class _Reader:
         command = _checked(fields)
         details, others = _changes_in(command, fields)
         derived = {"eventId": _digest(details), "eventTime": self._saved, "details": details}
-        event, key = catalogue_event(derived | command, self._now), key_in(command)
+        try:
+            event, key = catalogue_event(derived | command, self._now), key_in(command)
+        except InvalidMessageError as error:
+            if "eventTime" in command:
+                raise
+            raise InvalidMessageError(
+                error.code,
+                f"the file was last saved at {self._saved}, which is in the future; correct the clock, and save the file again",
+            ) from None
         # A derived id cannot order two changes.
         event_id = fields.get("eventId") or ""
         self._must_be_first(

@@ -247,7 +247,12 @@ def test_a_time_may_be_spelt_in_every_way_of_rfc_3339_and_is_the_same_time():
         ("2026-02-30T00:00:00Z", "on a day that exists"),
         ("0000-01-01T00:00:00Z", "no such time"),
         ("9999-12-31T23:59:59-01:00", "no such time"),
-        ("2026-11-22T00:00:00Z", "more than 15 minutes in the future"),
+        ("2026-11-28T06:30:00Z", "is 7 days, 6:30:00 in the future, and the service does not sch"),
+        ("2026-11-21T00:15:01Z", "is 0:15:01 in the future"),
+        (
+            "2026-11-22T00:00:00Z",
+            "send the event when it takes effect. If it takes effect now, correct",
+        ),
     ],
 )
 def test_the_error_for_an_invalid_time_says_what_to_fix(time, says):

@@ -357,9 +357,12 @@ def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEven
             all others stale until then.
     """
     if document["eventTime"] > timestamp(now + timedelta(minutes=15)):
+        ahead = datetime.fromisoformat(document["eventTime"]) - now
         raise InvalidMessageError(
             "EVENT_FROM_THE_FUTURE",
-            f"eventTime: {document['eventTime']} is more than 15 minutes in the future; correct the sender's clock",
+            f"eventTime: {document['eventTime']} is {timedelta(seconds=ahead // timedelta(seconds=1))} in the future, and the "
+            "service does not schedule changes; send the event when it takes effect. If it takes effect now, correct the "
+            "sender's clock",
             "eventTime",
         )
     return CatalogueEvent(
