@@ -49,7 +49,6 @@ from inventory_orders.products.catalogue import event_id_reused_error
 
 from .errors import UserError
 from .text_files import (
-    DELIMITERS,
     SAVE_AS_UTF8,
     check_json_lines,
     csv_rows,
@@ -57,6 +56,7 @@ from .text_files import (
     first_line,
     not_utf8,
     opened,
+    wrong_width,
 )
 from .words import counted
 
@@ -462,8 +462,7 @@ def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> di
     if len(cells) != len(header):
         raise InvalidMessageError(
             "BAD_ROW",
-            f"the row has {len(cells)} cells, but the header has {len(header)}; "
-            f"put quotation marks around a value that contains {DELIMITERS[delimiter]}",
+            f"the row {wrong_width(len(cells), len(header), delimiter)}",
         )
     return {
         name: int(cell) if name in _NUMBERS and _WHOLE_NUMBER.fullmatch(cell) else cell or None
