@@ -1,5 +1,6 @@
 """Parsing messages: valid orders, and errors for invalid messages that say what to fix."""
 
+import base64
 import json
 import re
 import string
@@ -11,6 +12,7 @@ from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.invocation.sqs import printable
 from inventory_orders.messages.commands import (
+    parse_adjustment,
     parse_catalogue_event,
     parse_command,
     parse_order,
@@ -137,6 +139,60 @@ def test_the_error_for_an_invalid_message_says_what_to_fix(text, code, field, sa
         parse_order(text)
     assert (caught.value.code, caught.value.field) == (code, field)
     assert says in caught.value.message
+
+
+ORDER = json.dumps(GOOD)
+SNS = {"Type": "Notification", "MessageId": "1", "TopicArn": "arn:aws:sns:...", "Message": ORDER}
+EVENT = {"version": "0", "detail-type": "Order", "source": "shop", "detail": GOOD}
+CELERY = {
+    "body": "W10=",
+    "content-encoding": "utf-8",
+    "content-type": "application/json",
+    "headers": {"task": "place"},
+    "properties": {"delivery_tag": "1"},
+}
+
+
+def in_base64(document):
+    return base64.b64encode(json.dumps(document).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (json.dumps(SNS), "is an SNS notification; turn on raw message delivery"),
+        (json.dumps(EVENT), "is an EventBridge event; set the target's InputPath"),
+        (json.dumps(CELERY), "is a Celery task message; send the JSON itself"),
+        (in_base64(CELERY), "is a Celery task message; send the JSON itself"),
+        (in_base64(GOOD), "is JSON encoded as base64; send the JSON itself"),
+        (json.dumps(ORDER), "is a JSON string that contains JSON; encode it only once"),
+        ('{"Records": [{"eventSource": "aws:s3"}]}', "is a list of records"),
+        ('{"requestContext": {}, "requestPayload": {}}', "from a Lambda destination"),
+        ('{"Input": {}, "TaskToken": "t"}', "is a Step Functions task with a token"),
+        ('{"specversion": "1.0", "id": "1", "source": "/", "type": "t"}', "is a CloudEvents env"),
+    ],
+)
+@pytest.mark.parametrize(
+    "parse",
+    [
+        parse_order,
+        parse_order_command,
+        parse_adjustment,
+        lambda body: parse_catalogue_event(body, datetime.now(UTC)),
+    ],
+)
+def test_the_envelope_of_another_service_is_named_as_what_it_is(sent, says, parse):
+    with pytest.raises(InvalidMessageError) as refused:
+        parse(sent)
+    assert says in refused.value.message
+    assert refused.value.field == ""
+
+
+@pytest.mark.parametrize("sent", ['"tea"', '"7"', "dGVh", "[]", '{"Message": "tea"}'])
+def test_what_is_no_envelope_is_not_named_as_one(sent):
+    with pytest.raises(InvalidMessageError) as refused:
+        parse_order_command(sent)
+    assert "is a" not in refused.value.message
 
 
 @pytest.mark.parametrize(

@@ -532,8 +532,8 @@ def _check_no_newer_event(product: Product, at: str) -> None:
     """Raise an error if a catalogue event with a later time was already applied."""
     if (product.details_event_time or "") > at:
         raise RejectedError(
-            f"the newest details of {product.product_id} are from {product.details_event_time}, by the clock of the sender of "
-            "that event; repeat the command after that time, and correct that clock if it is ahead",
+            f"the newest details of {product.product_id} are from {product.details_event_time}, according to their sender's "
+            "clock; repeat this change after that time, and correct that clock if it is ahead",
             "NEWER_EVENT_APPLIED",
         )
 
