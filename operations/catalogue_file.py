@@ -381,7 +381,7 @@ class _Reader:
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
         key = key_in(command)
-        self._must_be_first(number, f"creates {in_words(key)}", "remove one", "create", key)
+        self._must_be_first(number, f"creates {in_words(key)}", "keep one", "create", key)
         new = NewProduct(
             key,
             command["openingStock"],
@@ -397,7 +397,8 @@ class _Reader:
         command = _checked(fields, adjustmentId=_digest(derived))
         key, adjustment_id = key_in(command), command["adjustmentId"]
         how = f"as {adjustment_id}" if fields.get("adjustmentId") else "in the same way"
-        what, fix = f"adjusts {in_words(key)} {how}", "give each an adjustmentId of its own"
+        what = f"adjusts {in_words(key)} {how}"
+        fix = "keep one or, if both happened, give each an adjustmentId of its own"
         self._must_be_first(number, what, fix, "adjust", key, adjustment_id)
         notes = notes_in(command, NOTES_OF_ADJUSTMENT)
         change = Adjustment(key, adjustment_id, command["delta"], command["reason"], notes=notes)
@@ -406,7 +407,7 @@ class _Reader:
     def _add_count(self, number: int, fields: dict[str, Any]) -> None:
         derived = [self._name, fields.get("productId"), fields.get("counted")]
         command = _checked(fields, adjustmentId=_digest(derived))
-        key, fix = key_in(command), "add the units up in one line"
+        key, fix = key_in(command), "keep one or, if the units are in several places, add them up"
         self._must_be_first(number, f"counts {in_words(key)}", fix, "count", key)
         notes = notes_in(command, NOTES_OF_ADJUSTMENT)
         count = Count(key, command["adjustmentId"], command["counted"], notes)

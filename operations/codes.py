@@ -66,11 +66,11 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         "the sender sends it when it takes effect, or corrects its clock",
     ),
     "UNKNOWN_PRODUCT": Cause(
-        "the product was not listed in time", "list the product", Redrive.ALWAYS
+        "the product was not listed in time", "if the id is right, list the product", Redrive.ALWAYS
     ),
     "BELOW_FLOOR": Cause(
         "stock would fall below `-backorderLimit`, and no receipt arrived in time",
-        "book the missing units",
+        "book the receipt that is missing, or cancel lost units in the orders that hold them",
         Redrive.ALWAYS,
     ),
     "UNKNOWN_ORDER": Cause(

@@ -93,7 +93,7 @@ class Done(StrEnum):
     SAME = "products that already match their lines"
     STALE = "changes ignored: the product has newer details"
     BOOKED = "adjustments booked"
-    BOOKED_BEFORE = "adjustments already booked with the same id"
+    BOOKED_BEFORE = "adjustments booked before (another one with the same numbers needs an adjustmentId of its own)"
     COUNTED = "counts booked"
     COUNTED_BEFORE = "counts already booked (a new stocktake needs a new file name)"
 

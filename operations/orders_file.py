@@ -100,18 +100,23 @@ def count_orders(path: Path, limit: int | None = None, *, unchecked: bool = Fals
     if not count:
         raise UserError(f"{path} contains no orders; nothing was sent")
     if bad:
-        shown = "".join(f"\n  line {entry.line}{entry.fault}" for entry in bad[:_FAULTS_SHOWN])
-        more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
-        remedy = (
-            "Correct them. --unchecked does not send them, because some orders would be placed only in part"
-            if any(entry.splits for entry in bad)
-            else "Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
-            "dead-letters the lines that are not orders"
-        )
-        raise UserError(
-            f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n{remedy}"
-        )
+        raise _refusal(path, count, bad)
     return count
+
+
+def _refusal(path: Path, count: int, bad: Sequence[_Entry]) -> UserError:
+    """Build the error for a file with bad lines."""
+    shown = "".join(f"\n  line {entry.line}{entry.fault}" for entry in bad[:_FAULTS_SHOWN])
+    more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
+    remedy = (
+        "Correct them. --unchecked does not send them, because some orders would be placed only in part"
+        if any(entry.splits for entry in bad)
+        else "Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
+        "dead-letters the lines that are not orders"
+    )
+    return UserError(
+        f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n{remedy}"
+    )
 
 
 def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> OrderMessage:

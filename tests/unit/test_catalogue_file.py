@@ -170,7 +170,11 @@ def test_the_id_of_a_count_follows_from_file_name_product_and_units(read):
     assert count("productId,counted,adjustmentId\np,7,c-1\n").adjustment_id == "c-1"
     twice = read("productId,counted\np,7\np,2\n")
     assert reasons(twice) == [
-        (3, "DUPLICATE_LINE", "line 2 counts p; add the units up in one line")
+        (
+            3,
+            "DUPLICATE_LINE",
+            "line 2 counts p; keep one or, if the units are in several places, add them up",
+        )
     ]
 
 
@@ -296,9 +300,9 @@ def test_what_a_file_says_twice_is_reported(read):
         "f.jsonl",
     )
     assert codes(file) == [(n, "p", "DUPLICATE_LINE") for n in (2, 4, 6, 9)]
-    assert file.bad[0].message == "line 1 creates p; remove one"
+    assert file.bad[0].message == "line 1 creates p; keep one"
     assert file.bad[1].message.startswith(
-        "line 3 adjusts p in the same way; give each an adjustmentId"
+        "line 3 adjusts p in the same way; keep one or, if both happened, give each an adjustmentId"
     )
 
 

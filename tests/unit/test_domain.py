@@ -8,7 +8,7 @@ from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.change import IdempotencyMatch, OtherRequest
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import ProductStatus, stock_status
-from inventory_orders.domain.rejection import RejectionReason, Shortage
+from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 from inventory_orders.errors import id_reused_error
 from inventory_orders.messages.commands import quantities_in
 from testing.bench import product
@@ -96,6 +96,20 @@ def test_the_same_request_has_the_same_user_and_the_same_total_per_product():
     assert order.match(record) is IdempotencyMatch.SAME_REQUEST
     reordered = Order("o", "u", quantities_in(items_of([("q", 1), ("p", 1), ("q", 1)])))
     assert reordered.match(record) is IdempotencyMatch.SAME_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        (RejectionReason.UNKNOWN_PRODUCT, "; correct the id, or create the product if the id is"),
+        (RejectionReason.BELOW_FLOOR, ". If a receipt is missing, book it first; if open orders"),
+        (RejectionReason.NOT_OPEN, "can be returned once they are back"),
+        (RejectionReason.ORDER_FULFILLED, "; return its units once they are back"),
+        (RejectionReason.NOT_FULFILLED, "; if they were handed over, fulfil the order first"),
+    ],
+)
+def test_advice_after_a_rejection_books_nothing_that_did_not_happen(reason, says):
+    assert says in Rejection(reason, "x").words
 
 
 NOW = "2026-11-20T09:30:00.000000+00:00"

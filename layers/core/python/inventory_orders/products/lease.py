@@ -337,8 +337,8 @@ class Lease:
         after = before.with_stock(before.stock_count + delta, before.version + 1)
         if delta < 0 and after.sellable < 0:
             raise RejectedError(
-                f"open orders hold {-after.sellable:,} more units of {self.product_id} than that count allows; release the lease, "
-                "cancel those units (with restock false if they are lost), and count again",
+                f"open orders hold {-after.sellable:,} more units of {self.product_id} than that count allows; count again. If "
+                "units are missing, release the lease, cancel those units in their orders (restock false), and start a new count",
                 "BELOW_FLOOR",
             )
         return after
