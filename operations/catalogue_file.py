@@ -35,7 +35,7 @@ from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
-from inventory_orders.errors import InvalidMessageError, RejectedError, id_reused_error
+from inventory_orders.errors import InvalidMessageError, RejectedError
 from inventory_orders.messages.commands import catalogue_event, notes_in
 from inventory_orders.messages.documents import (
     Decimal,
@@ -45,10 +45,10 @@ from inventory_orders.messages.documents import (
     strict_json,
     validated,
 )
+from inventory_orders.products.catalogue import event_id_reused_error
 
 from .errors import UserError
 from .text_files import (
-    DELIMITERS,
     SAVE_AS_UTF8,
     check_json_lines,
     csv_rows,
@@ -56,6 +56,7 @@ from .text_files import (
     first_line,
     not_utf8,
     opened,
+    wrong_width,
 )
 from .words import counted
 
@@ -138,8 +139,7 @@ class Change:
         if self.details:
             same = all(getattr(product, name) == self.details[name] for name in self.details)
             if _newest(product) == self._moment and not same:
-                words = id_reused_error("EVENT_ID_REUSED")
-                raise RejectedError(words.message, words.code)
+                raise event_id_reused_error(product, self.details)
             changes |= {"details_event_time": self.event_time, "details_event_id": self.event_id}
         if "price" in self.details:
             changes["price_changed_at"] = self.event_time if changes["price"] is not None else None
@@ -381,7 +381,7 @@ class _Reader:
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
         key = key_in(command)
-        self._must_be_first(number, f"creates {in_words(key)}", "remove one", "create", key)
+        self._must_be_first(number, f"creates {in_words(key)}", "keep one", "create", key)
         new = NewProduct(
             key,
             command["openingStock"],
@@ -397,7 +397,8 @@ class _Reader:
         command = _checked(fields, adjustmentId=_digest(derived))
         key, adjustment_id = key_in(command), command["adjustmentId"]
         how = f"as {adjustment_id}" if fields.get("adjustmentId") else "in the same way"
-        what, fix = f"adjusts {in_words(key)} {how}", "give each an adjustmentId of its own"
+        what = f"adjusts {in_words(key)} {how}"
+        fix = "keep one or, if both happened, give each an adjustmentId of its own"
         self._must_be_first(number, what, fix, "adjust", key, adjustment_id)
         notes = notes_in(command, NOTES_OF_ADJUSTMENT)
         change = Adjustment(key, adjustment_id, command["delta"], command["reason"], notes=notes)
@@ -406,7 +407,7 @@ class _Reader:
     def _add_count(self, number: int, fields: dict[str, Any]) -> None:
         derived = [self._name, fields.get("productId"), fields.get("counted")]
         command = _checked(fields, adjustmentId=_digest(derived))
-        key, fix = key_in(command), "add the units up in one line"
+        key, fix = key_in(command), "keep one or, if the units are in several places, add them up"
         self._must_be_first(number, f"counts {in_words(key)}", fix, "count", key)
         notes = notes_in(command, NOTES_OF_ADJUSTMENT)
         count = Count(key, command["adjustmentId"], command["counted"], notes)
@@ -416,7 +417,15 @@ class _Reader:
         command = _checked(fields)
         details, others = _changes_in(command, fields)
         derived = {"eventId": _digest(details), "eventTime": self._saved, "details": details}
-        event, key = catalogue_event(derived | command, self._now), key_in(command)
+        try:
+            event, key = catalogue_event(derived | command, self._now), key_in(command)
+        except InvalidMessageError as error:
+            if "eventTime" in command:
+                raise
+            raise InvalidMessageError(
+                error.code,
+                f"the file was last saved at {self._saved}, which is in the future; correct the clock, and save the file again",
+            ) from None
         # A derived id cannot order two changes.
         event_id = fields.get("eventId") or ""
         self._must_be_first(
@@ -454,8 +463,7 @@ def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> di
     if len(cells) != len(header):
         raise InvalidMessageError(
             "BAD_ROW",
-            f"the row has {len(cells)} cells, but the header has {len(header)}; "
-            f"put quotation marks around a value that contains {DELIMITERS[delimiter]}",
+            f"the row {wrong_width(len(cells), len(header), delimiter)}",
         )
     return {
         name: int(cell) if name in _NUMBERS and _WHOLE_NUMBER.fullmatch(cell) else cell or None

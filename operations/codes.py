@@ -32,7 +32,9 @@ class Cause(NamedTuple):
     redrive: Redrive = Redrive.NEVER
 
 
-_OWN_ID = "the sender sends it again with an unused id"
+_IF_SECOND = (
+    "look at the stored one: only if this is a second one, the sender sends it with an unused id"
+)
 
 DEAD_LETTERS: Mapping[str, Cause] = {
     "INVALID_JSON": Cause(
@@ -46,19 +48,29 @@ DEAD_LETTERS: Mapping[str, Cause] = {
         "an order has more than 99 distinct products, or its products times its locations exceed 200",
         "the sender splits the order, or names fewer locations",
     ),
-    "ORDER_ID_REUSED": Cause("the id belongs to another order", _OWN_ID),
-    "ADJUSTMENT_ID_REUSED": Cause("the id belongs to another adjustment of this product", _OWN_ID),
-    "EVENT_ID_REUSED": Cause("another event of this product has the same id and time", _OWN_ID),
-    "STEP_ID_REUSED": Cause("the id belongs to another step of this order", _OWN_ID),
+    "ORDER_ID_REUSED": Cause(
+        "the id belongs to another order",
+        "look at the stored order, which may be the same purchase: only if this is a second one, the sender sends it with an "
+        "unused id",
+    ),
+    "ADJUSTMENT_ID_REUSED": Cause(
+        "the id belongs to another adjustment of this product", _IF_SECOND
+    ),
+    "EVENT_ID_REUSED": Cause(
+        "another event of this product has the same id and time",
+        "if this event has the right details, the sender sends them with a later `eventTime`",
+    ),
+    "STEP_ID_REUSED": Cause("the id belongs to another step of this order", _IF_SECOND),
     "EVENT_FROM_THE_FUTURE": Cause(
-        "the time of an event is more than 15 minutes ahead", "the sender corrects its clock"
+        "the time of an event is more than 15 minutes ahead",
+        "the sender sends it when it takes effect, or corrects its clock",
     ),
     "UNKNOWN_PRODUCT": Cause(
-        "the product was not listed in time", "list the product", Redrive.ALWAYS
+        "the product was not listed in time", "if the id is right, list the product", Redrive.ALWAYS
     ),
     "BELOW_FLOOR": Cause(
         "stock would fall below `-backorderLimit`, and no receipt arrived in time",
-        "book the missing units",
+        "book the receipt that is missing, or cancel lost units in the orders that hold them",
         Redrive.ALWAYS,
     ),
     "UNKNOWN_ORDER": Cause(

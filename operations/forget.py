@@ -6,14 +6,14 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import Update
-from inventory_orders.domain.record import OrderRecord
+from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
@@ -76,10 +76,17 @@ def is_pseudonym(user_id: str) -> bool:
     return _PSEUDONYM.fullmatch(user_id) is not None
 
 
-def orders_of(aws: Aws, user_id: str) -> Iterator[str]:
-    """Yield the ids of a user's orders that are currently in the index."""
+OPEN: Mapping[str, str] = {
+    OrderStatus.PENDING: "not paid yet",
+    OrderStatus.CONFIRMED: "paid, to ship",
+}
+"""The statuses of orders that the shop still needs the user for, in words."""
+
+
+def orders_of(aws: Aws, user_id: str) -> dict[str, str]:
+    """Find the ids of a user's orders that are currently in the index, and their statuses."""
     found = query(aws, Table.ORDERS, "userId", user_id, index="byUser")
-    return (item["orderId"]["S"] for item in found)
+    return {item["orderId"]["S"]: item.get("status", {}).get("S", "") for item in found}
 
 
 @dataclass
@@ -95,6 +102,7 @@ class Forgetting:
     Attributes:
         pseudonym: The user's pseudonym.
         done: The number of pseudonymised orders.
+        is_known: Whether the user, or the user's pseudonym, has any orders.
         problems: Errors of rows that cannot be changed, by order id.
     """
 
@@ -103,6 +111,7 @@ class Forgetting:
     key: bytes
     on_progress: Callable[[], None] = lambda: None
     done: int = 0
+    is_known: bool = False
     problems: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,9 +128,12 @@ class Forgetting:
             StoreError: DynamoDB failed, or concurrent writers interfered for too long.
         """
         found_none = 0
-        self._pseudonymise_all(list(orders_of(self.aws, self.pseudonym)))
+        earlier = list(orders_of(self.aws, self.pseudonym))
+        self.is_known = bool(earlier)
+        self._pseudonymise_all(earlier)
         while found_none < 2:
             order_ids = [o for o in orders_of(self.aws, self.user_id) if o not in self.problems]
+            self.is_known |= bool(order_ids)
             self._pseudonymise_all(order_ids, self.on_progress)
             found_none = 0 if order_ids else found_none + 1
             if found_none < 2:

@@ -23,7 +23,7 @@ from typing import Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import IdempotencyMatch, Update
+from inventory_orders.domain.change import OtherRequest, Update
 from inventory_orders.domain.location import (
     MAX_PLACES,
     in_words,
@@ -93,7 +93,7 @@ class Done(StrEnum):
     SAME = "products that already match their lines"
     STALE = "changes ignored: the product has newer details"
     BOOKED = "adjustments booked"
-    BOOKED_BEFORE = "adjustments already booked with the same id"
+    BOOKED_BEFORE = "adjustments booked before (another one with the same numbers needs an adjustmentId of its own)"
     COUNTED = "counts booked"
     COUNTED_BEFORE = "counts already booked (a new stocktake needs a new file name)"
 
@@ -468,8 +468,9 @@ class _Checker:
             meaning = change.match(stored)
             if isinstance(meaning, Rejection):
                 return _rejected(meaning)
-            is_same = meaning is IdempotencyMatch.SAME_REQUEST
-            return Done.BOOKED_BEFORE if is_same else _id_reused()
+            if isinstance(meaning, OtherRequest):
+                return _id_reused(meaning)
+            return Done.BOOKED_BEFORE
         rejection = change.rejection(self._products)
         if rejection is not None:
             return _rejected(rejection)
@@ -608,7 +609,8 @@ def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
         return _problem(count.product_id, stored)
     if isinstance(stored, AdjustmentRecord) and stored.counted == count.counted:
         return Done.COUNTED_BEFORE
-    return _id_reused()
+    counted = stored.counted if isinstance(stored, AdjustmentRecord) else None
+    return _id_reused(OtherRequest.between({"counted": counted}, {"counted": count.counted}))
 
 
 def _compared(new: NewProduct, product: Product, opening: Stored) -> Answer:
@@ -682,8 +684,8 @@ def _rejected(rejection: Rejection) -> Problem:
     return Problem(rejection.reason.value, rejection.words)
 
 
-def _id_reused() -> Problem:
-    words = id_reused_error("ADJUSTMENT_ID_REUSED")
+def _id_reused(other: OtherRequest) -> Problem:
+    words = id_reused_error("ADJUSTMENT_ID_REUSED", other.differences)
     return Problem(words.code, words.message)
 
 

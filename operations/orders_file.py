@@ -16,7 +16,6 @@ from inventory_orders.messages.commands import MAX_QUANTITY, parse_order
 
 from .errors import UserError
 from .text_files import (
-    DELIMITERS,
     SAVE_AS_UTF8,
     check_json_lines,
     csv_rows,
@@ -24,6 +23,7 @@ from .text_files import (
     first_line,
     not_utf8,
     opened,
+    wrong_width,
 )
 from .words import counted
 
@@ -58,18 +58,20 @@ class _Entry:
         line: The number of its first line in the file.
         message: The message to send.
         fault: Where the fault is and how to correct it; empty for a valid order.
+        splits: Whether some rows of an order would be sent without its other rows.
     """
 
     line: int
     message: OrderMessage
     fault: str
+    splits: bool = False
 
 
 def read_orders(path: Path) -> Iterator[OrderMessage]:
     """Read orders from JSON lines, or from CSV with the header `COLUMNS` and one row per order line.
 
-    Adjacent rows with the same `orderId` are one order. Rows of an order that appear again later are refused: they may
-    be a correction, so adding them up could invent an order. A file whose first non-empty line begins with `{` or `[`
+    Adjacent rows with the same `orderId` are one order. `count_orders` refuses rows of an order that appear again later:
+    they may be a correction, so adding them up could invent an order. A file whose first non-empty line begins with `{` or `[`
     has JSON lines. Both formats may be compressed with gzip. Empty lines are skipped.
 
     Raises:
@@ -78,28 +80,43 @@ def read_orders(path: Path) -> Iterator[OrderMessage]:
     return (entry.message for entry in _entries(path))
 
 
-def count_orders(path: Path, limit: int | None = None) -> int:
-    """Check and count the first orders of a file.
+def count_orders(path: Path, limit: int | None = None, *, unchecked: bool = False) -> int:
+    """Check and count the first orders of a file. Reads the whole file, because more rows of an order may come at its end.
+
+    Args:
+        path: The file.
+        limit: How many orders will be sent; None for all.
+        unchecked: Whether lines that are not orders may be sent, too. An order must never be sent in part.
 
     Raises:
-        UserError: The file cannot be read, or has lines that are not orders; the message names the first ones.
+        UserError: The file cannot be read, or has lines that must not be sent; the message names the first ones.
     """
     count, bad = 0, list[_Entry]()
-    for entry in islice(_entries(path), limit):
-        count += 1
-        if entry.fault:
+    for entry in _entries(path):
+        is_sent = limit is None or count < limit
+        count += is_sent
+        if entry.splits or (entry.fault and is_sent and not unchecked):
             bad.append(entry)
     if not count:
         raise UserError(f"{path} contains no orders; nothing was sent")
     if bad:
-        shown = "".join(f"\n  line {entry.line}{entry.fault}" for entry in bad[:_FAULTS_SHOWN])
-        more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
-        raise UserError(
-            f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n"
-            f"Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
-            "dead-letters the lines that are not orders"
-        )
+        raise _refusal(path, count, bad)
     return count
+
+
+def _refusal(path: Path, count: int, bad: Sequence[_Entry]) -> UserError:
+    """Build the error for a file with bad lines."""
+    shown = "".join(f"\n  line {entry.line}{entry.fault}" for entry in bad[:_FAULTS_SHOWN])
+    more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
+    remedy = (
+        "Correct them. --unchecked does not send them, because some orders would be placed only in part"
+        if any(entry.splits for entry in bad)
+        else "Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
+        "dead-letters the lines that are not orders"
+    )
+    return UserError(
+        f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n{remedy}"
+    )
 
 
 def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> OrderMessage:
@@ -192,15 +209,13 @@ class _Row:
 
 def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
     """Build an order from adjacent rows with the same `orderId`."""
-    begun: dict[str, int] = {}
+    begun: dict[str, _Row] = {}
     order: list[_Row] = []
     for number, cells in _rows(path, lines, delimiter):
         if len(cells) != len(COLUMNS):
-            fault = (
-                f": has {len(cells)} cells, but the header has {len(COLUMNS)}; "
-                f"put quotation marks around a value that contains {DELIMITERS[delimiter]}"
-            )
-            yield _Entry(number, message_of(delimiter.join(cells)), fault)
+            # The row may belong to the order next to it.
+            fault = f": {wrong_width(len(cells), len(COLUMNS), delimiter)}"
+            yield _Entry(number, message_of(delimiter.join(cells)), fault, splits=True)
             continue
         row = _Row(number, *cells)
         if order and (row.order_id, row.user_id) != (order[0].order_id, order[0].user_id):
@@ -211,22 +226,32 @@ def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
         yield _order(order, begun)
 
 
-def _order(rows: Sequence[_Row], begun: dict[str, int]) -> _Entry:
-    """Build an order from its rows. `begun` maps ids of earlier orders to their first lines; this order is added."""
+def _order(rows: Sequence[_Row], begun: dict[str, _Row]) -> _Entry:
+    """Build an order from its rows. `begun` maps ids of earlier orders to their first rows; this order is added."""
     first = rows[0]
     message, error = _checked(_body(rows))
-    began = begun.setdefault(first.order_id, first.line)
+    began = begun.setdefault(first.order_id, first)
+    if began is not first:
+        return _Entry(first.line, message, _split(began, first), splits=True)
     if error is not None:
         faults = ((row.line, row.fault) for row in rows if row.fault)
         line, fault = next(faults, (first.line, f": {error.message}"))
         return _Entry(line, message, fault)
-    fault = ""
-    if began != first.line:
-        fault = (
-            f", column orderId: the order {first.order_id} began at line {began}; "
-            "all its rows must be next to each other and have the same userId"
+    return _Entry(first.line, message, "")
+
+
+def _split(began: _Row, row: _Row) -> str:
+    """Describe a row of an order that began earlier, and how to correct the file."""
+    where = f"the order {row.order_id} began at line {began.line}"
+    if row.user_id != began.user_id:
+        return (
+            f", column userId: {where} with another userId; give all its rows the same one, or, if this is another order, "
+            "another orderId"
         )
-    return _Entry(first.line, message, fault)
+    return (
+        f", column orderId: {where}; sort the file by orderId, so that all its rows are next to each other. If this row "
+        "corrects an earlier one, remove that one first"
+    )
 
 
 def _body(rows: Sequence[_Row]) -> str:

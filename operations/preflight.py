@@ -188,7 +188,7 @@ def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
         raise UserError(
             f"fifoQueue is false in cdk.json, but the FIFO queue holds {waiting:,} messages and its dead-letter queue "
             f"{dead:,}; the deployment would lose them. Stop the senders, wait until `inventory-orders status` shows "
-            "that no messages are waiting, redrive or delete the dead letters, and deploy again"
+            "that no messages are waiting, redrive the dead letters, or delete them once they are no longer needed, and deploy again"
         )
 
 

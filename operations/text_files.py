@@ -113,6 +113,18 @@ def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple
         ) from error
 
 
+def wrong_width(found: int, wanted: int, delimiter: str) -> str:
+    """Describe a row that has fewer or more cells than the header, and how to correct it."""
+    separator = DELIMITERS[delimiter]
+    # Advice to append empty cells would shift values or, in a catalogue, remove a name or a price.
+    fix = (
+        f"write one for each column, with {separator} between them, so that every value is in its own column"
+        if found < wanted
+        else f"put quotation marks around a value that contains {separator}, or remove the cells without a column"
+    )
+    return f"has {counted(found, 'cell')}, but the header has {wanted}; {fix}"
+
+
 def _without_spare(where: str, header: Sequence[str], cells: Sequence[str]) -> list[str]:
     """Leave out empty cells without a column name. The caller has to refuse missing and extra cells."""
     named = list(zip_longest(header, cells))

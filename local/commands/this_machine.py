@@ -51,9 +51,7 @@ def demo(
     ] = None,
     unchecked: Annotated[
         bool,
-        typer.Option(
-            "--unchecked", help="Send every line unchanged, including lines that are not orders."
-        ),
+        typer.Option("--unchecked", help="Send lines that are not orders, too."),
     ] = False,
 ) -> None:
     """Deploy to the embedded AWS, send thousands of orders through SQS, and check the books.
@@ -63,8 +61,8 @@ def demo(
     if orders is not None:
         # make passes the name in quotes, so no shell expands `~`.
         orders = orders.expanduser()
-        if not unchecked and not sample_orders.is_real(orders):
-            count_orders(orders)
+        if not sample_orders.is_real(orders):
+            count_orders(orders, unchecked=unchecked)
     running = start_embedded(screen)
     # Start the dashboard before the orders: it samples queue depths, which are not stored anywhere.
     page = background.start()

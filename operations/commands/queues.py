@@ -252,8 +252,8 @@ def send(
         bool,
         typer.Option(
             "--unchecked",
-            help="Send every line unchanged, including lines that are not orders. Without this option an error in the "
-            "file stops the command.",
+            help="Send lines that are not orders, too. Without this option an error in the file stops the command. A CSV "
+            "file in which an order would be sent only in part is refused in any case.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Send to an account without asking.")] = (
@@ -264,14 +264,14 @@ def send(
     """Send the orders of a file through SQS. The whole file is checked before the first order is sent.
 
     JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows of
-    that order follow further down, the file is refused.
+    that order follow further down, the file is refused: sort it by orderId.
     """
-    found = None if unchecked else count_orders(file, limit)
+    found = count_orders(file, limit, unchecked=unchecked)
     aws = aws_of(account)
     output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
     url = queues.url_of(aws, output)
     if account is not None and not yes:
-        what = "Every line" if found is None else counted(found, "order")
+        what = "every line" if unchecked else counted(found, "order")
         typer.confirm(f"Send {what} of {file} to {url}?", abort=True)
     count = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -92,6 +93,18 @@ def _show_differences(found: Differences) -> None:
         )
 
 
+def _show_open(found: Mapping[str, str]) -> None:
+    """List the open orders among a customer's orders, which are given with their statuses."""
+    from ..forget import OPEN  # noqa: PLC0415 - the layer is slow to import
+
+    rows = [(order_id, words) for order_id, status in found.items() if (words := OPEN.get(status))]
+    if rows:
+        screen.print(table_of(("open order", ""), rows))
+        screen.print(
+            "Ship or cancel these orders first: afterwards, they no longer say who paid, or whom to ship to."
+        )
+
+
 @on_stack(app)
 def forget(
     user: Annotated[str, typer.Argument(help="The customer's userId.")],
@@ -106,13 +119,16 @@ def forget(
             "INVENTORY_ORDERS_PSEUDONYM_KEY. Use the same key every time.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Change orders without asking.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Change orders without asking, even if some are open.")
+    ] = False,
     account: Target | None = None,
 ) -> None:
     """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes.
 
     You cannot undo this, but you may interrupt it and run it again. The books do not change, and the service still recognises
-    these orders if they are sent again. The exit status is 1 if a row could not be changed.
+    these orders if they are sent again. It lists open orders before it asks: ship or cancel them first, because afterwards
+    they no longer say whose they are. The exit status is 1 if there is no such customer, or a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
 
@@ -123,15 +139,16 @@ def forget(
         raise typer.BadParameter("this user id is a pseudonym", param_hint="USER")
     aws = aws_of(account)
     with aside.status("Looking for orders"):
-        count = sum(1 for _ in forgets.orders_of(aws, user))
-    if count and not yes:
-        where = aws.outputs["OrdersTableName"]
+        found = forgets.orders_of(aws, user)
+    where = aws.outputs["OrdersTableName"]
+    _show_open(found)
+    if found and not yes:
         typer.confirm(
-            f"Forget {user} in {counted(count, 'order')} of {where}? You cannot undo it.",
+            f"Forget {user} in {counted(len(found), 'order')} of {where}? You cannot undo it.",
             abort=True,
         )
     with progress_bar() as progress:
-        task = progress.add_task("Forgetting", total=count)
+        task = progress.add_task("Forgetting", total=len(found))
         work = forgets.Forgetting(aws, user, key, lambda: progress.advance(task))
         try:
             work.run()
@@ -139,6 +156,11 @@ def forget(
             raise UserError(
                 f"DynamoDB failed ({error}). Done so far: {counted(work.done, 'order')}; run the same command again"
             ) from error
+    if not work.is_known:
+        raise UserError(
+            f"{where} has no order of {user} (index byUser), and none of the pseudonym {work.pseudonym}; nothing was changed. "
+            "Check the userId, the stage and the key"
+        )
     print_problems("Not changed", work.problems.values())
     screen.print(f"{counted(work.done, 'order')} pseudonymised: {work.pseudonym}")
     if work.problems:

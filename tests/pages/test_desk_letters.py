@@ -42,7 +42,9 @@ def test_letters_of_one_cause_are_sent_again_corrected_or_deleted(page, desk):
     bad = desk.dead_letter(ORDERS, order, "SCHEMA_VIOLATION")
     open_letters(page, desk)
     group = page.locator("section", has_text="BELOW_FLOOR").first
-    group.get_by_text("What to do: book the missing units, then send it again.").wait_for()
+    group.get_by_text(
+        "What to do: book the receipt that is missing, or cancel lost units in the orders that hold them, then send it again."
+    ).wait_for()
     assert "3 messages, the first in" in group.inner_text()
     assert '{\n  "adjustmentId": "r-0",\n' in letter(page, first).locator("pre").inner_text()
 

@@ -672,6 +672,10 @@ def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
 def test_another_body_under_a_used_id_is_refused_if_the_order_is_known(api):
     place(api)
     assert place(api, user="u-8").code == (409, "ORDER_ID_REUSED")
+    assert "only for a second purchase" in place(api, quantity=7).document["detail"]
+    assert "(stored 2, sent 7)" in place(api, quantity=7).document["detail"]
+    other_user = place(api, user="u-8", quantity=7).document["detail"]
+    assert other_user.endswith("The two differ in userId")
     assert api("POST", "/orders", ORDER | {"userId": "u-8"}).status == 202
 
 

@@ -170,7 +170,11 @@ def test_the_id_of_a_count_follows_from_file_name_product_and_units(read):
     assert count("productId,counted,adjustmentId\np,7,c-1\n").adjustment_id == "c-1"
     twice = read("productId,counted\np,7\np,2\n")
     assert reasons(twice) == [
-        (3, "DUPLICATE_LINE", "line 2 counts p; add the units up in one line")
+        (
+            3,
+            "DUPLICATE_LINE",
+            "line 2 counts p; keep one or, if the units are in several places, add them up",
+        )
     ]
 
 
@@ -296,17 +300,34 @@ def test_what_a_file_says_twice_is_reported(read):
         "f.jsonl",
     )
     assert codes(file) == [(n, "p", "DUPLICATE_LINE") for n in (2, 4, 6, 9)]
-    assert file.bad[0].message == "line 1 creates p; remove one"
+    assert file.bad[0].message == "line 1 creates p; keep one"
     assert file.bad[1].message.startswith(
-        "line 3 adjusts p in the same way; give each an adjustmentId"
+        "line 3 adjusts p in the same way; keep one or, if both happened, give each an adjustmentId"
     )
 
 
 def test_a_row_that_does_not_fit_its_header(read):
     file = read('productId,openingStock,name\np,1\nq,1,Tea, black\nr,1,"Tea,\nblack"\ns,1,Tea\n')
     assert codes(file) == [(2, "", "BAD_ROW"), (3, "", "BAD_ROW"), (4, "r", "SCHEMA_VIOLATION")]
-    assert "quotation marks" in file.bad[1].message
+    assert file.bad[0].message == (
+        "the row has 2 cells, but the header has 3; write one for each column, with a comma between them, so that every value "
+        "is in its own column"
+    )
+    assert file.bad[1].message == (
+        "the row has 4 cells, but the header has 3; put quotation marks around a value that contains a comma, or remove the "
+        "cells without a column"
+    )
     assert [(line.number, line.content.product_id) for line in file.creations] == [(6, "s")]
+
+
+def test_a_file_that_was_saved_in_the_future_says_so(tmp_path):
+    path = tmp_path / "f.csv"
+    path.write_text("productId,price,eventTime\np,1,\nq,1,2999-01-01T00:00:00Z\n")
+    os.utime(path, (13_569_465_600, 13_569_465_600))
+    derived, given = read_catalogue(path).bad
+    assert derived.code == given.code == "EVENT_FROM_THE_FUTURE"
+    assert "the file was last saved at 2400-01-01T" in derived.message
+    assert "send the event when it takes effect" in given.message
 
 
 def test_a_line_that_is_not_utf8(read):

@@ -183,6 +183,12 @@ def test_invalid_orders_are_named_by_line_and_nothing_is_sent(account, tmp_path)
     assert account == ["o-0", "o-1", "o-2"]
     RUNNER.invoke(main.app, ["send", str(path), "--unchecked"])
     assert account[3:] == ["o-0", "o-1", "o-2", None, None]
+    apart = "orderId,userId,productId,quantity\no-1,u,a,1\no-2,u,a,1\no-1,u,b,1\n"
+    path.with_suffix(".csv").write_text(apart)
+    for options in ([], ["--unchecked"], ["--unchecked", "--limit", "1"]):
+        done = RUNNER.invoke(main.app, ["send", str(path.with_suffix(".csv")), *options])
+        assert "line 4, column orderId: the order o-1 began at line 2" in str(done.exception)
+    assert account[8:] == []
 
 
 class PickySqs:

@@ -704,7 +704,7 @@ def test_locations_are_created_and_restocked_with_their_product():
 
 def test_errors_that_stop_the_demonstration_are_described(monkeypatch):
     with open_shop() as tables:
-        why = "could not be placed: there is no product demo-never-paid; create it first"
+        why = "could not be placed: there is no product demo-never-paid; correct the id"
         with pytest.raises(UserError, match=why) as caught:
             demo.place_unpaid(tables.stack, sample_orders.never_paid("d1")[:1])
         assert "make down" in str(caught.value)

@@ -1,12 +1,15 @@
 """The domain's rules: a product's status, rejections, and when two requests are the same."""
 
+from dataclasses import replace
+
 import pytest
 
-from inventory_orders.domain.adjustment import Adjustment
-from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.adjustment import Adjustment, Transfer
+from inventory_orders.domain.change import IdempotencyMatch, OtherRequest
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import ProductStatus, stock_status
-from inventory_orders.domain.rejection import RejectionReason, Shortage
+from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
+from inventory_orders.errors import id_reused_error
 from inventory_orders.messages.commands import quantities_in
 from testing.bench import product
 
@@ -93,5 +96,97 @@ def test_the_same_request_has_the_same_user_and_the_same_total_per_product():
     assert order.match(record) is IdempotencyMatch.SAME_REQUEST
     reordered = Order("o", "u", quantities_in(items_of([("q", 1), ("p", 1), ("q", 1)])))
     assert reordered.match(record) is IdempotencyMatch.SAME_REQUEST
-    assert Order("o", "other", {"p": 1, "q": 2}).match(record) is IdempotencyMatch.OTHER_REQUEST
-    assert Order("o", "u", {"p": 1, "q": 3}).match(record) is IdempotencyMatch.OTHER_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        (RejectionReason.UNKNOWN_PRODUCT, "; correct the id, or create the product if the id is"),
+        (RejectionReason.BELOW_FLOOR, ". If a receipt is missing, book it first; if open orders"),
+        (RejectionReason.NOT_OPEN, "can be returned once they are back"),
+        (RejectionReason.ORDER_FULFILLED, "; return its units once they are back"),
+        (RejectionReason.NOT_FULFILLED, "; if they were handed over, fulfil the order first"),
+    ],
+)
+def test_advice_after_a_rejection_books_nothing_that_did_not_happen(reason, says):
+    assert says in Rejection(reason, "x").words
+
+
+NOW = "2026-11-20T09:30:00.000000+00:00"
+PLACED = Order(
+    "o", "u", {"p": 1, "q": 2}, hold_seconds=60, attributes={"gift": True, "channel": "web"}
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "differences"),
+    [
+        ({"quantities": {"p": 1, "q": 3}}, ["quantity of q (stored 2, sent 3)"]),
+        ({"quantities": {"q": 2}}, ["quantity of p (stored 1, sent nothing)"]),
+        (
+            {"asked_locations": {"p": "lyon"}},
+            ['locationId of p (stored nothing, sent "lyon")'],
+        ),
+        ({"hold_seconds": None}, ["holdSeconds (stored 60, sent nothing)"]),
+        ({"locations": ("", "lyon")}, ['locations (stored nothing, sent ["", "lyon"])']),
+        (
+            {"split": True, "attributes": {"gift": 1, "channel": "web" * 99}},
+            [
+                "split (stored false, sent true)",
+                "attributes.gift (stored true, sent 1)",
+                f'attributes.channel (stored "web", sent "{"web" * 13})',
+            ],
+        ),
+        # Another user's order is not described.
+        ({"user_id": "other", "quantities": {"p": 9}}, ["userId"]),
+    ],
+)
+def test_another_order_under_the_same_id_names_what_differs(changed, differences):
+    record = PLACED.record(None, {"p": product("p", 1), "q": product("q", 1)}, NOW)
+    assert replace(PLACED, **changed).match(record) == OtherRequest(differences)
+
+
+def test_a_forgotten_customers_order_is_not_described():
+    record = replace(PLACED.record(None, {}, NOW), user_id="pseudonym", pseudonymised_at=NOW)
+    assert PLACED.match(record) is IdempotencyMatch.SAME_REQUEST
+    assert replace(PLACED, hold_seconds=61).match(record) == OtherRequest(["userId"])
+
+
+@pytest.mark.parametrize(
+    ("sent", "differences"),
+    [
+        (Adjustment("p", "a", 41, "RECEIPT"), ["delta (stored 40, sent 41)"]),
+        (Adjustment("p", "a", 40, "RETURN"), ['reason (stored "RECEIPT", sent "RETURN")']),
+        (
+            Transfer("p", "p#lyon", "a", 40),
+            [
+                "delta (stored 40, sent -40)",
+                'reason (stored "RECEIPT", sent "TRANSFER_OUT")',
+                'to (stored nothing, sent "lyon")',
+            ],
+        ),
+    ],
+)
+def test_another_adjustment_under_the_same_id_names_what_differs(sent, differences):
+    record = Adjustment("p", "a", 40, "RECEIPT").record(None, {"p": product("p", 1)}, NOW)
+    assert sent.match(record) == OtherRequest(differences)
+
+
+@pytest.mark.parametrize(
+    ("code", "begins"),
+    [
+        (
+            "ORDER_ID_REUSED",
+            "orderId: another order is stored under this id. It may be the same purchase, so look at the stored order first, "
+            "and use a new orderId only for a second purchase. ",
+        ),
+        (
+            "STEP_ID_REUSED",
+            "stepId: another step is stored under this id. It may be the same step, so look at the stored step first, and use "
+            "a new stepId only for a second step. ",
+        ),
+    ],
+)
+def test_advice_about_a_used_id_does_not_lead_to_a_second_purchase(code, begins):
+    error = id_reused_error(code, ["a", "b", "c", "d", "e"])
+    assert error.message == f"{begins}The two differ in a, b, c and 2 more"

@@ -111,6 +111,28 @@ def test_nothing_is_changed_before_confirmation(shop):
     assert row(shop)["userId"] == PSEUDONYM
 
 
+def test_an_unknown_user_is_an_error_that_says_what_was_searched(shop):
+    place(shop, ORDER)
+    unknown = forget("u-77", "--yes").exception
+    assert isinstance(unknown, UserError)
+    assert "Orders has no order of u-77 (index byUser), and none of the pseudonym" in str(unknown)
+    assert row(shop)["userId"] == "u-7"
+
+
+@pytest.mark.parametrize("options", [[], ["--yes"]])
+def test_open_orders_are_listed_before_they_lose_their_user(shop, options):
+    place(shop, *(Order(f"o-{n}", "u-7", {"tea": 1}) for n in range(1, 5)))
+    place(shop, *(command(OrderAction.CONFIRM, order_id) for order_id in ("o-2", "o-3")))
+    place(shop, command(OrderAction.FULFIL, "o-3"), command(OrderAction.CANCEL, "o-4"))
+    said = forget("u-7", *options, input="n\n").stdout
+    assert re.findall(r"^ *(o-\d) +(\w.*?) *$", said, re.MULTILINE) == [
+        ("o-1", "not paid yet"),
+        ("o-2", "paid, to ship"),
+    ]
+    assert "Ship or cancel these orders first" in said
+    assert (row(shop, "o-2")["userId"] == "u-7") == (not options)
+
+
 def test_the_same_order_is_still_recognised_and_nothing_else(shop):
     rejected = Order("o-2", "u-7", {"tea": 1000})
     assert shop.do(ORDER, rejected) == [Outcome.APPLIED, Outcome.REJECTED]

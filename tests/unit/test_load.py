@@ -418,6 +418,8 @@ def test_an_id_that_was_used_for_something_else(shelf):
     )
     for load in (shelf.check(content), shelf.load(content)):
         assert codes(load) == [(3, "q", "EVENT_ID_REUSED"), (2, "p", "ADJUSTMENT_ID_REUSED")]
+        assert 'name (stored nothing, sent "Kuh")' in load.bad[0].message
+        assert "(stored 5, sent 6)" in load.bad[1].message
         assert load.done == {Done.STALE: 1}
 
 

@@ -133,7 +133,7 @@ def test_the_same_units_at_two_locations_are_two_bookings(shelf):
     assert len(set(keys)) == 3
     (twice,) = file.bad
     assert (twice.product_id, twice.code) == ("p", "DUPLICATE_LINE")
-    assert twice.message.startswith("line 2 adjusts p at a in the same way; give each")
+    assert twice.message.startswith("line 2 adjusts p at a in the same way; keep one or")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Parsing messages: valid orders, and errors for invalid messages that say what to fix."""
 
+import base64
 import json
 import re
 import string
@@ -11,6 +12,7 @@ from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.invocation.sqs import printable
 from inventory_orders.messages.commands import (
+    parse_adjustment,
     parse_catalogue_event,
     parse_command,
     parse_order,
@@ -139,6 +141,60 @@ def test_the_error_for_an_invalid_message_says_what_to_fix(text, code, field, sa
     assert says in caught.value.message
 
 
+ORDER = json.dumps(GOOD)
+SNS = {"Type": "Notification", "MessageId": "1", "TopicArn": "arn:aws:sns:...", "Message": ORDER}
+EVENT = {"version": "0", "detail-type": "Order", "source": "shop", "detail": GOOD}
+CELERY = {
+    "body": "W10=",
+    "content-encoding": "utf-8",
+    "content-type": "application/json",
+    "headers": {"task": "place"},
+    "properties": {"delivery_tag": "1"},
+}
+
+
+def in_base64(document):
+    return base64.b64encode(json.dumps(document).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (json.dumps(SNS), "is an SNS notification; turn on raw message delivery"),
+        (json.dumps(EVENT), "is an EventBridge event; set the target's InputPath"),
+        (json.dumps(CELERY), "is a Celery task message; send the JSON itself"),
+        (in_base64(CELERY), "is a Celery task message; send the JSON itself"),
+        (in_base64(GOOD), "is JSON encoded as base64; send the JSON itself"),
+        (json.dumps(ORDER), "is a JSON string that contains JSON; encode it only once"),
+        ('{"Records": [{"eventSource": "aws:s3"}]}', "is a list of records"),
+        ('{"requestContext": {}, "requestPayload": {}}', "from a Lambda destination"),
+        ('{"Input": {}, "TaskToken": "t"}', "is a Step Functions task with a token"),
+        ('{"specversion": "1.0", "id": "1", "source": "/", "type": "t"}', "is a CloudEvents env"),
+    ],
+)
+@pytest.mark.parametrize(
+    "parse",
+    [
+        parse_order,
+        parse_order_command,
+        parse_adjustment,
+        lambda body: parse_catalogue_event(body, datetime.now(UTC)),
+    ],
+)
+def test_the_envelope_of_another_service_is_named_as_what_it_is(sent, says, parse):
+    with pytest.raises(InvalidMessageError) as refused:
+        parse(sent)
+    assert says in refused.value.message
+    assert refused.value.field == ""
+
+
+@pytest.mark.parametrize("sent", ['"tea"', '"7"', "dGVh", "[]", '{"Message": "tea"}'])
+def test_what_is_no_envelope_is_not_named_as_one(sent):
+    with pytest.raises(InvalidMessageError) as refused:
+        parse_order_command(sent)
+    assert "is a" not in refused.value.message
+
+
 @pytest.mark.parametrize(
     "items",
     [
@@ -247,7 +303,12 @@ def test_a_time_may_be_spelt_in_every_way_of_rfc_3339_and_is_the_same_time():
         ("2026-02-30T00:00:00Z", "on a day that exists"),
         ("0000-01-01T00:00:00Z", "no such time"),
         ("9999-12-31T23:59:59-01:00", "no such time"),
-        ("2026-11-22T00:00:00Z", "more than 15 minutes in the future"),
+        ("2026-11-28T06:30:00Z", "is 7 days, 6:30:00 in the future, and the service does not sch"),
+        ("2026-11-21T00:15:01Z", "is 0:15:01 in the future"),
+        (
+            "2026-11-22T00:00:00Z",
+            "send the event when it takes effect. If it takes effect now, correct",
+        ),
     ],
 )
 def test_the_error_for_an_invalid_time_says_what_to_fix(time, says):

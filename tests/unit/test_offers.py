@@ -259,7 +259,7 @@ def test_the_text_of_a_rejection_names_locations(shop, worker):
         "there is not enough stock of p at a: 3 wanted, 1 available; "
         "there is not enough stock of p at b: 3 wanted, 2 available; "
         "there is not enough stock of p: 3 wanted, 0 available; locations asked: a, b, the default location",
-        "there is no product p; create it first, or correct the id; locations asked: x, y",
+        "there is no product p; correct the id, or create the product if the id is right; locations asked: x, y",
     ]
 
 

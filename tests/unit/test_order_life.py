@@ -509,7 +509,9 @@ def test_a_cancelled_rest_is_answered_as_before_and_a_new_cancellation_refused()
 def test_a_step_id_belongs_to_one_request(other):
     bench = bench_with(ROWS["confirmed"])
     assert statuses(bench.apply(part("fulfil", "s", p=1), other)) == [APPLIED, ID_REUSED]
-    assert statuses(bench.apply(other)) == [ID_REUSED]
+    (outcome,) = bench.apply(other).outcomes
+    assert outcome.kind is ID_REUSED
+    assert "The two differ in " in outcome.detail
 
 
 @pytest.mark.parametrize("units", [1, 2])

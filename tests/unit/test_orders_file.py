@@ -134,10 +134,18 @@ BEGAN = ", column orderId: the order o-1 began at line 2"
         ("o-1,u-1,tea,1\n\no-1,u-1,BANK CHARGES,1", "line 4, column productId: must be 1 to 64 "),
         ("o 1,u-1,tea,1", "line 2, column orderId: must be "),
         ("o-1,,tea,1", "line 2, column userId: must be "),
-        ("o-1,u-1,tea", "line 2: has 3 cells, but the header has 4"),
+        ("o-1,u-1,tea", "line 2: has 3 cells, but the header has 4; write one for each column"),
+        (
+            "o-1;u-1;tea;1",
+            "line 2: has 1 cell, but the header has 4; write one for each column, with a",
+        ),
         ("o-1,u-1,tea, green,1", "line 2: has 5 cells, but the header has 4; put quotation marks"),
         ("o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,1", f"line 4{BEGAN}"),
-        ("o-1,u-1,tea,1\no-1,u-2,mug,1", f"line 3{BEGAN}"),
+        ("o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,x", f"line 4{BEGAN}"),
+        (
+            "o-1,u-1,tea,1\no-1,u-2,mug,1",
+            "line 3, column userId: the order o-1 began at line 2 with another userId",
+        ),
         ("\n".join(f"o-1,u-1,p-{n},1" for n in range(100)), "line 2: items: an order may have at"),
         (HEADER, "line 2, column quantity: "),
     ],
@@ -152,6 +160,38 @@ def test_an_error_names_its_line_and_column(tmp_path, rows, fault):
     *bad, good = read_orders(path)
     assert bad
     assert json.loads(good.body) == order_body("o-9", {"tea": 1}, "u-9")
+
+
+APART = "o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,"
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        (f"{APART}mug,1", f"line 4{BEGAN}; sort the file by orderId"),
+        (f"{APART}mug,x", f"line 4{BEGAN}"),
+        (f"{APART}mug", "line 4: has 3 cells"),
+        ("o-1,u-1,tea,x\no-2,u-1,tea,1\no-1,u-1,mug,1", f"line 4{BEGAN}"),
+        ("o-1,u-1,tea,1\no-1,u-2,mug,1", "line 3, column userId"),
+        ("o-1,u-1,tea,1\no-1,u-1,mug, red,1", "line 3: has 5 cells"),
+    ],
+)
+@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize("unchecked", [True, False])
+def test_no_option_sends_an_order_in_part(tmp_path, rows, fault, limit, unchecked):
+    path = written(tmp_path, f"{HEADER}\n{rows}\n")
+    with pytest.raises(UserError) as caught:
+        count_orders(path, limit, unchecked=unchecked)
+    assert f"\n  {fault}" in str(caught.value)
+    assert "--unchecked does not send them" in str(caught.value)
+
+
+def test_unchecked_counts_lines_that_are_not_orders(tmp_path):
+    path = written(tmp_path, f"{ROWS}o-3,u-3,tea,x\n")
+    assert count_orders(path, unchecked=True) == 3
+    assert count_orders(path, 2) == 2
+    with pytest.raises(UserError, match="or send them unchanged with --unchecked"):
+        count_orders(path)
 
 
 def test_an_error_in_json_lines_names_its_line_and_column(tmp_path):

@@ -621,6 +621,8 @@ def test_another_event_with_the_same_id_and_time_is_an_error(bench):
     with pytest.raises(RejectedError) as rejected:
         bench.products.change_details(event(7, 200, name="B"), bench.soon())
     assert rejected.value.code == "EVENT_ID_REUSED"
+    assert 'name (stored "A", sent "B"). If the details sent now are' in str(rejected.value)
+    assert "a later eventTime" in str(rejected.value)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from inventory_orders.store.tables import Table
+from local import ROOT
 from local.commands.main import app
 from operations.aws import Aws
 from operations.commands import queues as queue_commands
@@ -70,7 +71,7 @@ def test_a_stack_without_the_fifo_queue_can_be_looked_at(monkeypatch):
     assert run("redrive").exit_code == 0
     for arguments in (
         ("redrive", "--queue", "fifo"),
-        ("send", "--queue", "fifo", "--unchecked", "x"),
+        ("send", "--queue", "fifo", str(ROOT / "events/orders.csv")),
     ):
         assert "`fifoQueue` is false" in str(run(*arguments).exception)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.allotments import MAX_PRODUCTS, Page, PageEntry, PageKey
-from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.change import OtherRequest
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderLine, OrderRecord, Step
 from inventory_orders.errors import CorruptItemError
@@ -67,7 +67,7 @@ def test_a_refused_decrement_is_read_as_it_was_written_and_moves_nothing(shelf):
     assert read_record(encode(row)) == refused
     assert asked.match(refused) == asked.rejection(shelf)
     other = Decrement("p", "d", -4, "DECREMENT")
-    assert other.match(refused) is IdempotencyMatch.OTHER_REQUEST
+    assert other.match(refused) == OtherRequest(["delta (stored -5, sent -4)"])
     row["rejected"] = {"delta": -5, "reason": "OF_SOMEBODY_ELSE"}
     with pytest.raises(CorruptItemError, match="OF_SOMEBODY_ELSE"):
         read_record(encode(row))

@@ -19,7 +19,7 @@ export const T = {
     today: "Is anything wrong, and what needs attention first?",
     scan: "Scan an order, then its products. Then press Enter in the empty field to hand the order over.",
     products: "Products that are out of stock or low come first. Open a product to receive, count, correct or transfer its stock.",
-    "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired. Correct or delete the rest.",
+    "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired, or correct it. Delete messages only once they are no longer needed.",
     lanes: "The units of busy products are split into lanes, and one worker at a time sells from each lane. All these units are available to orders.",
     try: "Orders go through the HTTP API of the stack on the embedded AWS. Their outcomes come from its event bus.",
     contract: "The API's contract is docs/openapi.yaml. To begin, read docs/api.md.",
@@ -100,7 +100,7 @@ export const T = {
     steps: {
       alarm: "The dead letters say why.",
       deadLetters: "Messages that could not be processed: fix their causes, then send them again.",
-      blocked: "Units are missing: receive them, or cancel the orders.", promised: "Receive goods before these orders are due.",
+      blocked: "Units are missing: receive them when they arrive, or cancel the orders.", promised: "Receive goods before these orders are due.",
       out: "Reorder.", low: "Reorder.",
     },
     toShip: "paid, to ship",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -172,11 +172,25 @@ class RejectedError(OutcomeError):
     kind = Outcome.REJECTED
 
 
-def id_reused_error(code: str) -> InvalidMessageError:
-    """Build the error for a request whose id was already used for a different request."""
-    field = f"{code.partition('_')[0].lower()}Id"
+_DIFFERENCES_SHOWN = 3
+
+
+def id_reused_error(code: str, differences: Sequence[str]) -> InvalidMessageError:
+    """Build the error for a request whose id is stored with other content.
+
+    Args:
+        code: The code, which begins with the kind of request.
+        differences: The fields that differ.
+    """
+    kind = code.partition("_")[0].lower()
+    field, again = f"{kind}Id", "purchase" if kind == "order" else kind
+    shown = ", ".join(differences[:_DIFFERENCES_SHOWN])
+    more = len(differences) - _DIFFERENCES_SHOWN
+    # What to do comes first, because dead letters cut off long messages.
     return InvalidMessageError(
         code,
-        f"{field}: this id was already used for another request; send this one under a new id",
+        f"{field}: another {kind} is stored under this id. It may be the same {again}, so look at the stored {kind} first, "
+        f"and use a new {field} only for a second {again}. The two differ in {shown}"
+        f"{f' and {more} more' if more > 0 else ''}",
         field,
     )

@@ -25,7 +25,7 @@ from inventory_orders.api.requests import (
 )
 from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import IdempotencyMatch
+from inventory_orders.domain.change import IdempotencyMatch, OtherRequest
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
@@ -117,7 +117,7 @@ def _place_now(
         return _accepted(order, {"Retry-After": "1"})
     if not caller.acts_for(stored.user_id):
         # The stored order's user was pseudonymised, so the two orders cannot be compared.
-        raise id_reused_error("ORDER_ID_REUSED")
+        raise id_reused_error("ORDER_ID_REUSED", ["userId"])
     return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
 
 
@@ -137,8 +137,8 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
         # The order reaches its queue even if its row cannot be read.
         return None
     meaning = order.match(record) if record is not None else None
-    if meaning is IdempotencyMatch.OTHER_REQUEST:
-        raise id_reused_error("ORDER_ID_REUSED")
+    if isinstance(meaning, OtherRequest):
+        raise id_reused_error("ORDER_ID_REUSED", meaning.differences)
     # A tombstone is left by a cancellation that came first; the order has not replaced it yet.
     return record if meaning is IdempotencyMatch.SAME_REQUEST else None
 

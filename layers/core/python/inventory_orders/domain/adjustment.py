@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from inventory_orders.domain.change import Change, IdempotencyMatch
+from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
+from inventory_orders.domain.location import location_of
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import (
     AdjustmentKey,
@@ -79,13 +80,20 @@ class Adjustment(Change):
             transfer_with=self.transfer_with,
         )
 
-    def match(self, record: Record) -> IdempotencyMatch | Rejection:
+    def match(self, record: Record) -> IdempotencyMatch | OtherRequest | Rejection:
         if not isinstance(record, AdjustmentRecord):
             raise TypeError(f"{record.key} is not an adjustment")
-        stored = (record.delta, record.reason, record.transfer_with)
-        if stored != (self.delta, self.reason, self.transfer_with):
-            return IdempotencyMatch.OTHER_REQUEST
-        return record.rejection or IdempotencyMatch.SAME_REQUEST
+        other = OtherRequest.between(_content_of(record), _content_of(self))
+        return other if other.differences else record.rejection or IdempotencyMatch.SAME_REQUEST
+
+
+def _content_of(adjustment: Adjustment | AdjustmentRecord) -> dict[str, object]:
+    """What makes two adjustments the same request, by names that the sender knows."""
+    content: dict[str, object] = {"delta": adjustment.delta, "reason": adjustment.reason}
+    if adjustment.transfer_with is not None:
+        side = "to" if adjustment.delta < 0 else "from"
+        content[side] = location_of(adjustment.transfer_with)
+    return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +157,6 @@ class Transfer(Change):
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.source: -self.units, self.target: self.units}
 
-    def match(self, record: Record) -> IdempotencyMatch | Rejection:
+    def match(self, record: Record) -> IdempotencyMatch | OtherRequest | Rejection:
         # A record at the target never equals the outgoing side: its sign, reason or `transfer_with` differs.
         return self.parts[0].match(record)

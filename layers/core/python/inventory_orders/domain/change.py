@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -31,13 +32,45 @@ class Update(Generic[T]):
 
 
 class IdempotencyMatch(Enum):
-    """Whether a stored record and a change with the same key belong to the same request."""
+    """The stored record and a change with the same key belong to the same request."""
 
     SAME_REQUEST = auto()
-    OTHER_REQUEST = auto()
 
 
-MatchResult: TypeAlias = "IdempotencyMatch | Rejection | Change"
+@dataclass(frozen=True, slots=True)
+class OtherRequest:
+    """The stored record and a change with the same key belong to different requests.
+
+    Attributes:
+        differences: The fields that differ, for people.
+    """
+
+    differences: Sequence[str]
+
+    @classmethod
+    def between(cls, stored: Mapping[str, object], sent: Mapping[str, object]) -> OtherRequest:
+        """Describe each field that differs, with both values. An absent field and None are the same."""
+        texts = {
+            name: (_as_text(stored.get(name)), _as_text(sent.get(name)))
+            for name in {**stored, **sent}
+        }
+        return cls(
+            [
+                f"{name} (stored {was[:_MAX_SHOWN]}, sent {now[:_MAX_SHOWN]})"
+                for name, (was, now) in texts.items()
+                if was != now
+            ]
+        )
+
+
+_MAX_SHOWN = 40
+
+
+def _as_text(value: object) -> str:
+    return "nothing" if value is None else json.dumps(value, default=str)
+
+
+MatchResult: TypeAlias = "IdempotencyMatch | OtherRequest | Rejection | Change"
 """What becomes of a change whose record exists: it is answered, or another change replaces it."""
 
 

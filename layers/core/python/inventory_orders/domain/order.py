@@ -9,7 +9,13 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
 
-from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult, Update
+from inventory_orders.domain.change import (
+    Change,
+    IdempotencyMatch,
+    MatchResult,
+    OtherRequest,
+    Update,
+)
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
 from inventory_orders.domain.product import PageStock, Product, Stock, StockById
 from inventory_orders.domain.record import (
@@ -226,16 +232,23 @@ class Order(Change):
         stored = as_order(record)
         if stored.user_id is None:
             return CancelledBeforehand(self, stored.require_version())
-        quantities = {line.product_id: line.quantity for line in stored.lines}
-        asked = {line.product_id: line.asked_location for line in stored.lines}
-        same = quantities == self.quantities and stored.hold_seconds == self.hold_seconds
-        same &= asked == {p: self.asked_locations.get(p) for p in quantities}
-        same &= (stored.locations, stored.split) == (self.locations, self.split)
-        # Once the user is replaced by a pseudonym, only the ordered items can be compared.
-        if stored.pseudonymised_at is None:
-            same &= stored.user_id == self.user_id
-            same &= _with_types(stored.attributes) == _with_types(self.attributes)
-        return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
+        sent = replace(
+            stored,
+            user_id=self.user_id,
+            lines=self.lines({}),
+            hold_seconds=self.hold_seconds,
+            attributes=self.attributes,
+            locations=self.locations,
+            split=self.split,
+        )
+        if stored.pseudonymised_at is not None:
+            # Once the user is replaced by a pseudonym, only the ordered items can be compared.
+            sent = replace(sent, user_id=stored.user_id, attributes=stored.attributes)
+        other = OtherRequest.between(_content_of(stored), _content_of(sent))
+        if not other.differences:
+            return IdempotencyMatch.SAME_REQUEST
+        # A customer must not learn what another one has ordered.
+        return other if stored.user_id == self.user_id else OtherRequest(["userId"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +297,17 @@ class CancelledBeforehand(Change):
         )
 
 
-def _with_types(attributes: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
-    """Pair attributes with their types, so that they can be compared: in Python, `True == 1`."""
-    return {name: (type(value), value) for name, value in attributes.items()}
+def _content_of(order: OrderRecord) -> dict[str, Any]:
+    """What makes two orders the same request, by names that the sender knows."""
+    return {
+        "userId": order.user_id,
+        **{f"quantity of {line.product_id}": line.quantity for line in order.lines},
+        **{f"locationId of {line.product_id}": line.asked_location for line in order.lines},
+        "holdSeconds": order.hold_seconds,
+        "locations": order.locations,
+        "split": order.split,
+        **{f"attributes.{name}": value for name, value in order.attributes.items()},
+    }
 
 
 def as_order(record: Record) -> OrderRecord:

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, assert_never
 
-from inventory_orders.domain.change import Change, IdempotencyMatch, MatchResult, Update
+from inventory_orders.domain.change import (
+    Change,
+    IdempotencyMatch,
+    MatchResult,
+    OtherRequest,
+    Update,
+)
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import as_order
 from inventory_orders.domain.outbound import Generation, OutboundPage
@@ -147,13 +153,14 @@ class OrderCommand(Change):
             return Rejection(answer, order.order_id)
         return answer or self._carry_out(order, status)
 
-    def _match_step(self, order: OrderRecord) -> IdempotencyMatch | None:
+    def _match_step(self, order: OrderRecord) -> IdempotencyMatch | OtherRequest | None:
         """Compare the command with the step that has its id, if there is one."""
         for step in order.steps:
             if step.step_id is not None and step.step_id == self.step_id:
-                made = (step.action, step.quantities, step.restock)
-                same = made == (self.action, self.quantities, self.restock)
-                return IdempotencyMatch.SAME_REQUEST if same else IdempotencyMatch.OTHER_REQUEST
+                other = OtherRequest.between(
+                    _content_of(step), _content_of(self.step("", self.quantities))
+                )
+                return other if other.differences else IdempotencyMatch.SAME_REQUEST
         return None
 
     # ------------------------------------------------------------------ transitions
@@ -377,6 +384,12 @@ class Transition(Change):
                 expires_at=(self.extended_to or order.expires_at) if is_held else None,
             )
         return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
+
+
+def _content_of(step: Step) -> dict[str, object]:
+    """What makes two steps the same request, by names that the sender knows."""
+    quantities = {f"quantity of {p}": units for p, units in (step.quantities or {}).items()}
+    return {"action": step.action, **quantities, "restock": step.restock}
 
 
 def _has_room(order: OrderRecord, step: Step) -> bool:

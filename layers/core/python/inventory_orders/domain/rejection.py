@@ -55,7 +55,7 @@ class RejectionReason(StrEnum):
     )
     UNKNOWN_PRODUCT = (
         "UNKNOWN_PRODUCT",
-        "there is no product {subject}; create it first, or correct the id",
+        "there is no product {subject}; correct the id, or create the product if the id is right",
         404,
         CustomerWords(
             "there is no product {products}",
@@ -74,7 +74,7 @@ class RejectionReason(StrEnum):
     BELOW_FLOOR = (
         "BELOW_FLOOR",
         "stock of {subject} would fall below its limit (-backorderLimit): {wanted:,} to remove, "
-        "{available:,} available; remove fewer units, or book a receipt first",
+        "{available:,} available. If a receipt is missing, book it first; if open orders hold units that are gone, cancel those units as lost",
     )
     ORDER_REJECTED = (
         "ORDER_REJECTED",
@@ -102,8 +102,8 @@ class RejectionReason(StrEnum):
     )
     NOT_OPEN = (
         "NOT_OPEN",
-        "the command names more units of {subject} than are left to hand over; correct the quantity, or return units "
-        "that were handed over",
+        "the command names more units of {subject} than are left to hand over; correct the quantity. Units that were handed "
+        "over can be returned once they are back",
     )
     TOO_MANY_STEPS = (
         "TOO_MANY_STEPS",
@@ -112,11 +112,12 @@ class RejectionReason(StrEnum):
     )
     ORDER_FULFILLED = (
         "ORDER_FULFILLED",
-        "order {subject} was already handed over; return it instead",
+        "order {subject} was already handed over; return its units once they are back",
     )
     NOT_FULFILLED = (
         "NOT_FULFILLED",
-        "order {subject} has not been handed over yet; cancel it instead",
+        "not all of these units of order {subject} are booked as handed over; if they were handed over, fulfil the order first, "
+        "otherwise cancel them",
     )
     NOT_DELIVERED = (
         "NOT_DELIVERED",

@@ -13,7 +13,13 @@ from typing import Any, TypeVar
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import Page, PageKey
-from inventory_orders.domain.change import Change, Decision, IdempotencyMatch
+from inventory_orders.domain.change import (
+    Change,
+    Decision,
+    IdempotencyMatch,
+    MatchResult,
+    OtherRequest,
+)
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Chain, Limits, Supply, Waiting, prove
 from inventory_orders.domain.product import Product
@@ -213,7 +219,7 @@ class PendingChanges(dict[RecordKey, Change]):
         if change is None or record is None:
             return change
         asked = self.by_key[key]
-        meaning: IdempotencyMatch | Rejection | Change | CorruptItemError
+        meaning: MatchResult | CorruptItemError
         try:
             meaning = record if isinstance(record, CorruptItemError) else asked.match(record)
         except CorruptItemError as error:
@@ -222,8 +228,9 @@ class PendingChanges(dict[RecordKey, Change]):
             self.give_up([change], meaning.code, str(meaning))
         elif meaning is IdempotencyMatch.SAME_REQUEST:
             self.settle(change, ChangeOutcome(Outcome.REPLAYED))
-        elif meaning is IdempotencyMatch.OTHER_REQUEST:
-            self.settle(change, outcome_of(id_reused_error(asked.id_reused_code)))
+        elif isinstance(meaning, OtherRequest):
+            reused = id_reused_error(asked.id_reused_code, meaning.differences)
+            self.settle(change, outcome_of(reused))
         elif isinstance(meaning, Rejection):
             self.settle(change, rejected(meaning))
         elif meaning == change:

@@ -27,6 +27,7 @@ from inventory_orders.messages.documents import (
     not_one_of,
     strict_json,
     validated,
+    wrapped,
 )
 
 MAX_DISTINCT_PRODUCTS = 99
@@ -214,22 +215,24 @@ def command_in(given: Any, function: str) -> dict[str, Any]:
     Raises:
         InvalidMessageError: The document is not a command of this function. The message says what to fix.
     """
-    document = given if isinstance(given, dict) else {}
-    action = action_in(document, function)
+    action = action_in(given, function)
     schema = json_schema("commands")[function][action]
-    return validated(document, f"commands/{function}/{action}", schema)
+    return validated(given, f"commands/{function}/{action}", schema)
 
 
-def action_in(document: Mapping[str, Any], function: str) -> str:
+def action_in(document: Any, function: str) -> str:
     """Read the action of a command, and check that the function knows it.
 
     Raises:
         InvalidMessageError: The action is missing or unknown.
     """
-    action, known = document.get("action"), json_schema("commands")[function]
+    action = document.get("action") if isinstance(document, dict) else None
+    known = json_schema("commands")[function]
     if isinstance(action, str) and action in known:
         return action
-    raise InvalidMessageError("SCHEMA_VIOLATION", not_one_of("action", known, action), "action")
+    raise wrapped(document) or InvalidMessageError(
+        "SCHEMA_VIOLATION", not_one_of("action", known, action), "action"
+    )
 
 
 def validated_part(
@@ -357,9 +360,12 @@ def catalogue_event(document: Mapping[str, Any], now: datetime) -> CatalogueEven
             all others stale until then.
     """
     if document["eventTime"] > timestamp(now + timedelta(minutes=15)):
+        ahead = datetime.fromisoformat(document["eventTime"]) - now
         raise InvalidMessageError(
             "EVENT_FROM_THE_FUTURE",
-            f"eventTime: {document['eventTime']} is more than 15 minutes in the future; correct the sender's clock",
+            f"eventTime: {document['eventTime']} is {timedelta(seconds=ahead // timedelta(seconds=1))} in the future, and the "
+            "service does not schedule changes; send the event when it takes effect. If it takes effect now, correct the "
+            "sender's clock",
             "eventTime",
         )
     return CatalogueEvent(

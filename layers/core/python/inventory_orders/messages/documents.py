@@ -17,6 +17,7 @@ from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.clock import timestamp
 from inventory_orders.errors import InvalidMessageError
+from inventory_orders.messages.envelopes import envelope_of, envelope_of_text
 
 # No valid number has nearly as many. A limit is needed because the time to parse a number grows with the square of its length.
 _MAX_DIGITS = 20
@@ -68,6 +69,8 @@ def _not_json(body: str, error: json.JSONDecodeError) -> str:
         return "the body begins with a byte order mark (U+FEFF); send it as UTF-8 without one"
     if not body.strip():
         return "the body is empty; send a JSON object"
+    if envelope := envelope_of_text(body):
+        return f"the body is {envelope}"
     found = f'"{shown_key(body[error.pos : error.pos + 20])}"'
     near = f"before {found}" if error.pos < len(body) else "at its end"
     return (
@@ -176,7 +179,7 @@ def validated(
     try:
         _validators[name](document)
     except JsonSchemaValueException as error:
-        raise _violation(error, whole) from None
+        raise wrapped(document, whole) or _violation(error, whole) from None
     for field, part in schema["properties"].items():
         if field in document and part.get("format") == "date-time":
             document[field] = _as_stored(field, document[field])
@@ -206,6 +209,12 @@ def checked_id(name: str, value: str, kind: str = "") -> str:
     types = json_schema("types")
     validated({name: value}, name, {"properties": {name: types.get(kind or name, types["id"])}})
     return value
+
+
+def wrapped(document: Any, whole: str = "the message") -> InvalidMessageError | None:
+    """Build the error for a refused document that is an envelope around a message; None if it is not."""
+    envelope = envelope_of(document)
+    return InvalidMessageError("SCHEMA_VIOLATION", f"{whole} is {envelope}") if envelope else None
 
 
 def _violation(error: JsonSchemaValueException, whole: str) -> InvalidMessageError:

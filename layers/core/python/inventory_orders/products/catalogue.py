@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
-from inventory_orders.domain.change import Update
+from inventory_orders.domain.change import OtherRequest, Update
 from inventory_orders.domain.location import (
     MAX_PLACES,
     in_words,
@@ -315,12 +315,9 @@ class ProductCatalogue:
             raise LeaseHeldError(product.product_id, product.lease_left(moment.timestamp()))
         if newest > (event.event_time, event.event_id):
             return False, product
-        if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
-            raise RejectedError(
-                f"a different event with the id {event.event_id} and the time {event.event_time} was applied to "
-                f"{event.product_id}; send this one under a new id",
-                "EVENT_ID_REUSED",
-            )
+        details = {name: event.details.get(name) for name in DETAILS}
+        if any(getattr(product, name) != details[name] for name in DETAILS):
+            raise event_id_reused_error(product, details)
         return True, product
 
     def change_price(
@@ -489,6 +486,17 @@ def _delisted(product: Product) -> None:
         )
 
 
+def event_id_reused_error(product: Product, details: Mapping[str, Any]) -> RejectedError:
+    """Build the error for an event whose id and time belong to the product's newest event, which set other details."""
+    stored = {name: getattr(product, name) for name in details}
+    differences = ", ".join(OtherRequest.between(stored, details).differences)
+    return RejectedError(
+        f"eventId: the event {product.details_event_id} of {product.details_event_time} has set other details of "
+        f"{product.product_id}: {differences}. If the details sent now are right, send them with a later eventTime",
+        "EVENT_ID_REUSED",
+    )
+
+
 def check_room(key: str, cancelled: TransactionCancelledError) -> None:
     """Raise an error if a transaction was cancelled because the product's own row cannot list another location.
 
@@ -524,8 +532,8 @@ def _check_no_newer_event(product: Product, at: str) -> None:
     """Raise an error if a catalogue event with a later time was already applied."""
     if (product.details_event_time or "") > at:
         raise RejectedError(
-            f"the newest details of {product.product_id} are from {product.details_event_time}, which is in the future; "
-            "correct the sender's clock",
+            f"the newest details of {product.product_id} are from {product.details_event_time}, according to their sender's "
+            "clock; repeat this change after that time, and correct that clock if it is ahead",
             "NEWER_EVENT_APPLIED",
         )
 

@@ -337,8 +337,8 @@ class Lease:
         after = before.with_stock(before.stock_count + delta, before.version + 1)
         if delta < 0 and after.sellable < 0:
             raise RejectedError(
-                f"open orders hold {-after.sellable:,} more units of {self.product_id} than that count allows; release the lease, "
-                "cancel those units (with restock false if they are lost), and count again",
+                f"open orders hold {-after.sellable:,} more units of {self.product_id} than that count allows; count again. If "
+                "units are missing, release the lease, cancel those units in their orders (restock false), and start a new count",
                 "BELOW_FLOOR",
             )
         return after
@@ -387,8 +387,8 @@ class Lease:
         ):
             return stored
         raise RejectedError(
-            f"{key.adjustment_id} belongs to another adjustment of {in_words(key.product_id)}; "
-            "commit under a new id",
+            f"{key.adjustment_id} belongs to another adjustment of {in_words(key.product_id)} ({stored.reason}, {stored.delta:+,}, "
+            f"at {stored.applied_at[:19]}); if that is not this count, commit under a new id while the lease lasts",
             "ADJUSTMENT_ID_REUSED",
         )
 
