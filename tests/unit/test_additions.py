@@ -19,8 +19,8 @@ REASON = """
 """
 
 REJECTS_AN_ORDER = """
-            if product.created_at > "2100":
-                return Rejection(RejectionReason.NOT_ON_SALE, product_id)
+        if product.created_at > "2100":
+            return RejectionReason.NOT_ON_SALE
 """
 
 IS_SHOWN = """
@@ -85,7 +85,7 @@ def test_adding_a_reason_takes_a_list_entry_and_a_name_in_the_contracts(package)
     add(package / "domain" / "rejection.py", "    BELOW_FLOOR = (\n", REASON)
     add(
         package / "domain" / "order.py",
-        "            if product.sellable < quantity:\n",
+        "        if product.sellable < self.quantities[product_of(product_id)]:\n",
         REJECTS_AN_ORDER,
     )
     missed = MISSES.format(things="the_reasons_of_rejected_orders", place="ORDER_SCHEMA")

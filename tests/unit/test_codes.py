@@ -129,4 +129,4 @@ def test_every_place_that_lists_actions_on_orders_has_all_of_them():
     counters = {action.counted_as for action in moving}
     for shown in (schemas["Order"], ORDER_SCHEMA):
         line = shown["properties"]["items"]["items"]["properties"]
-        assert line.keys() == {"productId", "locationId", "quantity"} | counters
+        assert line.keys() == {"productId", "locationId", "quantity", "backordered"} | counters

@@ -75,8 +75,6 @@ def test_a_rejection_lists_all_shortages_that_are_certain():
         "first": product("first", 1),
         "second": product("second", 0),
         "in lanes": product("in lanes", 1, lent_to=frozenset({0})),
-        "gone": product("gone", 0, status="DISCONTINUED"),
-        "unknown": None,
     }
     rejection = Order("o", "u", dict.fromkeys(shelf, 2)).rejection(shelf)
     assert rejection.shortages == (Shortage("first", 2, 1), Shortage("second", 2, 0))

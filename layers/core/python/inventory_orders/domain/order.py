@@ -27,14 +27,12 @@ from inventory_orders.domain.record import (
     OrderStatus,
     Record,
 )
-from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
-
-_REASONS = (
-    RejectionReason.UNKNOWN_PRODUCT,
-    RejectionReason.DISCONTINUED_PRODUCT,
-    RejectionReason.INSUFFICIENT_STOCK,
+from inventory_orders.domain.rejection import (
+    REASONS_OF_ORDERS,
+    Rejection,
+    RejectionReason,
+    Shortage,
 )
-"""The reasons for rejecting an order. If several apply, the first of them is given, whatever the sequence of lines."""
 
 
 @dataclass(frozen=True)
@@ -107,28 +105,26 @@ class Order(Change):
         return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
     def rejection(self, products: StockById) -> Rejection | None:
-        found: dict[RejectionReason, list[str]] = {}
         # Partial products come last: if another product is a reason to reject, their units need no recall.
-        for product_id, product in sorted(
-            products.items(), key=lambda item: bool(item[1] and item[1].is_partial)
-        ):
-            if product is None:
-                reason = RejectionReason.UNKNOWN_PRODUCT
-            elif product.is_discontinued:
-                reason = RejectionReason.DISCONTINUED_PRODUCT
-            elif product.sellable < self.quantities[product_of(product_id)]:
-                reason = RejectionReason.INSUFFICIENT_STOCK
-            else:
-                continue
-            found.setdefault(reason, []).append(product_id)
+        rows = sorted(products.items(), key=lambda item: bool(item[1] and item[1].is_partial))
+        found = [(reason, key) for key, row in rows if (reason := self._why(key, row)) is not None]
         if not found:
             return None
-        reason = min(found, key=_REASONS.index)
-        first = found[reason][0]
+        reason, first = min(found, key=lambda each: REASONS_OF_ORDERS.index(each[0]))
         is_short = reason is RejectionReason.INSUFFICIENT_STOCK
         shortages = self._shortages(first, products) if is_short else ()
         is_elsewhere = any(isinstance(row, Product) and row.places for row in products.values())
         return Rejection(reason, first, shortages, self._asked(is_elsewhere=is_elsewhere))
+
+    def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
+        """Why a row cannot supply its line."""
+        if product is None:
+            return RejectionReason.UNKNOWN_PRODUCT
+        if product.is_discontinued:
+            return RejectionReason.DISCONTINUED_PRODUCT
+        if product.sellable < self.quantities[product_of(product_id)]:
+            return RejectionReason.INSUFFICIENT_STOCK
+        return None
 
     def _asked(self, *, is_elsewhere: bool) -> tuple[str, ...]:
         """Where its units were looked for; empty if its products have no other location."""
@@ -143,10 +139,14 @@ class Order(Change):
         def best(line: Iterable[str]) -> int:
             """The best reason among the rows of a line; the number of reasons if one of its rows is suitable."""
             rejections = (why((key,)) for key in line)
-            return max(len(_REASONS) if r is None else _REASONS.index(r.reason) for r in rejections)
+            return max(
+                len(REASONS_OF_ORDERS) if r is None else REASONS_OF_ORDERS.index(r.reason)
+                for r in rejections
+            )
 
         line = min(zip(*self.offers, strict=True), key=best)
-        if best(line) < len(_REASONS) - (not self.split):
+        reason = (*REASONS_OF_ORDERS, None)[best(line)]
+        if reason and (self.split or reason is not RejectionReason.INSUFFICIENT_STOCK):
             return [(key,) for key in line]
         found = map(why, self.offers)
         return [(rejection.subject,) for rejection in found if rejection is not None]
@@ -156,7 +156,7 @@ class Order(Change):
         reasons = {rejection.reason for rejection in rejections}
         products = {product_of(rejection.subject) for rejection in rejections}
         if len(products) == 1 and RejectionReason.INSUFFICIENT_STOCK not in reasons:
-            return Rejection(max(reasons, key=_REASONS.index), products.pop(), (), asked)
+            return Rejection(max(reasons, key=REASONS_OF_ORDERS.index), products.pop(), (), asked)
         shortages = (
             each.shortages[0]
             if each.shortages

@@ -47,12 +47,6 @@ class RejectionReason(StrEnum):
         reason.words, reason.http_status, reason.for_customers = words, http_status, for_customers
         return reason
 
-    INSUFFICIENT_STOCK = (
-        "INSUFFICIENT_STOCK",
-        "there is not enough stock of {subject}: {wanted:,} wanted, {available:,} available",
-        409,
-        CustomerWords("there is not enough stock of {products}", "the order was rejected"),
-    )
     UNKNOWN_PRODUCT = (
         "UNKNOWN_PRODUCT",
         "there is no product {subject}; correct the id, or create the product if the id is right",
@@ -70,6 +64,12 @@ class RejectionReason(StrEnum):
             "{products} is discontinued",
             "a product in the order is discontinued; GET /products shows which one",
         ),
+    )
+    INSUFFICIENT_STOCK = (
+        "INSUFFICIENT_STOCK",
+        "there is not enough stock of {subject}: {wanted:,} wanted, {available:,} available",
+        409,
+        CustomerWords("there is not enough stock of {products}", "the order was rejected"),
     )
     BELOW_FLOOR = (
         "BELOW_FLOOR",
@@ -136,6 +136,7 @@ class RejectionReason(StrEnum):
 
 
 REASONS_OF_ORDERS = tuple(reason for reason in RejectionReason if reason.for_customers)
+"""The reasons for rejecting orders. If several apply, the first of them is given, whatever the sequence of lines."""
 
 
 @dataclass(frozen=True, slots=True)
