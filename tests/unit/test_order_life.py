@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
 import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import event as note
-from hypothesis import given
 from hypothesis import strategies as st
 
 from inventory_orders.clock import timestamp
@@ -16,6 +16,7 @@ from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand
 from inventory_orders.domain.record import (
+    MAX_NAMED_STEPS,
     ConfirmationRejection,
     OrderAction,
     OrderKey,
@@ -26,7 +27,7 @@ from inventory_orders.domain.record import (
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import ConfigurationError, Outcome
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
-from inventory_orders.store.rows import encode, order_row
+from inventory_orders.store.rows import encode, order_row, read_record
 from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import emf
@@ -34,6 +35,7 @@ from testing.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuse
 from testing.bench import stored as stored_product
 from testing.events import order_body
 from testing.simulated_aws import ServiceError
+from testing.simulated_aws.values import size_of_item
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
 RETURNED, ID_REUSED = Outcome.RETURNED, Outcome.INVALID
@@ -530,37 +532,49 @@ def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
     assert outcome.rejection.reason == RejectionReason.NOT_DELIVERED
 
 
-@pytest.mark.parametrize("action", ["cancel", "fulfil"])
-def test_the_row_keeps_room_for_commands_that_name_no_items(action):
-    """A row can hold 400 KB, so commands that name items are refused before it is full."""
-    ids = [f"{number:02}".rjust(64, "p") for number in range(99)]
-    lines = tuple(OrderLine(product_id, 1_000, CREATED, 7) for product_id in ids)
-    notes = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
-    order = row("CONFIRMED", lines=lines, attributes={"a": "b" * 2_000})
-    refused = []
-    for number in range(120):
-        one = OrderCommand(
-            "o",
-            OrderAction(action),
-            step_id=f"{number:03}".rjust(128, "s"),
-            quantities=dict.fromkeys(ids, 1),
-            notes=notes,
-        )
+ALL_NOTES = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
+
+
+def as_read(order):
+    return read_record(encode(order_row(order)))
+
+
+@settings(max_examples=5, phases=[Phase.generate])
+@given(
+    st.sampled_from([2, 8, 36, 64]),
+    st.permutations([("fulfil", None), ("cancel", None), ("cancel", False), ("return", True)]),
+    st.sampled_from([{}, ALL_NOTES]),
+    st.sampled_from(["fulfil", "cancel", "expire"]),
+)
+def test_a_row_takes_steps_until_it_is_full_and_then_still_its_end(length, kinds, notes, last):
+    """The largest order: each step names all of its 99 lines."""
+    ids = [f"{number:02}".rjust(length, "p") for number in range(99)]
+    lines = tuple(OrderLine(product_id, 1_000_000, CREATED, 10**11) for product_id in ids)
+    units = dict.fromkeys(ids, 1_000)
+    first = [Step("fulfil", BEFORE, "s" * 128, units)] * (340_000 // len(ids) // (length + 27))
+    first = tuple(first[: MAX_NAMED_STEPS - 5])
+    order = as_read(row("CONFIRMED", lines=lines, steps=first, attributes={"a": "b" * 2_000}))
+    everything = {product_id: product(product_id, 1, version=10**11) for product_id in ids}
+    for number in range(MAX_NAMED_STEPS + 1 - len(first)):
+        action, restock = kinds[number % len(kinds)]
+        step_id = f"{number:03}".rjust(128, "t")
+        one = command(action, step_id=step_id, quantities=units, restock=restock, notes=notes)
         meaning = one.match(order)
         if isinstance(meaning, Rejection):
-            refused.append(meaning.reason)
-        else:
-            order = meaning.record(None, {}, WRITTEN).after
-    assert set(refused) == {RejectionReason.TOO_MANY_STEPS}
-    assert 10 < len(order.steps) < 100
-    everything = {product_id: product(product_id, 1) for product_id in ids}
-    for last in ("extend", "confirm", "cancel"):
-        whole = OrderCommand("o", OrderAction(last), until=LATER, notes=notes)
-        held = replace(order, status="PENDING", expires_at=BEFORE) if last != "cancel" else order
-        order = whole.match(held).record(None, everything, WRITTEN).after
-    size = len(json.dumps(order_row(order), ensure_ascii=False).encode())
-    assert order.size <= MAX_ROW_SIZE
-    assert size <= order.size, "the estimate is an upper bound"
+            break
+        order = as_read(meaning.record(None, everything if one.restocks else {}, WRITTEN).after)
+        assert order.size <= meaning.record_size
+    assert meaning.reason == RejectionReason.TOO_MANY_STEPS
+    is_full = order.size + one.step(WRITTEN, units).size > MAX_ROW_SIZE - 20_000
+    assert is_full or len(first) + number == MAX_NAMED_STEPS
+    for whole in ("extend", "confirm", last):
+        status = "CONFIRMED" if whole in ("fulfil", "cancel") else "PENDING"
+        held = replace(order, status=status, expires_at=BEFORE)
+        end = OrderCommand("o", OrderAction(whole), LATER, until=LATER, notes=ALL_NOTES)
+        order = as_read(end.match(held).record(None, everything, WRITTEN).after)
+    pseudonymised = replace(order, user_id="u" * 128, pseudonymised_at=WRITTEN)
+    item = encode(order_row(pseudonymised))
+    assert size_of_item(item) <= as_read(pseudonymised).size <= MAX_ROW_SIZE
 
 
 def test_an_order_has_at_most_a_hundred_steps_that_name_items():

@@ -99,6 +99,9 @@ NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
+SIZE_OF_UNITS = 52
+"""Maximum bytes of a step's units of one product without its id: a map with attribute names and numbers."""
+
 MAX_NAMED_STEPS = 100
 """Maximum number of steps of an order that name items."""
 
@@ -134,9 +137,10 @@ class Step:
 
     @property
     def size(self) -> int:
-        """The maximum size of the step in its row, in bytes."""
-        notes = sum(len(name) + len(text.encode()) for name, text in self.notes.items())
-        return 290 + notes + sum(100 + len(product_id) for product_id in self.quantities or ())
+        """The maximum size of the step in its row, in bytes. 125 covers all attributes but those that are added here."""
+        notes = sum(1 + len(name) + len(text.encode()) for name, text in self.notes.items())
+        units = sum(SIZE_OF_UNITS + len(product_id) for product_id in self.quantities or ())
+        return 125 + len(self.step_id or "") + notes + units
 
 
 @dataclass(slots=True)
@@ -273,6 +277,7 @@ class OrderRecord:
         locations: Where its units may come from, best first; None if the sender did not say.
         split: Whether its lines may come from several locations.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
+        size: Bytes of the stored item.
     """
 
     order_id: str
@@ -294,6 +299,7 @@ class OrderRecord:
     locations: tuple[str, ...] | None = None
     split: bool = False
     pseudonymised_at: str | None = None
+    size: int = field(default=0, compare=False)
 
     @property
     def key(self) -> OrderKey:
@@ -309,15 +315,6 @@ class OrderRecord:
         if not isinstance(self.version, int) or self.version < 1:
             raise CorruptItemError(f"order {self.order_id} has no valid _version; repair the item")
         return self
-
-    @property
-    def size(self) -> int:
-        """The maximum size of the order's row, in bytes."""
-        # Ids are ASCII; the number covers attribute names, times and numbers of a row, and its locations.
-        lines = sum(SIZE_OF_LINE + len(line.product_id) for line in self.lines)
-        shortages = SIZE_OF_LINE * len(self.shortages)
-        steps = sum(step.size for step in self.steps)
-        return 1_400 + lines + shortages + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)

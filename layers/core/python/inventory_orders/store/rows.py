@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -358,7 +359,9 @@ def read_record(item: Item) -> Record:
     """
     row = decode(item)
     try:
-        return read_order(row) if "orderId" in row else _read_adjustment(row)
+        if "orderId" not in row:
+            return _read_adjustment(row)
+        return replace(read_order(row), size=size_of(row))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptItemError(
             f"the stored record breaks its table's contract ({type(error).__name__}: {error}); repair the item"
@@ -603,15 +606,20 @@ def _typed_value(value: Any) -> dict[str, Any]:
 
 
 def size_of(value: Any) -> int:
-    """Upper bound of the bytes that DynamoDB counts for an item: names and values in UTF-8, plus up to 3 for each container."""
+    """The bytes that DynamoDB counts for a row, with numbers rounded up. For an item with its types, an upper bound.
+
+    docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
         case bytes():
             return len(value)
         case dict():
-            return 3 + sum(size_of(name) + size_of(content) for name, content in value.items())
+            return 3 + sum(1 + size_of(name) + size_of(content) for name, content in value.items())
         case list():
-            return 3 + sum(size_of(content) for content in value)
-        case _:
+            return 3 + sum(1 + size_of(content) for content in value)
+        case bool():
             return 1
+        case _:
+            return 2 + len(str(value)) // 2
