@@ -96,11 +96,15 @@ class UnpublishableError(OutcomeError):
     code = "UNREADABLE_ROW"
 
 
+AWS_UNREACHABLE = "AWS_UNREACHABLE"
+"""The code of a request to AWS without an answer. The message names the client's exception."""
+
+
 class StoreError(OutcomeError):
     """A request to DynamoDB failed.
 
     Attributes:
-        code: The service's error code, or the name of the client's exception, unless the class has a code of its own.
+        code: The service's error code or, without an answer, `AWS_UNREACHABLE`, unless the class has a code of its own.
     """
 
     def __init__(self, code: str, message: str) -> None:
