@@ -16,7 +16,13 @@ from inventory_orders.domain.events import OF_STEPS, Event
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import OrderAction, OrderStatus
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS, RejectionReason
-from inventory_orders.errors import RequestInvalidError, StoreError
+from inventory_orders.errors import (
+    OutcomeUnknownError,
+    RequestInvalidError,
+    StoreError,
+    StoreUnavailableError,
+    ThrottledError,
+)
 from inventory_orders.invocation import telemetry
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.publishing.publisher import Bus, BusEntry
@@ -104,6 +110,23 @@ def test_every_code_in_the_source_is_in_a_list():
     }
     assert said
     assert said <= listed
+
+
+def test_every_error_that_names_its_code_names_a_listed_one():
+    """Not only in capitals: a code must not look like one of AWS that AWS has not sent."""
+    given = {
+        node.args[0].value
+        for _, nodes in modules()
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in {kind.__name__ for kind in STORE_ERRORS}
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert given
+    assert given <= codes.LATER.keys()
+
+
+STORE_ERRORS = (ThrottledError, OutcomeUnknownError, StoreUnavailableError, RequestInvalidError)
 
 
 def errors_of_the_client():

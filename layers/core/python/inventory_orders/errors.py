@@ -154,8 +154,8 @@ class LeaseHeldError(OutcomeError):
 
     code = "LEASED"
 
-    def __init__(self, product_id: str, seconds_left: float) -> None:
-        super().__init__(f"{product_id} is leased for another {seconds_left:.1f} s")
+    def __init__(self, what: str, seconds_left: float) -> None:
+        super().__init__(f"{what} is leased for another {seconds_left:.1f} s")
         self.retry_after = seconds_left
 
 

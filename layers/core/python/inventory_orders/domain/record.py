@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
-from inventory_orders.domain.location import DEFAULT_LOCATION, stock_key
+from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, stock_key
 from inventory_orders.domain.rejection import Rejection, Shortage
 from inventory_orders.errors import CorruptItemError
 
@@ -42,6 +42,9 @@ class OrderKey:
 
     order_id: str
 
+    def __str__(self) -> str:
+        return f"order {self.order_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class AdjustmentKey:
@@ -49,6 +52,9 @@ class AdjustmentKey:
 
     product_id: str
     adjustment_id: str
+
+    def __str__(self) -> str:
+        return f"adjustment {self.adjustment_id} of {in_words(self.product_id)}"
 
 
 RecordKey = OrderKey | AdjustmentKey

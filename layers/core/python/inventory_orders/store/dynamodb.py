@@ -226,7 +226,7 @@ class Store:
             response = call(self._client.transact_get_items, TransactItems=gets)
         except TransactionCancelledError as error:
             raise ThrottledError(
-                "TransactionConflict", "a concurrent writer was changing one of the items"
+                "CONTENTION", "a concurrent writer was changing one of the items"
             ) from error
         snapshot = Snapshot()
         for key, answer in zip(keys, response["Responses"], strict=True):

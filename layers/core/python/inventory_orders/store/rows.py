@@ -110,6 +110,19 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
             assert_never(unknown)
 
 
+def described(key: Key | int) -> str:
+    """Write a key for people."""
+    match key:
+        case str():
+            return f"product {in_words(key)}"
+        case int():
+            return f"the lease of lane {key}"
+        case PageKey() | OutboundKey():
+            return f"page {key}"
+        case _:
+            return str(key)
+
+
 def key_item(key: Key | int) -> dict[str, Any]:
     """The primary key of a product, a record, a page or the lease of a lane, in DynamoDB's format."""
     table, values = key_of(key)
@@ -270,7 +283,7 @@ def _read_entry(
     ):
         return product_id, PageEntry(created_at, units, reach)
     raise ValueError(
-        f"the entry for {product_id} is malformed: it needs an id and a creation time as strings, "
+        f"the entry for {in_words(str(product_id))} is malformed: it needs an id and a creation time as strings, "
         "a positive whole number of units, and a whole number for its reach"
     )
 
