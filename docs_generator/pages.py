@@ -144,7 +144,7 @@ def _fields_of(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
 
 
 def all_codes() -> str:
-    """List the codes of dead letters, rejections, returned messages, parked events, and bad lines of a catalogue."""
+    """List the codes of dead letters, rejections, returned messages, answers, parked events, and bad lines of a catalogue."""
     subject = "X"
     rejections = [
         (_code(reason), Rejection(reason, subject, (Shortage(subject, 3, 2),)).words)
@@ -169,8 +169,16 @@ def all_codes() -> str:
         + _simple("code", codes.REFUSED)
         + "\n## Later\n\nThe `code` of a returned message, and of the answer `RETRY_LATER`.\n\n"
         + _simple("code", codes.LATER)
+        + "\n## From AWS\n\nThe `code` of a returned message, and of the answers `RETRY_LATER` and `UNAVAILABLE`, unchanged as AWS sends it. "
+        + "[Other codes of DynamoDB][errors] mean that an operator has to repair permissions, tables or configuration.\n\n"
+        + _simple("code", codes.FROM_AWS)
+        + "\n[errors]: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html\n"
+        + "\n## Other answers\n\nThese codes only occur in answers to direct commands and API requests.\n\n"
+        + _simple("code", codes.ANSWERS)
         + "\n## Undeliverable events\n\n"
+        + "EventBridge's own [error codes][bus] occur, too.\n\n"
         + _simple("`errorCode`", codes.UNDELIVERABLE)
+        + "\n[bus]: https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html\n"
         + "\n## Bad lines of a catalogue\n\n"
         + _simple("code", codes.BAD_LINES)
     )

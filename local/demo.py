@@ -639,7 +639,8 @@ def stock_up(aws: Aws, products: Sequence[NewProduct], run: str) -> None:
             adjustments.append(restock)
     report = _apply(aws, adjustments)
     for adjustment, outcome in zip(adjustments, report.outcomes, strict=True):
-        _check_applied(outcome, f"the stock of {adjustment.product_id} could not be set")
+        what = in_words(adjustment.product_id)
+        _check_applied(outcome, f"the stock of {what} could not be set")
 
 
 def _apply(aws: Aws, changes: Sequence[Change]) -> CommitReport:

@@ -136,13 +136,51 @@ LATER: Mapping[str, str] = {
     "CORRUPT_PAGE": "a page of the table `Allotments` breaks its contract: repair it",
     "UNPROCESSED_KEYS": "DynamoDB returned only part of a read",
     "EMPTY_ANSWER": "DynamoDB's answer to a read was empty",
+    "OUTBOUND_PAGES_FULL": "all [outbound pages](../glossary.md#outbound-page) are full, or unreadable; the next sweep makes room",
+    "AWS_UNREACHABLE": "no answer came from AWS; the message names the exception, such as `ReadTimeoutError`",
 }
-"""Reasons to return a message, or to ask for a command again. DynamoDB's own codes also occur."""
+"""Reasons to return a message, or to ask for a command again, in addition to AWS's own codes."""
+
+_SHORT_OF_CAPACITY = "a table or the account is short of capacity"
+_FAILED = "DynamoDB failed; the service repeats the request"
+
+FROM_AWS: Mapping[str, str] = {
+    "ProvisionedThroughputExceededException": _SHORT_OF_CAPACITY,
+    "RequestLimitExceeded": _SHORT_OF_CAPACITY,
+    "ThrottlingException": _SHORT_OF_CAPACITY,
+    "Throttling": _SHORT_OF_CAPACITY,
+    "TooManyRequestsException": _SHORT_OF_CAPACITY,
+    "TransactionConflictException": "a concurrent transaction writes the row",
+    "TransactionInProgressException": "an earlier attempt of the same request is still in flight",
+    "InternalServerError": _FAILED,
+    "ServiceUnavailable": _FAILED,
+    "ConditionalCheckFailedException": "a concurrent writer changed the row",
+    "TransactionCanceledException": "a permission for one of a transaction's actions is missing, or DynamoDB gives an unknown reason; the "
+    "message has it",
+    "AccessDeniedException": "a permission is missing: restore it",
+    "ResourceNotFoundException": "a table is missing: restore it",
+}
+"""Codes of AWS that are passed on unchanged, with those that operators are most likely to see. Others occur too."""
+
+ANSWERS: Mapping[str, str] = {
+    "UNSUPPORTED_EVENT": "the function does not process this event",
+    "UNAVAILABLE": "the service cannot use its tables; its log says why",
+    "QUEUE_UNAVAILABLE": "the order could not be sent to its queue; send it again",
+    "BODY_TOO_LARGE": "the body has more than 262,144 bytes",
+    "UNSUPPORTED_MEDIA_TYPE": "the `Content-Type` is not JSON",
+    "INVALID_CURSOR": "`cursor` is not the `next` of an earlier answer",
+    "NO_SUBJECT": "the token does not name its user",
+    "OTHER_USER": "customers may only act for themselves",
+    "OPERATORS_ONLY": "only operators may do this",
+    "UNKNOWN_ROUTE": "the API has no such route",
+}
+"""Codes that only answers to direct commands and API requests have."""
 
 UNDELIVERABLE: Mapping[str, str] = {
     "UNKNOWN_ORDER_STATUS": "another program set a status that the service does not know",
     "UNREADABLE_ROW": "the row lacks an attribute that the event needs, or the attribute has the wrong type",
     "EVENT_TOO_LARGE": "the event is 1 MB or larger",
+    "AWS_UNREACHABLE": "for an hour, no call with this event was answered, but others were",
 }
 """`errorCode` in `UndeliverableEventsQueue`. All other codes come from EventBridge."""
 

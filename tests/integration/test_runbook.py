@@ -205,7 +205,7 @@ def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_a
 
         # On a busy machine, a request may time out in between.
         wait_until(aws, lambda: causes() & {"CONTENTION", "OUT_OF_TIME"})
-        assert causes() <= {"CONTENTION", "OUT_OF_TIME", "ReadTimeoutError"}
+        assert causes() <= {"CONTENTION", "OUT_OF_TIME", "AWS_UNREACHABLE"}
         assert proxy.counts[Fault.CONFLICT] > 1
         assert 1 in emitted(aws, "PlaceOrders", "RetriesExhausted", since)
         wait_until(aws, lambda: emitted(aws, "PlaceOrders", "LoansLost", since))

@@ -4,15 +4,31 @@ import ast
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import botocore.exceptions
+import pytest
 import yaml
+from botocore.exceptions import BotoCoreError
 
 from inventory_orders.domain import order
-from inventory_orders.domain.events import OF_STEPS
-from inventory_orders.domain.record import OrderAction
+from inventory_orders.domain.events import OF_STEPS, Event
+from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.record import OrderAction, OrderStatus
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS, RejectionReason
+from inventory_orders.errors import (
+    OutcomeUnknownError,
+    RequestInvalidError,
+    StoreError,
+    StoreUnavailableError,
+    ThrottledError,
+)
 from inventory_orders.invocation import telemetry
 from inventory_orders.messages.documents import json_schema
+from inventory_orders.publishing.publisher import Bus, BusEntry
+from inventory_orders.store import dynamodb
+from inventory_orders.store.cancellations import ConditionFailedError, TransactionCancelledError
+from inventory_orders.store.dynamodb import call
 from local import ROOT
 from operations import codes
 from operations.metrics import METRICS
@@ -23,11 +39,31 @@ OPENAPI = yaml.load((ROOT / "docs/openapi.yaml").read_text("utf-8"), yaml.CSafeL
 
 ALL_CODES = (
     *(codes.DEAD_LETTERS.keys(), codes.REFUSED.keys(), codes.LATER.keys()),
-    *(codes.UNDELIVERABLE.keys(), codes.BAD_LINES.keys()),
+    *(codes.ANSWERS.keys(), codes.UNDELIVERABLE.keys(), codes.BAD_LINES.keys()),
 )
-SAYS_A_CODE = {
-    *("InvalidMessageError", "RejectedError", "UnpublishableError"),
-    *("rejected", "returned", "id_reused_error", "Problem"),
+SAYS_A_CODE = {"RejectedError", "Problem", "rejected"}
+"""Functions in `operations` whose argument is a code."""
+
+NO_CODES = {
+    # Beginnings and endings of codes, and names of settings, of DynamoDB and of streams.
+    *(
+        "CORRUPT",
+        "UNREADABLE",
+        "ID_REUSED",
+        "ALL_NEW",
+        "ALL_OLD",
+        "BOOL",
+        "NULL",
+        "INSERT",
+        "REMOVE",
+    ),
+    # Values of `result` and `reason`, of the status of orders, and of availability.
+    *("ACQUIRED", "APPLIED", "COMMITTED", "INVALID", "LEASE_WAS_OVER", "PUBLISHED", "REFUSED"),
+    *("RELEASED", "RENEWED", "REPLAYED", "RETRY_LATER", "STALE", "SWEPT", "ACCEPTED"),
+    *("CLOSING", "COUNT", "DECREMENT", "OPENING", "TRANSFER_IN", "TRANSFER_OUT"),
+    *OrderStatus,
+    *ProductStatus,
+    *("BACKORDER", "IN_STOCK"),
 }
 
 
@@ -52,11 +88,20 @@ def test_every_code_in_the_lists_is_in_the_source():
 
 
 def test_every_code_in_the_source_is_in_a_list():
+    """On AWS, every word in capitals is in a list, except for other words and names of settings."""
+    listed = set().union(*ALL_CODES, RejectionReason)
+    words = {
+        node.value
+        for file, nodes in modules()
+        if "operations" not in file.parts and file.name != "runtime.py"
+        for node in nodes
+        if is_code(node)
+    }
+    assert words - NO_CODES <= listed
+    assert words - listed >= NO_CODES, "remove words that the source no longer has"
     said = {
         node.args[0].value
-        for file, nodes in modules()
-        # The API's own codes are in openapi.yaml.
-        if "/api/" not in str(file.relative_to(ROOT))
+        for _, nodes in modules()
         for node in nodes
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", "")) in SAYS_A_CODE
@@ -64,8 +109,63 @@ def test_every_code_in_the_source_is_in_a_list():
         and is_code(node.args[0])
     }
     assert said
-    # The only code that occurs in direct commands alone: see docs/reference.md.
-    assert said - {"UNSUPPORTED_EVENT"} <= set().union(*ALL_CODES, RejectionReason)
+    assert said <= listed
+
+
+def test_every_error_that_names_its_code_names_a_listed_one():
+    """Not only in capitals: a code must not look like one of AWS that AWS has not sent."""
+    given = {
+        node.args[0].value
+        for _, nodes in modules()
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in {kind.__name__ for kind in STORE_ERRORS}
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert given
+    assert given <= codes.LATER.keys()
+
+
+STORE_ERRORS = (ThrottledError, OutcomeUnknownError, StoreUnavailableError, RequestInvalidError)
+
+
+def errors_of_the_client():
+    """Yield every error that an AWS client can raise without an answer."""
+    for kind in vars(botocore.exceptions).values():
+        if isinstance(kind, type) and issubclass(kind, BotoCoreError):
+            error = kind.__new__(kind)
+            Exception.__init__(error, "details")
+            yield error
+
+
+def test_a_request_without_an_answer_has_one_code_and_names_its_exception():
+    errors = list(errors_of_the_client())
+    assert len(errors) > 50
+    for error in errors:
+
+        def fail(error=error, **_):
+            raise error
+
+        with pytest.raises(StoreError) as failed:
+            call(fail)
+        client = SimpleNamespace(put_events=fail)
+        (refusal,) = Bus(client, "Bus").put([BusEntry.of(Event("t", "o", "o", "", {}))])
+        for code, message in (
+            (failed.value.code, str(failed.value)),
+            (refusal.code, refusal.message),
+        ):
+            assert code in codes.LATER.keys() & codes.UNDELIVERABLE.keys()
+            assert type(error).__name__ in message
+
+
+def test_the_codes_of_aws_that_the_service_knows_are_described():
+    passed_on = {
+        code for code, kind in dynamodb._MEANINGS.items() if kind is not RequestInvalidError
+    }
+    assert passed_on < codes.FROM_AWS.keys()
+    assert RequestInvalidError("ValidationException", "too large").code in codes.DEAD_LETTERS
+    own = (ConditionFailedError(None), TransactionCancelledError([]))
+    assert {error.code for error in own} < codes.FROM_AWS.keys()
 
 
 def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them():

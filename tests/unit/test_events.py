@@ -63,15 +63,17 @@ NO_REST = with_steps(
     step("cancel", items=[{"productId": "tea", "quantity": 1}]),
     fulfilledAt=LATER,
 )
-EXPIRED = changed(PLACED, "EXPIRED")
+NO_MORE = with_steps(LESS, "CANCELLED", step("cancel", "c-2"))
+BOTH = [{"productId": "tea", "quantity": 2}]
+EXPIRED = with_steps(PLACED, "EXPIRED", step("expire", items=BOTH))
 REJECTED = order_row(
     status="REJECTED",
     reason="INSUFFICIENT_STOCK",
     shortages=[{"productId": "tea", "wanted": 2, "available": 1}],
 )
 LATE = changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION)
-TOMBSTONE = order_row(userId=None, items=[], status="CANCELLED")
-FILLED_IN = changed(PLACED, "CANCELLED")
+TOMBSTONE = order_row(userId=None, items=[], status="CANCELLED", steps=[step("cancel")])
+FILLED_IN = with_steps(PLACED, "CANCELLED", step("cancel"))
 ONE_BACK = with_returns(FULFILLED, "rt-1")
 
 
@@ -90,7 +92,7 @@ ONE_BACK = with_returns(FULFILLED, "rt-1")
         (CONFIRMED, IN_PART, ["OrderPartlyFulfilled"]),
         (IN_PART, ALL_BY_PARTS, ["OrderFulfilled"]),
         (CONFIRMED, LESS, ["OrderPartlyCancelled"]),
-        (LESS, with_steps(LESS, "CANCELLED", step("cancel", "c-2")), ["OrderCancelled"]),
+        (LESS, NO_MORE, ["OrderCancelled"]),
         (IN_PART, NO_REST, ["OrderPartlyCancelled", "OrderFulfilled"]),
         (IN_PART, with_steps(IN_PART, "CONFIRMED", step("return", "r", restock=True)), ["OrderReturned"]),
         # The events are published again from the row alone.
@@ -151,9 +153,36 @@ def test_a_steps_event_has_its_units_and_the_lines_have_the_totals():
     (event,) = order_events(before, with_steps(before, "CONFIRMED", back))
     items = [{"productId": "tea", "quantity": 1}]
     told = {"action": "return", "at": LATER, "stepId": "rt-1", "items": items, "restock": False}
-    assert event.data["step"] == told
+    assert event.data["step"] == told, "the order was not confirmed, so there is nothing to refund"
     assert event.data["steps"][-1] == told, "the event does not contain the actor"
     assert event.data["items"] == [two[0] | {"fulfilled": 2, "returned": 1}, two[1]]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "action", "units", "refund"),
+    [
+        (CONFIRMED, FULFILLED, "fulfil", 2, False),
+        (IN_PART, ALL_BY_PARTS, "fulfil", 1, False),
+        (LESS, NO_MORE, "cancel", 1, True),
+        (CONFIRMED, with_steps(CONFIRMED, "CANCELLED", step("cancel", items=BOTH)), "cancel", 2, True),
+        (PLACED, with_steps(PLACED, "CANCELLED", step("cancel", items=BOTH)), "cancel", 2, False),
+        (TOMBSTONE, FILLED_IN, "cancel", 2, False),
+        (PLACED, EXPIRED, "expire", 2, False),
+        (FULFILLED, ONE_BACK, "return", 1, True),
+    ],
+)  # fmt: skip
+def test_an_event_that_ends_units_has_a_step_with_exactly_these(
+    before, after, action, units, refund
+):
+    (event,) = order_events(before, after)
+    told = event.data["step"]
+    assert (told["action"], told["items"]) == (action, [{"productId": "tea", "quantity": units}])
+    assert told.get("refund", False) is refund
+
+
+def test_an_order_whose_rest_is_cancelled_has_its_units_in_one_event_only():
+    in_part, ended = order_events(IN_PART, NO_REST)
+    assert (in_part.data["step"]["action"], "step" in ended.data) == ("cancel", False)
 
 
 def test_an_event_says_which_cancelled_units_were_lost():

@@ -65,7 +65,7 @@ def test_each_kind_of_brown_out_is_followed_by_a_healthy_time(proxy):
     assert set().union(*seen[BrownOut.ENTRY]) == {None, "InternalFailure"}
     all_of = [None, "InternalFailure", "ThrottlingException"]
     assert seen[BrownOut.CALL] == {(code,) * 3 for code in all_of}
-    assert seen[BrownOut.CONNECTION] == {(code,) * 3 for code in (None, "ConnectionClosedError")}
+    assert seen[BrownOut.CONNECTION] == {(code,) * 3 for code in (None, "AWS_UNREACHABLE")}
     assert set(taken) <= set(proxy.taken)
     assert proxy.counts.keys() == set(BrownOut)
 

@@ -185,7 +185,7 @@ def test_more_hand_overs_than_a_transaction_holds_go_one_after_the_other(shop):
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(changes=1), Limits(size=outbound_pages.MAX_PAGE_SIZE + 3_000)]
+    "limits", [Limits(changes=1), Limits(size=outbound_pages.MAX_PAGE_SIZE + 1_000)]
 )
 def test_a_transaction_behind_a_lost_one_is_not_sent(shop, limits):
     sell(shop, "o-0", tea=1)

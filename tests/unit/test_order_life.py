@@ -1,16 +1,22 @@
 """The life of an order: the effect of each command in each status, and the handlers' answers."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import event as note
+from hypothesis import strategies as st
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.events import order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import MAX_ROW_SIZE, OrderCommand
 from inventory_orders.domain.record import (
+    MAX_NAMED_STEPS,
     ConfirmationRejection,
     OrderAction,
     OrderKey,
@@ -21,13 +27,15 @@ from inventory_orders.domain.record import (
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import ConfigurationError, Outcome
 from inventory_orders.retry import EARLY_DELIVERIES, LONGEST_DELAY_SECONDS
-from inventory_orders.store.rows import encode, order_row
+from inventory_orders.store.rows import encode, order_row, read_record
 from inventory_orders.store.tables import Table
+from local import ROOT
 from operations import emf
 from testing.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
 from testing.bench import stored as stored_product
 from testing.events import order_body
 from testing.simulated_aws import ServiceError
+from testing.simulated_aws.values import size_of_item
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
 RETURNED, ID_REUSED = Outcome.RETURNED, Outcome.INVALID
@@ -526,37 +534,49 @@ def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
     assert outcome.rejection.reason == RejectionReason.NOT_DELIVERED
 
 
-@pytest.mark.parametrize("action", ["cancel", "fulfil"])
-def test_the_row_keeps_room_for_commands_that_name_no_items(action):
-    """A row can hold 400 KB, so commands that name items are refused before it is full."""
-    ids = [f"{number:02}".rjust(64, "p") for number in range(99)]
-    lines = tuple(OrderLine(product_id, 1_000, CREATED, 7) for product_id in ids)
-    notes = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
-    order = row("CONFIRMED", lines=lines, attributes={"a": "b" * 2_000})
-    refused = []
-    for number in range(120):
-        one = OrderCommand(
-            "o",
-            OrderAction(action),
-            step_id=f"{number:03}".rjust(128, "s"),
-            quantities=dict.fromkeys(ids, 1),
-            notes=notes,
-        )
+ALL_NOTES = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
+
+
+def as_read(order):
+    return read_record(encode(order_row(order)))
+
+
+@settings(max_examples=5, phases=[Phase.generate])
+@given(
+    st.sampled_from([2, 8, 36, 64]),
+    st.permutations([("fulfil", None), ("cancel", None), ("cancel", False), ("return", True)]),
+    st.sampled_from([{}, ALL_NOTES]),
+    st.sampled_from(["fulfil", "cancel", "expire"]),
+)
+def test_a_row_takes_steps_until_it_is_full_and_then_still_its_end(length, kinds, notes, last):
+    """The largest order: each step names all of its 99 lines."""
+    ids = [f"{number:02}".rjust(length, "p") for number in range(99)]
+    lines = tuple(OrderLine(product_id, 1_000_000, CREATED, 10**11) for product_id in ids)
+    units = dict.fromkeys(ids, 1_000)
+    first = [Step("fulfil", BEFORE, "s" * 128, units)] * (340_000 // len(ids) // (length + 27))
+    first = tuple(first[: MAX_NAMED_STEPS - 5])
+    order = as_read(row("CONFIRMED", lines=lines, steps=first, attributes={"a": "b" * 2_000}))
+    everything = {product_id: product(product_id, 1, version=10**11) for product_id in ids}
+    for number in range(MAX_NAMED_STEPS + 1 - len(first)):
+        action, restock = kinds[number % len(kinds)]
+        step_id = f"{number:03}".rjust(128, "t")
+        one = command(action, step_id=step_id, quantities=units, restock=restock, notes=notes)
         meaning = one.match(order)
         if isinstance(meaning, Rejection):
-            refused.append(meaning.reason)
-        else:
-            order = meaning.record(None, {}, WRITTEN).after
-    assert set(refused) == {RejectionReason.TOO_MANY_STEPS}
-    assert 10 < len(order.steps) < 100
-    everything = {product_id: product(product_id, 1) for product_id in ids}
-    for last in ("extend", "confirm", "cancel"):
-        whole = OrderCommand("o", OrderAction(last), until=LATER, notes=notes)
-        held = replace(order, status="PENDING", expires_at=BEFORE) if last != "cancel" else order
-        order = whole.match(held).record(None, everything, WRITTEN).after
-    size = len(json.dumps(order_row(order), ensure_ascii=False).encode())
-    assert order.size <= MAX_ROW_SIZE
-    assert size <= order.size, "the estimate is an upper bound"
+            break
+        order = as_read(meaning.record(None, everything if one.restocks else {}, WRITTEN).after)
+        assert order.size <= meaning.record_size
+    assert meaning.reason == RejectionReason.TOO_MANY_STEPS
+    is_full = order.size + one.step(WRITTEN, units).size > MAX_ROW_SIZE - 20_000
+    assert is_full or len(first) + number == MAX_NAMED_STEPS
+    for whole in ("extend", "confirm", last):
+        status = "CONFIRMED" if whole in ("fulfil", "cancel") else "PENDING"
+        held = replace(order, status=status, expires_at=BEFORE)
+        end = OrderCommand("o", OrderAction(whole), LATER, until=LATER, notes=ALL_NOTES)
+        order = as_read(end.match(held).record(None, everything, WRITTEN).after)
+    pseudonymised = replace(order, user_id="u" * 128, pseudonymised_at=WRITTEN)
+    item = encode(order_row(pseudonymised))
+    assert size_of_item(item) <= as_read(pseudonymised).size <= MAX_ROW_SIZE
 
 
 def test_an_order_has_at_most_a_hundred_steps_that_name_items():
@@ -1160,3 +1180,109 @@ def test_outcomes_of_orders_are_counted_once(shop, capsys):
     assert rejected == [1, 1], "`late` after its cancellation, and `held` after it expired"
     (delay,) = emf.values_of(samples, "ExpiryDelay")
     assert 9 < delay - GRACE < 12
+
+
+# ---------------------------------------------------------------- refunds
+
+ORDERED = {"p": 4, "q": 3, "r": 2}
+PLACES = ("berlin", "", "lyon")
+SUPPLY = {"p#berlin": 4, "q": 1, "q#berlin": 1, "q#lyon": 9, "r#lyon": 2}
+UNITS = st.dictionaries(st.sampled_from([*ORDERED]), st.integers(1, 2), min_size=1, max_size=2)
+PARTS = st.one_of(
+    st.tuples(st.just("fulfil"), UNITS, st.none()),
+    st.tuples(st.just("cancel"), UNITS, st.sampled_from([None, False])),
+    st.tuples(st.just("return"), UNITS, st.booleans()),
+)
+WHOLE = [(action, {}, None) for action in ("confirm", "forget", "fulfil", "cancel", "expire")]
+LIVES = st.tuples(
+    st.sampled_from([[], [], [("cancel", {}, None)]]).map(
+        lambda early: [*early, ("place", {}, None)]
+    ),
+    st.lists(PARTS, max_size=2),
+    st.sampled_from([WHOLE[:1], WHOLE[:1], []]),
+    st.lists(PARTS, max_size=6),
+    st.lists(st.one_of(st.sampled_from(WHOLE), PARTS), max_size=4),
+).map(lambda parts: [move for part in parts for move in part])
+COUNTED = {"fulfil": "fulfilled", "cancel": "cancelled", "return": "returned"}
+
+
+class Consumer:
+    """The sample consumer of docs/orders.md, with what it was told and what it refunded."""
+
+    def __init__(self):
+        page = (ROOT / "docs" / "orders.md").read_text("utf-8")
+        self.names = {"print": self.refund}
+        exec(page[page.index("done, newest = ") : page.index("def listen(")], self.names)
+        self.told, self.refunded, self.payments = {}, Counter(), 0
+
+    def handle(self, event):
+        self.names["handle"]({"detail-type": event.type, "detail": {"data": event.data}})
+        if step := event.data.get("step"):
+            self.told[step["action"], step.get("stepId")] = step["items"]
+
+    def refund(self, _, order_id, *what):
+        for words in what:
+            units, _, product_id = words.partition(" ")
+            if product_id:
+                self.refunded[product_id] += int(units)
+            else:
+                self.payments += 1
+
+    def units(self, action):
+        told = (items for (made, _), items in self.told.items() if made == action)
+        return sum(
+            (Counter({i["productId"]: i["quantity"]}) for items in told for i in items), Counter()
+        )
+
+
+def order_of_a_life():
+    return Order("o", "u", ORDERED, default_hold=900, locations=PLACES, split=True)
+
+
+def make_move(bench, number, action, units, restock):
+    if action == "place":
+        bench.apply(order_of_a_life())
+    elif action == "forget":
+        named = replace(stored(bench), user_id="pseudonym", pseudonymised_at=WRITTEN)
+        bench.put_record(named)
+    else:
+        part = {"step_id": f"s-{number}", "quantities": units, "restock": restock} if units else {}
+        bench.apply(command(action, LATER, **part))
+
+
+@given(LIVES, st.lists(st.integers(0, 2), min_size=15, max_size=15))
+def test_the_steps_of_events_add_up_and_so_do_the_refunds(moves, copies):
+    """Each event arrives twice, once, or only when the order is published again from its row."""
+    bench, consumer = Bench(*(product(key, units) for key, units in SUPPLY.items())), Consumer()
+    moved = {action: Counter() for action in (*COUNTED, "expire")}
+    still_open, paid, refundable = Counter(), Counter(), Counter()
+    before = None
+    for number, (action, units, restock) in enumerate(moves):
+        make_move(bench, number, action, units, restock)
+        after = bench.order_row("o")
+        for event in order_events(before, after) * copies[number]:
+            consumer.handle(event)
+        is_step = len(after.get("steps", ())) > len((before or {}).get("steps", ()))
+        ended = Counter(units or still_open) if is_step else Counter()
+        if action == "place" and "userId" not in (before or {}):
+            still_open = Counter(ORDERED)
+            if before is not None:
+                moved["cancel"], still_open = still_open, Counter()
+        elif is_step and action == "confirm":
+            paid = still_open.copy()
+        elif is_step:
+            moved[action] += ended
+            refundable += ended if paid and action in ("cancel", "return") else Counter()
+            still_open -= ended if action != "return" else Counter()
+        before = after
+    for event in order_events(None, before):
+        consumer.handle(event)
+    note(f"{before['status']}, {len(before.get('steps', ()))} steps")
+    assert {action: consumer.units(action) for action in moved} == moved
+    assert consumer.refunded == refundable <= paid
+    if paid:
+        assert paid - refundable == still_open + moved["fulfil"] - moved["return"]
+    assert consumer.payments == ("confirmationRejected" in before)
+    for line in consumer.names["newest"]["o"]["items"]:
+        counted = {action: line.get(name, 0) for action, name in COUNTED.items()}
+        assert counted == {action: moved[action][line["productId"]] for action in COUNTED}

@@ -1,5 +1,6 @@
 """A product's stock at further locations is listed, changed, discontinued, counted and delisted."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,12 +11,19 @@ from inventory_orders.domain.location import MAX_PLACES, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError, ProductNotFoundError, RejectedError
+from inventory_orders.errors import (
+    CorruptItemError,
+    ProductNotFoundError,
+    RejectedError,
+    RepairNeededError,
+)
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from testing.lanes import LENT, LaneShop, cancels, of_product
+from testing.events import order_body
+from testing.lanes import LENT, LaneShop, cancels, leaves_out, of_product
+from testing.simulated_aws import ServiceError
 
 TEA, AT_BERLIN = "tea", "tea#berlin"
 
@@ -397,3 +405,121 @@ def test_places_are_added_and_taken_off_as_the_engines_do(each_store):
         assert products.delist(place.product_id, place.created_at, soon)
     assert products.get(TEA, soon) == tea
     assert products.delist(TEA, tea.created_at, soon)
+
+
+# ---------------------------------------------------------------- messages
+
+BERLIN = {"productId": TEA, "locationId": "berlin"}
+
+
+def spoil(**attributes):
+    return lambda shop: shop.edit(Table.PRODUCTS, AT_BERLIN, **attributes)
+
+
+def spoil_records(shop):
+    list(ask(shop))
+    for table, names in ((Table.ORDERS, "items"), (Table.STOCK_ADJUSTMENTS, "delta")):
+        for key in shop.items(table):
+            shop.edit(table, *key, **{names: {"S": "?"}})
+
+
+def lease(shop):
+    acquire = {"action": "acquire", **BERLIN, "seconds": 900, "outliveInvocation": True}
+    assert shop.invoke("count_stock", acquire)["result"] == "ACQUIRED"
+
+
+def refuse_writes(code):
+    def act(shop):
+        shop.on("TransactWriteItems", cancels(code, of_product(AT_BERLIN)), of_product(AT_BERLIN))
+
+    return act
+
+
+def spoil_pages(shop):
+    """Leave units of an unknown generation on a page of a lane and at the depot."""
+    shop.lend(AT_BERLIN, {1: 1}, 1)
+    spoil(createdAt={"S": "2020-01-01T00:00:00.000000+00:00"})(shop)
+
+
+FAULTS = {
+    "none": lambda shop: None,
+    "gone": lambda shop: delist(shop, "berlin"),
+    "discontinued": lambda shop: command(shop, "discontinue", locationId="berlin"),
+    "leased": lease,
+    "corrupt": spoil(stockCount={"S": "?"}),
+    "corrupt pages": spoil_pages,
+    "corrupt records": spoil_records,
+    "full": refuse_writes("ValidationError"),
+    "contended": refuse_writes("TransactionConflict"),
+    "throttled": refuse_writes("ThrottlingError"),
+    "refused": lambda shop: shop.refuse("TransactWriteItems", ServiceError("ValidationException")),
+    "left out": lambda shop: shop.on("BatchGetItem", leaves_out(shop, of_product(AT_BERLIN))),
+    "lost": lambda shop: shop.lose_responses(40),
+}
+
+
+def ask(shop):
+    """Send every command and message that may name a product at a location. Yields the answers."""
+    one = {"quantity": 1, "productId": TEA}
+    order = order_body("o-1", {TEA: 3}) | {"locations": ["berlin"]}
+    for number, body in enumerate(
+        (order, order | {"orderId": "o-2", "items": [one | {"quantity": 99}]})
+    ):
+        yield shop.invoke("place_orders", {"action": "place", **body, "orderId": f"d-{number}"})
+        shop.send("Order", body)
+    for more in ({"delta": -999}, {"delta": 1}, {"delta": 2}):
+        body = {**BERLIN, **more, "adjustmentId": f"a{len(more)}", "reason": "CORRECTION"}
+        yield shop.invoke("adjust_stock", body | {"adjustmentId": f"b{more['delta'] > 0}"})
+        shop.send("Stock", body)
+    for mode in ("optimistic", "atomic"):
+        taken = {
+            "action": "decrement",
+            **BERLIN,
+            "adjustmentId": mode,
+            "quantity": 50,
+            "mode": mode,
+        }
+        yield shop.invoke("adjust_stock", taken)
+    moved = {"productId": TEA, "transferId": "t", "from": "berlin", "to": "", "quantity": 77}
+    yield shop.invoke("adjust_stock", {"action": "transfer", **moved})
+    acquire = {"action": "acquire", **BERLIN, "seconds": 60, "outliveInvocation": True}
+    begun = shop.invoke("count_stock", acquire)
+    yield begun
+    for counted, adjustment_id in ((0, "c"), (5, "bTrue"), (5, "c")):
+        commit = {"action": "commit", "counted": counted, "adjustmentId": adjustment_id}
+        yield shop.invoke("count_stock", commit | {"lease": begun.get("lease", {})})
+    for action, fields in (
+        ("create", {"openingStock": 1}),
+        ("change", {"backorderLimit": 0}),
+        ("discontinue", {}),
+        ("listAgain", {}),
+        ("delist", {"createdAt": "2020-01-01T00:00:00.000000+00:00"}),
+    ):
+        yield command(shop, action, locationId="berlin", **fields)
+    yield command(shop, "delist", createdAt=shop.row(TEA)["createdAt"]["S"])
+    for action in ("confirm", "cancel"):
+        yield shop.invoke("change_orders", {"action": action, "orderId": "o-1"})
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_answer_log_or_dead_letter_has_the_key_of_a_location(shop, fault, capsys):
+    create(shop, stock=5)
+    FAULTS[fault](shop)
+    answers = list(ask(shop))
+    for _ in range(3):
+        for queue in ("Order", "Stock"):
+            shop.deliver(queue, lambda records: [late(record) for record in records])
+        shop.clock.advance(3_600)
+    try:
+        answers.append(shop.invoke("sweep", {"action": "sweep"}))
+    except RepairNeededError as error:
+        answers.append(str(error))
+    letters = [str(letter) for queue in ("Order", "Stock") for letter in shop.dead_letters(queue)]
+    said = json.dumps([answers, letters], default=str) + capsys.readouterr().out
+    assert AT_BERLIN not in said
+    assert "tea at berlin" in said
+
+
+def late(record):
+    attributes = {**record["attributes"], "ApproximateReceiveCount": "20"}
+    return record | {"attributes": attributes}

@@ -214,8 +214,7 @@ RETRYABLE = {
     "ThrottlingException": refusing("o-1#1#OrderPlaced", THROTTLED),
     "NewCode": refusing("o-1#1#OrderPlaced", ("NewCode", "which AWS has invented since")),
     "ServiceUnavailable": raising(refused_call("ServiceUnavailable", 503)),
-    "ReadTimeoutError": raising(ReadTimeoutError(endpoint_url="https://events")),
-    "EndpointConnectionError": raising(EndpointConnectionError(endpoint_url="https://events")),
+    "AWS_UNREACHABLE": raising(ReadTimeoutError(endpoint_url="https://events")),
 }
 
 

@@ -96,11 +96,15 @@ class UnpublishableError(OutcomeError):
     code = "UNREADABLE_ROW"
 
 
+AWS_UNREACHABLE = "AWS_UNREACHABLE"
+"""The code of a request to AWS without an answer. The message names the client's exception."""
+
+
 class StoreError(OutcomeError):
     """A request to DynamoDB failed.
 
     Attributes:
-        code: The service's error code, or the name of the client's exception, unless the class has a code of its own.
+        code: The service's error code or, without an answer, `AWS_UNREACHABLE`, unless the class has a code of its own.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -150,8 +154,8 @@ class LeaseHeldError(OutcomeError):
 
     code = "LEASED"
 
-    def __init__(self, product_id: str, seconds_left: float) -> None:
-        super().__init__(f"{product_id} is leased for another {seconds_left:.1f} s")
+    def __init__(self, what: str, seconds_left: float) -> None:
+        super().__init__(f"{what} is leased for another {seconds_left:.1f} s")
         self.retry_after = seconds_left
 
 

@@ -176,7 +176,7 @@ def _why(record: OrderRecord, rejection: Rejection | None) -> str:
     """Explain a rejection to the customer. The stored order names products only if stock was short."""
     products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
     if rejection is not None and not products:
-        products = [rejection.subject]
+        products = [product_of(rejection.subject)]
     reasons = {str(reason): reason.for_customers for reason in REASONS_OF_ORDERS}
     words = reasons.get(str(record.reason)) or _OTHER_REASON
     what = words.named.format(products=", ".join(products)) if products else words.unnamed

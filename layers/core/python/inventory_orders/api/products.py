@@ -54,7 +54,7 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     if product_id in found.unreadable:
         raise found.unreadable[product_id]
     if product_id not in levels:
-        raise ProductNotFoundError(f"there is no product {product_id}")
+        raise ProductNotFoundError(f"there is no product {in_words(product_id)}")
     shown = shown_product(levels[product_id])
     # The row's version is not enough: each location has its own, and sales from lanes change none of them.
     etag = f'"{hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]}"'

@@ -14,7 +14,13 @@ from typing import Any, TypeVar
 
 from inventory_orders.domain.location import location_of, product_of, public_key
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.domain.record import NOTES, OrderAction, OrderStatus, units_by_line
+from inventory_orders.domain.record import (
+    NOTES,
+    LineUnits,
+    OrderAction,
+    OrderStatus,
+    move_units,
+)
 from inventory_orders.errors import UnpublishableError
 
 Image = Mapping[str, Any]
@@ -117,17 +123,22 @@ def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]
     order = public_order(after)
     steps = order.get("steps", [])[_steps_of(before) :]
     is_news = before.get("status") != order["status"]
-    kinds = [_status_event(order)] if is_news else []
-    late_payment = order.get("confirmationRejected")
-    if late_payment is not None and late_payment != before.get("confirmationRejected"):
-        kinds.append(EventType.CONFIRMATION_REJECTED)
-    in_part = _without_end(order, steps) if is_news else steps
+    end = _end_of(order, steps) if is_news else None
+    in_part = [step for step in steps if step is not end]
     return (
         *_of_steps(OrderAction.FULFIL, order, in_part),
         *_of_steps(OrderAction.CANCEL, order, in_part),
-        *(_order_event(kind, order) for kind in kinds),
+        *([_order_event(_status_event(order), order, end)] if is_news else ()),
+        *_late_payment(before, order),
         *_of_steps(OrderAction.RETURN, order, steps),
     )
+
+
+def _late_payment(before: Image, order: Mapping[str, Any]) -> list[Event]:
+    told = order.get("confirmationRejected")
+    if told is None or told == before.get("confirmationRejected"):
+        return []
+    return [_order_event(EventType.CONFIRMATION_REJECTED, order, None)]
 
 
 OF_STEPS = {
@@ -140,18 +151,17 @@ OF_STEPS = {
 _ENDS = {
     OrderAction.FULFIL: OrderStatus.FULFILLED,
     OrderAction.CANCEL: OrderStatus.CANCELLED,
+    OrderAction.EXPIRE: OrderStatus.EXPIRED,
 }
 """The status of an order whose last open units a step moved, by action."""
 
 
-def _without_end(
+def _end_of(
     order: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
-) -> Sequence[Mapping[str, Any]]:
-    """Leave out the step that ended the order, because the event of the new status already reports it."""
+) -> Mapping[str, Any] | None:
+    """The step that ended the order, which the event of the new status reports; None if no step has this status as its end."""
     moves = [step for step in steps if step["action"] in _ENDS]
-    if not moves or _ENDS[moves[-1]["action"]] != order["status"]:
-        return steps
-    return [step for step in steps if step is not moves[-1]]
+    return moves[-1] if moves and _ENDS[moves[-1]["action"]] == order["status"] else None
 
 
 def _of_steps(
@@ -162,7 +172,8 @@ def _of_steps(
     return [
         _order_event(
             OF_STEPS[action],
-            {**order, "step": step},
+            order,
+            step,
             f":{step['stepId']}" if len(of_action) > 1 and "stepId" in step else "",
         )
         for step in of_action
@@ -259,9 +270,12 @@ def _product_status(row: Image) -> ProductStatus:
         ) from None
 
 
-def _order_event(kind: EventType, order: Mapping[str, Any], ending: str = "") -> Event:
+def _order_event(
+    kind: EventType, order: Mapping[str, Any], step: Mapping[str, Any] | None, ending: str = ""
+) -> Event:
     event_id = f"{order['orderId']}#{order['version']}#{kind}{ending}"
-    return Event(kind, order["orderId"], event_id, order["lastUpdatedAt"], order)
+    data = order if step is None else {**order, "step": step}
+    return Event(kind, order["orderId"], event_id, order["lastUpdatedAt"], data)
 
 
 def _status_event(order: Mapping[str, Any]) -> EventType:
@@ -321,7 +335,7 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
         order["steps"] = [
             _step(step, NOTES if with_notes else ()) for step in _take(row, "steps", list)
         ]
-        _count(order["items"], order["steps"])
+        _add_up(order["items"], order["steps"])
     return order
 
 
@@ -350,20 +364,31 @@ def _step(step: Any, notes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _count(items: Sequence[dict[str, Any]], steps: Sequence[Mapping[str, Any]]) -> None:
-    """Add to each line how many of its units were handed over, cancelled or returned."""
-    moves = (
-        (step["action"], _quantities(step["items"]) if "items" in step else None) for step in steps
-    )
+def _add_up(items: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> None:
+    """Add to each step the units that it moved and whether to refund them, and to each line what became of its units."""
+    units = {product_id: LineUnits(n) for product_id, n in _quantities(items).items()}
+    is_paid = False
+    for step in steps:
+        _add_units(step, units)
+        is_paid |= step["action"] == OrderAction.CONFIRM
+        if is_paid and step["action"] in (OrderAction.CANCEL, OrderAction.RETURN):
+            step["refund"] = True
+    for item in items:
+        moved = units[item["productId"]].moved
+        item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}
+
+
+def _add_units(step: dict[str, Any], units: Mapping[str, LineUnits]) -> None:
+    """Add to a step the units that it moved, and these to their lines."""
+    named = _quantities(step["items"]) if "items" in step else None
     try:
-        units = units_by_line(_quantities(items), moves)
+        moved = move_units(units, step["action"], named)
     except KeyError as error:
         raise UnpublishableError(
             f"a step names {error}, but no line has this product; repair the item"
         ) from None
-    for item in items:
-        moved = units[item["productId"]].moved
-        item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}
+    if moved:
+        step["items"] = [{"productId": p, "quantity": n} for p, n in moved.items()]
 
 
 def _quantities(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:

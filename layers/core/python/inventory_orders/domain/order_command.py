@@ -21,6 +21,7 @@ from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import (
     MAX_NAMED_STEPS,
+    SIZE_OF_UNITS,
     ConfirmationRejection,
     LineUnits,
     OrderAction,
@@ -69,7 +70,11 @@ _LAST_DAY = datetime.max.replace(tzinfo=UTC) - MAX_HOLD
 MAX_ROW_SIZE = 400 * 1024
 """Bytes: docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
-# Bytes kept free in the row: for a confirmation, an extension, and a last step that names every line, each with its notes.
+# Bytes that a step adds to other attributes of the row, such as `fulfilledAt`.
+_ROOM_OF_STATUS = 300
+
+# Bytes kept free in the row for a confirmation, an extension and a last step, each with its notes, and for a pseudonym. The
+# units that the last step may name come on top.
 _ROOM_OF_STEPS = 8_000
 
 
@@ -342,7 +347,7 @@ class Transition(Change):
 
     @property
     def record_size(self) -> int:
-        return self.order.size + self.step.size
+        return self.order.size + self.step.size + _ROOM_OF_STATUS
 
     def rejection(self, products: StockById) -> Rejection | None:  # noqa: ARG002
         return self.rejected
@@ -395,7 +400,7 @@ def _content_of(step: Step) -> dict[str, object]:
 def _has_room(order: OrderRecord, step: Step) -> bool:
     """Whether the order's row has room for a step that names items, and for later commands that name none."""
     named = sum(before.step_id is not None for before in order.steps)
-    end = sum(100 + len(line.product_id) for line in order.lines)
+    end = sum(SIZE_OF_UNITS + len(line.product_id) for line in order.lines)
     size = order.size + step.size + end + _ROOM_OF_STEPS
     return named < MAX_NAMED_STEPS and size <= MAX_ROW_SIZE
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
-from inventory_orders.domain.location import DEFAULT_LOCATION, stock_key
+from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, stock_key
 from inventory_orders.domain.rejection import Rejection, Shortage
 from inventory_orders.errors import CorruptItemError
 
@@ -42,6 +42,9 @@ class OrderKey:
 
     order_id: str
 
+    def __str__(self) -> str:
+        return f"order {self.order_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class AdjustmentKey:
@@ -49,6 +52,9 @@ class AdjustmentKey:
 
     product_id: str
     adjustment_id: str
+
+    def __str__(self) -> str:
+        return f"adjustment {self.adjustment_id} of {in_words(self.product_id)}"
 
 
 RecordKey = OrderKey | AdjustmentKey
@@ -90,11 +96,17 @@ class OrderAction(StrEnum):
     """Units come back after they were handed over."""
 
 
+_OF_OPEN_UNITS = frozenset(action for action in OrderAction if action.restocks is not None)
+"""Actions that move open units. A step of these that names no units moved all that were left."""
+
 NOTES_OF_ADJUSTMENT = ("actor", "reference")
 NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
 """Who gave a command, and why. Stored as sent, and ignored when two commands are compared."""
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
+
+SIZE_OF_UNITS = 52
+"""Maximum bytes of a step's units of one product without its id: a map with attribute names and numbers."""
 
 MAX_NAMED_STEPS = 100
 """Maximum number of steps of an order that name items."""
@@ -109,7 +121,7 @@ class Step:
         at: When it was carried out.
         step_id: The sender's idempotency key, unique within the order. None for a command that names no items.
         quantities: Units that were moved, by product id; None if there were none, or if all units that were left were
-            fulfilled.
+            fulfilled, or were cancelled before the order arrived.
         restocked_versions: The version of each product after its units went back into stock, by product id.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
         notes: Who gave the command, and why: the notes by name. `NOTES` lists the names.
@@ -131,9 +143,10 @@ class Step:
 
     @property
     def size(self) -> int:
-        """The maximum size of the step in its row, in bytes."""
-        notes = sum(len(name) + len(text.encode()) for name, text in self.notes.items())
-        return 290 + notes + sum(100 + len(product_id) for product_id in self.quantities or ())
+        """The maximum size of the step in its row, in bytes. 125 covers all attributes but those that are added here."""
+        notes = sum(1 + len(name) + len(text.encode()) for name, text in self.notes.items())
+        units = sum(SIZE_OF_UNITS + len(product_id) for product_id in self.quantities or ())
+        return 125 + len(self.step_id or "") + notes + units
 
 
 @dataclass(slots=True)
@@ -151,9 +164,7 @@ class LineUnits:
     @property
     def open(self) -> int:
         """Units that are neither handed over nor cancelled."""
-        return self.quantity - sum(
-            self.moved[action] for action in OrderAction if action.restocks is not None
-        )
+        return self.quantity - sum(self.moved[action] for action in _OF_OPEN_UNITS)
 
     @property
     def delivered(self) -> int:
@@ -175,12 +186,32 @@ def units_by_line(
     """
     units = {product_id: LineUnits(quantity) for product_id, quantity in quantities.items()}
     for action, named in steps:
-        if named is None and action == OrderAction.FULFIL:
-            for line in units.values():
-                line.moved[action] += line.open
-        for product_id, quantity in (named or {}).items():
-            units[product_id].moved[action] += quantity
+        move_units(units, action, named)
     return units
+
+
+def move_units(
+    units: Mapping[str, LineUnits], action: str, named: Mapping[str, int] | None
+) -> Mapping[str, int]:
+    """Add the units that a step moved to their lines.
+
+    Args:
+        units: The lines after the steps before it, by product id.
+        action: The step's action.
+        named: The units that the step names, by product id; None if it names none.
+
+    Returns:
+        The units that it moved, by product id.
+
+    Raises:
+        KeyError: The step moved units of a product that was not ordered.
+    """
+    if named is None:
+        rest = {product_id: line.open for product_id, line in units.items() if line.open > 0}
+        named = rest if action in _OF_OPEN_UNITS else {}
+    for product_id, quantity in named.items():
+        units[product_id].moved[action] += quantity
+    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +286,7 @@ class OrderRecord:
         locations_asked: If it was rejected and has no `locations`, where its units were looked for.
         split: Whether its lines may come from several locations.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
+        size: Bytes of the stored item.
     """
 
     order_id: str
@@ -277,6 +309,7 @@ class OrderRecord:
     locations_asked: tuple[str, ...] = ()
     split: bool = False
     pseudonymised_at: str | None = None
+    size: int = field(default=0, compare=False)
 
     @property
     def key(self) -> OrderKey:
@@ -292,15 +325,6 @@ class OrderRecord:
         if not isinstance(self.version, int) or self.version < 1:
             raise CorruptItemError(f"order {self.order_id} has no valid _version; repair the item")
         return self
-
-    @property
-    def size(self) -> int:
-        """The maximum size of the order's row, in bytes."""
-        # Ids are ASCII; the number covers attribute names, times and numbers of a row, and its locations.
-        lines = sum(SIZE_OF_LINE + len(line.product_id) for line in self.lines)
-        shortages = SIZE_OF_LINE * len(self.shortages)
-        steps = sum(step.size for step in self.steps)
-        return 1_400 + lines + shortages + steps + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
 
 
 @dataclass(frozen=True, slots=True)

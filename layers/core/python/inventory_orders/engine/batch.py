@@ -45,7 +45,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.sequences import followers, in_portions
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
-from inventory_orders.store.rows import Key
+from inventory_orders.store.rows import Key, described
 
 K = TypeVar("K", str, PageKey, str | PageKey)
 
@@ -481,7 +481,7 @@ class Batch:
         for left_out in keys:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
-                words = f"product {in_words(left_out)} could not be read"
+                words = f"{described(left_out)} could not be read"
                 self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
             elif consistent_records:
                 change = self.pending.by_key[left_out]  # type: ignore[index]  # no page

@@ -34,7 +34,7 @@ from inventory_orders.store.cancellations import (
 )
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, Store
 from inventory_orders.store.lists import ListPosition
-from inventory_orders.store.rows import Key, read_item
+from inventory_orders.store.rows import Key, described, read_item
 from inventory_orders.store.writes import Action, ActionKind, Write
 
 A = TypeVar("A")
@@ -375,7 +375,8 @@ def read_all(
     """
     snapshot = read(client, keys, deadline, stats, consistent_records=consistent_records)
     if snapshot.unprocessed:
-        raise ThrottledError("UNPROCESSED_KEYS", f"{snapshot.unprocessed[0]} could not be read")
+        what = described(snapshot.unprocessed[0])
+        raise ThrottledError("UNPROCESSED_KEYS", f"{what} could not be read")
     return snapshot
 
 

@@ -15,7 +15,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from aws_lambda_powertools.metrics.functions import is_metrics_disabled
 
-from inventory_orders.domain.location import public_key
+from inventory_orders.domain.location import in_words, public_key
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.order_command import Transition
 from inventory_orders.domain.record import OrderAction
@@ -222,7 +222,7 @@ def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content
     }
     if end is Outcome.REJECTED:
         if outcome.rejection is not None:
-            fields["subject"] = outcome.rejection.subject
+            fields["subject"] = in_words(outcome.rejection.subject)
         logger.info("rejected", extra=fields)
         return
     # The error message for an invalid message quotes the body, so it is not logged.
@@ -235,15 +235,12 @@ def _log_message(message: Message, end: Outcome, outcome: ChangeOutcome, content
 
 def _ids(content: object) -> dict[str, str]:
     """The fields of a log line for the ids in a message."""
-    return {field: getattr(content, name) for field, name in _IDS.items() if hasattr(content, name)}
+    ids = {field: getattr(content, name) for field, name in _IDS.items() if hasattr(content, name)}
+    product_id = getattr(content, "product_id", None)
+    return ids if product_id is None else ids | public_key(product_id)
 
 
-_IDS = {
-    "orderId": "order_id",
-    "adjustmentId": "adjustment_id",
-    "eventId": "event_id",
-    "productId": "product_id",
-}
+_IDS = {"orderId": "order_id", "adjustmentId": "adjustment_id", "eventId": "event_id"}
 
 
 def add(name: str, *values: float) -> None:

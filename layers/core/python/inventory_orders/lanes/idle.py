@@ -13,6 +13,7 @@ from datetime import timedelta
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, Page, PageKey
+from inventory_orders.domain.location import in_words
 from inventory_orders.domain.product import Product, ProductsById
 from inventory_orders.engine.retrying_client import (
     CommitStats,
@@ -139,7 +140,7 @@ class _IdleReturn:
                 if not other.units or other.created_at == held.created_at:
                     allocation.give_back(key.lane, product_id)
                 else:
-                    problem = f"{key} and {shelf} hold different generations of {product_id}"
+                    problem = f"pages {key} and {shelf} hold different generations of {in_words(product_id)}"
                     self.report.problems[problem] = None
         return allocation
 
@@ -194,7 +195,7 @@ class _IdleReturn:
         # The page may be older than the rows, so it is read again first.
         if unknown and _is_unwritten(page, self._pages([page.key]).get(page.key)):
             self.report.problems |= {
-                f"{page.key} holds {page.entries[p].units} of {p} unknown to its row": None
+                f"page {page.key} holds {page.entries[p].units} of {in_words(p)} unknown to its row": None
                 for p in unknown
             }
         return known

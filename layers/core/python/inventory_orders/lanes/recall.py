@@ -28,6 +28,7 @@ from inventory_orders.store.cancellations import (
     Meaning,
     TransactionCancelledError,
 )
+from inventory_orders.store.rows import described
 from inventory_orders.store.writes import Action, ActionKind, transaction_actions
 
 _ATTEMPTS = 4
@@ -73,7 +74,7 @@ def reclaim(
         wanted = [row for row in recalled.lent.values() if visit.is_free(row)]
         visits += 1
         if wanted and not client.pause(client.policy.backoff(visits), deadline):
-            ids = ", ".join(sorted(row.product_id for row in wanted))
+            ids = ", ".join(sorted(in_words(row.product_id) for row in wanted))
             raise ThrottledError("CONTENTION", f"no time was left to reclaim {ids}")
     return done
 
@@ -180,7 +181,7 @@ class Recall:
                 self.known.forget(key)
                 self.known.forget(row.product_id)
                 return CorruptItemError(
-                    f"page {key} holds {held.units} units of a generation of {row.product_id} that was created at "
+                    f"page {key} holds {held.units} units of a generation of {in_words(row.product_id)} that was created at "
                     f"{held.created_at} and no longer exists; repair the item",
                     "CORRUPT_PAGE",
                 )
@@ -289,7 +290,7 @@ class Recall:
         match reason.meaning, reason.action.subject:
             case Meaning.INVALID, (str() | PageKey()) as key:
                 self.known.unreadable[key] = CorruptItemError(
-                    f"DynamoDB does not accept {key} ({reason.message}); repair the item",
+                    f"DynamoDB does not accept {described(key)} ({reason.message}); repair the item",
                     "CORRUPT_PAGE" if isinstance(key, PageKey) else "CORRUPT_PRODUCT",
                 )
             case Meaning.CONDITION_FAILED, (str() | PageKey()) as key:

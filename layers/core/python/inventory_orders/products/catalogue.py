@@ -312,7 +312,9 @@ class ProductCatalogue:
         # This event, whether it was written now or earlier.
         newest = (product.details_event_time or "", product.details_event_id or "")
         if newest < (event.event_time, event.event_id):
-            raise LeaseHeldError(product.product_id, product.lease_left(moment.timestamp()))
+            raise LeaseHeldError(
+                in_words(product.product_id), product.lease_left(moment.timestamp())
+            )
         if newest > (event.event_time, event.event_id):
             return False, product
         details = {name: event.details.get(name) for name in DETAILS}
@@ -351,16 +353,17 @@ class ProductCatalogue:
             return product
         if product.is_discontinued:
             raise RejectedError(
-                f"{product_id} is discontinued; its price was not changed", "DISCONTINUED_PRODUCT"
+                f"{in_words(product_id)} is discontinued; its price was not changed",
+                "DISCONTINUED_PRODUCT",
             )
         _check_no_newer_event(product, at)
         if (product.price_changed_at or "") > latest:
             raise RejectedError(
-                f"the price of {product_id} was changed at {product.price_changed_at}; it can be changed "
+                f"the price of {in_words(product_id)} was changed at {product.price_changed_at}; it can be changed "
                 f"again {least_age} after that",
                 "PRICE_CHANGED_RECENTLY",
             )
-        raise LeaseHeldError(product_id, product.lease_left(moment.timestamp()))
+        raise LeaseHeldError(in_words(product_id), product.lease_left(moment.timestamp()))
 
     def discontinue(
         self, product_id: str, deadline: Deadline, *, everywhere: bool = True
@@ -481,7 +484,7 @@ def _delisted(product: Product) -> None:
     """
     if product.places:
         raise RejectedError(
-            f"{product.product_id} is also listed at {', '.join(sorted(product.places))}; delist it there first",
+            f"{in_words(product.product_id)} is also listed at {', '.join(sorted(product.places))}; delist it there first",
             "HAS_PLACES",
         )
 
@@ -492,7 +495,7 @@ def event_id_reused_error(product: Product, details: Mapping[str, Any]) -> Rejec
     differences = ", ".join(OtherRequest.between(stored, details).differences)
     return RejectedError(
         f"eventId: the event {product.details_event_id} of {product.details_event_time} has set other details of "
-        f"{product.product_id}: {differences}. If the details sent now are right, send them with a later eventTime",
+        f"{in_words(product.product_id)}: {differences}. If the details sent now are right, send them with a later eventTime",
         "EVENT_ID_REUSED",
     )
 
@@ -509,7 +512,7 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
         (reason,) = cancelled.of(ActionKind.PLACES)
         product = require_product(reason.found, product_of(key))
         raise RejectedError(
-            f"{product.product_id} is already listed at the maximum of {MAX_PLACES} locations (not counting the "
+            f"{in_words(product.product_id)} is already listed at the maximum of {MAX_PLACES} locations (not counting the "
             "default); delist it at one of them first",
             "TOO_MANY_PLACES",
         )
@@ -532,7 +535,7 @@ def _check_no_newer_event(product: Product, at: str) -> None:
     """Raise an error if a catalogue event with a later time was already applied."""
     if (product.details_event_time or "") > at:
         raise RejectedError(
-            f"the newest details of {product.product_id} are from {product.details_event_time}, according to their sender's "
+            f"the newest details of {in_words(product.product_id)} are from {product.details_event_time}, according to their sender's "
             "clock; repeat this change after that time, and correct that clock if it is ahead",
             "NEWER_EVENT_APPLIED",
         )

@@ -29,6 +29,7 @@ from inventory_orders.store.cancellations import (
     Meaning,
     TransactionCancelledError,
 )
+from inventory_orders.store.rows import described
 from inventory_orders.store.writes import ActionKind, fold_action, page_action
 
 # Maximum number of rows in one transaction. The fewer there are, the fewer have to wait if an order writes one of them first.
@@ -128,7 +129,8 @@ class _PageFold:
         met = [reason for reason in cancelled.reasons if reason.meaning is not Meaning.NOTHING]
         for reason in met:
             if reason.meaning is Meaning.INVALID:
-                problem = f"DynamoDB does not accept {reason.action.subject} ({reason.message}); repair the item"
+                what = described(reason.action.subject)
+                problem = f"DynamoDB does not accept {what} ({reason.message}); repair the item"
                 self.fold.problems[problem] = None
             if isinstance(reason.found, CorruptItemError):
                 self.fold.problems[str(reason.found)] = None

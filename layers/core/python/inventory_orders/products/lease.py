@@ -337,7 +337,7 @@ class Lease:
         after = before.with_stock(before.stock_count + delta, before.version + 1)
         if delta < 0 and after.sellable < 0:
             raise RejectedError(
-                f"open orders hold {-after.sellable:,} more units of {self.product_id} than that count allows; count again. If "
+                f"open orders hold {-after.sellable:,} more units of {in_words(self.product_id)} than that count allows; count again. If "
                 "units are missing, release the lease, cancel those units in their orders (restock false), and start a new count",
                 "BELOW_FLOOR",
             )
@@ -351,7 +351,8 @@ class Lease:
         if (stored := self._find(count, deadline)) is not None:
             return stored
         if error.may_be_repeated:
-            raise ContentionError(f"concurrent writers changed {self.product_id} on every attempt")
+            what = in_words(self.product_id)
+            raise ContentionError(f"concurrent writers changed {what} on every attempt")
         lost: OutcomeError = self._lost(
             "the count was not booked; acquire it again, and count again"
         )

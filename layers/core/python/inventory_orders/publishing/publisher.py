@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.clock import Clock, Deadline, timestamp
 from inventory_orders.domain.events import SOURCE, Event, to_json
-from inventory_orders.errors import UnpublishableError
+from inventory_orders.errors import AWS_UNREACHABLE, UnpublishableError
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.sequences import in_portions
 
@@ -83,7 +83,7 @@ class Refusal:
     """Why the bus did not accept an entry. If its answer was lost, the bus may have accepted the entry after all.
 
     Attributes:
-        code: EventBridge's error code, or the name of the client's exception.
+        code: EventBridge's error code or, without an answer, `AWS_UNREACHABLE`.
         message: The error message.
         is_shared: Whether the call had several entries and was refused as a whole, so that another entry may be to blame.
     """
@@ -124,12 +124,10 @@ class Bus:
         try:
             answers = self.client.put_events(Entries=request)["Entries"]
         except (ClientError, BotoCoreError) as error:
-            code = (
-                error.response["Error"]["Code"]
-                if isinstance(error, ClientError)
-                else type(error).__name__
-            )
-            return [Refusal(code, str(error), is_shared=len(entries) > 1)] * len(entries)
+            code, message = AWS_UNREACHABLE, f"{type(error).__name__}: {error}"
+            if isinstance(error, ClientError):
+                code, message = error.response["Error"]["Code"], str(error)
+            return [Refusal(code, message, is_shared=len(entries) > 1)] * len(entries)
         # The bus may refuse some entries of a call that succeeds.
         return [
             None

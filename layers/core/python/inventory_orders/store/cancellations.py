@@ -136,7 +136,7 @@ class TransactionCancelledError(StoreError):
         if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:
             (reason,) = self.of(ActionKind.PLACES)
             raise CorruptItemError(
-                f"the list `places` in the row of product {reason.product_id} cannot be changed ({reason.message or reason.code}); "
+                f"the list `places` in the row of product {in_words(reason.product_id)} cannot be changed ({reason.message or reason.code}); "
                 "repair the item",
                 "CORRUPT_PRODUCT",
             )

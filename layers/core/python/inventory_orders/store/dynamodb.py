@@ -17,6 +17,7 @@ from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
 from inventory_orders.errors import (
+    AWS_UNREACHABLE,
     CorruptItemError,
     OutcomeUnknownError,
     RequestInvalidError,
@@ -225,7 +226,7 @@ class Store:
             response = call(self._client.transact_get_items, TransactItems=gets)
         except TransactionCancelledError as error:
             raise ThrottledError(
-                "TransactionConflict", "a concurrent writer was changing one of the items"
+                "CONTENTION", "a concurrent writer was changing one of the items"
             ) from error
         snapshot = Snapshot()
         for key, answer in zip(keys, response["Responses"], strict=True):
@@ -401,9 +402,9 @@ def call(operation: Any, actions: Sequence[Action] = (), /, **parameters: Any) -
         raise _meaning(error, actions) from error
     except (HTTPClientError, BotoConnectionError) as error:
         # After timeouts and broken connections, the request may still have arrived.
-        raise OutcomeUnknownError(type(error).__name__, str(error)) from error
+        raise OutcomeUnknownError(AWS_UNREACHABLE, f"{type(error).__name__}: {error}") from error
     except BotoCoreError as error:
-        raise StoreUnavailableError(type(error).__name__, str(error)) from error
+        raise StoreUnavailableError(AWS_UNREACHABLE, f"{type(error).__name__}: {error}") from error
 
 
 def _meaning(error: ClientError, actions: Sequence[Action]) -> StoreError:

@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -107,6 +108,19 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
             return Table.PRODUCTS, (key,)
         case unknown:
             assert_never(unknown)
+
+
+def described(key: Key | int) -> str:
+    """Write a key for people."""
+    match key:
+        case str():
+            return f"product {in_words(key)}"
+        case int():
+            return f"the lease of lane {key}"
+        case PageKey() | OutboundKey():
+            return f"page {key}"
+        case _:
+            return str(key)
 
 
 def key_item(key: Key | int) -> dict[str, Any]:
@@ -269,7 +283,7 @@ def _read_entry(
     ):
         return product_id, PageEntry(created_at, units, reach)
     raise ValueError(
-        f"the entry for {product_id} is malformed: it needs an id and a creation time as strings, "
+        f"the entry for {in_words(str(product_id))} is malformed: it needs an id and a creation time as strings, "
         "a positive whole number of units, and a whole number for its reach"
     )
 
@@ -361,7 +375,9 @@ def read_record(item: Item) -> Record:
     """
     row = decode(item)
     try:
-        return read_order(row) if "orderId" in row else _read_adjustment(row)
+        if "orderId" not in row:
+            return _read_adjustment(row)
+        return replace(read_order(row), size=size_of(row))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptItemError(
             f"the stored record breaks its table's contract ({type(error).__name__}: {error}); repair the item"
@@ -609,15 +625,20 @@ def _typed_value(value: Any) -> dict[str, Any]:
 
 
 def size_of(value: Any) -> int:
-    """Upper bound of the bytes that DynamoDB counts for an item: names and values in UTF-8, plus up to 3 for each container."""
+    """The bytes that DynamoDB counts for a row, with numbers rounded up. For an item with its types, an upper bound.
+
+    docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
         case bytes():
             return len(value)
         case dict():
-            return 3 + sum(size_of(name) + size_of(content) for name, content in value.items())
+            return 3 + sum(1 + size_of(name) + size_of(content) for name, content in value.items())
         case list():
-            return 3 + sum(size_of(content) for content in value)
-        case _:
+            return 3 + sum(1 + size_of(content) for content in value)
+        case bool():
             return 1
+        case _:
+            return 2 + len(str(value)) // 2
