@@ -46,6 +46,7 @@ export const T = {
   gone: "the desk's server has stopped: start it again with `make desk` or `make dashboard`",
   ended: "the connection to the server has ended",
   applied: "done",
+  warned: (warnings) => `done, but ${warnings.join("; ")}`,
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing was changed, because the product has been listed again since: refresh this page" },
   // The field that a refusal is about, or several: one of each form that can get it.
   fieldOf: {
