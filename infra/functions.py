@@ -97,7 +97,7 @@ _FUNCTIONS = {
             "Allotments": _USE_LANES,
         },
         fed_by=("CatalogueQueue",),
-        settings=_CALLERS,
+        settings=("LOCATIONS", *_CALLERS),
     ),
     "CountStock": _Function(
         "count_stock",
@@ -154,7 +154,7 @@ VARIABLES = {
     "EXPIRY_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
     "LANES": "the setting `lanes`, for `place_orders`",
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
-    "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders` and `api`",
+    "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders`, `api` and `manage_products`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "SWEEP_MINUTES": "the setting `sweepMinutes`, for `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Unpack
 
@@ -49,6 +50,7 @@ OUTPUTS = {
     "ApiAccessLogGroupName": "Access log of the HTTP APIs; absent without an API",
     "DashboardName": "The CloudWatch dashboard; absent with `monitoring: basic`",
     "SweepScheduleName": "The schedule that invokes the sweep",
+    "OrderLocations": "The setting `locations`, as JSON",
     "{name}FunctionName": "The name of a function; invoke its alias, `live`",
     "{name}LogGroupName": "The log of a function",
 }
@@ -122,6 +124,7 @@ class InventoryOrders(Construct):
             "EventBusName": events.bus.event_bus_name,
             "OrdersStreamArn": tables.orders.table_stream_arn or "",
             "SweepScheduleName": functions.sweep_schedule.ref,
+            "OrderLocations": json.dumps(settings.locations),
         }
         if monitoring.dashboard is not None:
             self._outputs["DashboardName"] = monitoring.dashboard.dashboard_name

@@ -150,6 +150,11 @@ class Aws:
         """The names of the stack's tables."""
         return {table: self.outputs[f"{table.value}TableName"] for table in Table}
 
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The locations that serve an order without `locations`, in order of preference."""
+        return tuple(json.loads(self.outputs["OrderLocations"]))
+
     def live(self, function: str) -> str:
         """Return the ARN of a function's alias. The function is named as in the outputs, such as `CountStock`."""
         return f"{self.outputs[f'{function}FunctionName']}:{LIVE}"

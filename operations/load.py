@@ -153,6 +153,7 @@ class Load:
     Attributes:
         done: The number of valid lines so far with each result.
         bad: The lines that were not carried out, including invalid ones.
+        stocked: The number of lines so far that put units at each location.
         findings: The effects of lines on their products: line number, product with its location, and the change with
             old and new values.
     """
@@ -166,6 +167,7 @@ class Load:
     ) -> None:
         self.done: Counter[Done] = Counter()
         self.bad = list(file.bad)
+        self.stocked: Counter[str] = Counter()
         self.findings: list[tuple[int, str, str]] = []
         self._file = file
         self._store = store
@@ -244,6 +246,8 @@ class Load:
                     self.findings.append((line.number, in_words(key), answer.words))
                 else:
                     self.done[answer] += 1
+                if _puts_units(line.content) and not isinstance(answer, Problem):
+                    self.stocked[location_of(key)] += 1
             self._on_progress(len(answers))
 
 
@@ -594,6 +598,18 @@ def _obstacle(
         "TOO_MANY_PLACES",
         f"{product_id} is already listed at the maximum of {MAX_PLACES} locations (not counting the default)",
     )
+
+
+def _puts_units(content: NewProduct | Change | Adjustment | Count) -> bool:
+    """Whether a line puts units at its location."""
+    match content:
+        case NewProduct():
+            return content.opening_stock > 0
+        case Adjustment():
+            return content.delta > 0
+        case Count():
+            return content.counted > 0
+    return False
 
 
 def _counted(count: Count, delta: int) -> Answer:

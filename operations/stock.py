@@ -77,16 +77,16 @@ def by_product(levels: Iterable[StockLevel]) -> dict[str, list[StockLevel]]:
     }
 
 
-def shown_total(levels: Sequence[StockLevel]) -> dict[str, Any]:
+def shown_total(levels: Sequence[StockLevel], locations: Collection[str]) -> dict[str, Any]:
     """Add up a product's stock at all its locations, with the best status that it has at any of them.
 
-    `levels` is a group from `by_product`.
+    `levels` is a group from `by_product`, and `locations` is the setting.
     """
     statuses = {level.product.status for level in levels}
     # If its own row cannot be read, the first row is another one.
     product_id = product_of(levels[0].product.product_id)
     best = next(status for status in _BEST_FIRST if status in statuses)
-    return shown_stock(levels) | {"productId": product_id, "status": best}
+    return shown_stock(levels, locations) | {"productId": product_id, "status": best}
 
 
 def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
@@ -112,7 +112,7 @@ def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
     found = read_rows(client, [product_id], deadline)
     levels = estimate_levels(client, found, deadline, on_hand=False).values()
     return {
-        location_of(level.product.product_id): max(0, level.available)
+        location_of(level.product.product_id): level.left_to_sell
         for level in levels
         if not level.product.is_discontinued
     }

@@ -440,7 +440,7 @@ class Shop:
     def stack_with(self, **more: Any) -> Aws:
         """The shop in the form of a stack, for operators' commands, with further attributes."""
         outputs = {f"{table.value}TableName": name for table, name in NAMES.items()}
-        outputs["EventBusName"] = "Bus"
+        outputs |= {"EventBusName": "Bus", "OrderLocations": '[""]'}
         for name, url in self.urls.items():
             outputs[f"{name.removesuffix('.fifo')}Url"] = url
         for name in function_names():

@@ -132,7 +132,7 @@ def _create(
         deadline,
     )
     if created:
-        return {"result": "APPLIED"} | direct.of_product(product)
+        return {"result": "APPLIED"} | direct.of_new_product(product)
     exists = RejectedError(
         f"{in_words(product.product_id)} has existed since {product.created_at}; nothing was changed",
         "PRODUCT_EXISTS",

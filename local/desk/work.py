@@ -118,8 +118,10 @@ class Desk:
 
         A product with stock at several locations is listed once, with its total and its `places`.
         """
-        levels, unreadable = stock.list_stock(self._stack())
-        products = list(map(stock.shown_total, stock.by_product(levels).values()))
+        aws = self._stack()
+        levels, unreadable = stock.list_stock(aws)
+        groups = stock.by_product(levels).values()
+        products = [stock.shown_total(group, aws.locations) for group in groups]
         products.sort(key=lambda one: (stock.URGENCY.index(one["status"]), one["productId"]))
         return {"products": products, "unreadable": dict(unreadable)}
 
@@ -131,12 +133,13 @@ class Desk:
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
-        shown = shown_level(level) | {"ordersToRead": _count_orders(aws)}
+        shown = shown_level(level, aws.locations) | {"ordersToRead": _count_orders(aws)}
         if (count := stock.open_count(level.product)) is not None:
             shown["count"] = count
         if len(levels) > 1:
             keys = [each.product.product_id for each in levels]
-            shown |= {"total": stock.shown_total(levels), "onTheWay": stock.on_the_way(aws, keys)}
+            shown["total"] = stock.shown_total(levels, aws.locations)
+            shown["onTheWay"] = stock.on_the_way(aws, keys)
         return shown
 
     def promised(self, product_id: str, location_id: str) -> Document:

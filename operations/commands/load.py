@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +12,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from inventory_orders.domain.location import left_out
+
 from ..words import counted
-from .common import INTERRUPTED, aside, progress_bar, screen, table_of
+from .common import INTERRUPTED, aside, print_problems, progress_bar, screen, table_of
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
@@ -106,10 +108,11 @@ def load(
     _check_report(report)
     with aside.status(f"Reading {file.name}"):
         catalogue = read_catalogue(file, currency_decimals)
-    store, began = aws_of(account).store(), time.monotonic()
-    work, failure, status = _carry_out(catalogue, store, rate, check=check)
+    aws, began = aws_of(account), time.monotonic()
+    work, failure, status = _carry_out(catalogue, aws.store(), rate, check=check)
     _show_load(work, time.monotonic() - began, check=check)
     _report_bad_lines(work.bad, report)
+    _warn_of_locations(work.stocked, aws.locations)
     if failure:
         aside.print(
             f"[bold red]Not finished:[/] {escape(failure)}. The lines so far have been written; run the same command again"
@@ -165,6 +168,16 @@ def _show_load(work: Load, seconds: float, *, check: bool) -> None:
     screen.print(
         f"{counted(lines, 'line')} {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
     )
+
+
+def _warn_of_locations(stocked: Mapping[str, int], setting: Collection[str]) -> None:
+    """Warn of stock at locations that the setting `locations` leaves out."""
+    warnings = (
+        left_out(f"the stock of {counted(lines, 'line')}", location_id)
+        for location_id, lines in sorted(stocked.items())
+        if location_id not in setting
+    )
+    print_problems("Warning", warnings, aside)
 
 
 def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from inventory_orders.domain.location import in_words, key_in, location_of, product_of, stock_key
+from inventory_orders.domain.location import (
+    in_words,
+    key_in,
+    left_out,
+    location_of,
+    product_of,
+    stock_key,
+)
 
 from ..errors import UserError
 from ..words import counted, lane_name, location_name
@@ -19,7 +26,7 @@ from .common import AsJson, AtLocation, aside, print_json, print_problems, readi
 from .target import Target, aws_of, folder, on_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from inventory_orders.domain.product import Product
     from inventory_orders.lanes.levels import StockLevel
@@ -70,7 +77,7 @@ def stock(
     # A total over some of the locations could be mistaken for the total over all.
     has_totals = not any((low, out, in_lanes, location is not None))
     if as_json:
-        print_json(_levels_as_json(shown, has_totals=has_totals))
+        print_json(_levels_as_json(shown, aws.locations, has_totals=has_totals))
     else:
         _show_levels(shown, listed, in_lanes=in_lanes, has_totals=has_totals)
 
@@ -92,15 +99,17 @@ def _chosen(
     ]
 
 
-def _levels_as_json(levels: Sequence[StockLevel], *, has_totals: bool) -> list[dict[str, Any]]:
+def _levels_as_json(
+    levels: Sequence[StockLevel], locations: Collection[str], *, has_totals: bool
+) -> list[dict[str, Any]]:
     from inventory_orders.api.products import shown_level  # noqa: PLC0415
 
     from ..stock import by_product, shown_total  # noqa: PLC0415
 
     if not has_totals:
-        return list(map(shown_level, levels))
+        return [shown_level(level, locations) for level in levels]
     return [
-        shown_total(group) if len(group) > 1 else shown_level(*group)
+        shown_total(group, locations) if len(group) > 1 else shown_level(group[0], locations)
         for group in by_product(levels).values()
     ]
 
@@ -146,13 +155,20 @@ def _lines_of(levels: Sequence[StockLevel], *, in_lanes: bool, has_total: bool) 
     from ..stock import shown_total  # noqa: PLC0415
 
     if has_total and len(levels) > 1:
-        total = shown_total(levels)
-        units = (total["onHand"], total["committed"], total["available"], "")
+        total = shown_total(levels, ())
+        units = (total["onHand"], total["committed"], _available(total), "")
         yield (total["productId"], "(all)", *units, total["status"].value, total.get("name", ""))
         # The first line already has the name.
         yield from ((*_line_of(level, in_lanes=in_lanes)[:-1], "") for level in levels)
         return
     yield from (_line_of(level, in_lanes=in_lanes) for level in levels)
+
+
+def _available(total: Mapping[str, Any]) -> str | int:
+    """The available units of all locations, and the units left to sell if these are others."""
+    available: int = total["available"]
+    left = total["leftToSell"]
+    return available if left == available else f"{available:,} ({left:,} left to sell)"
 
 
 def _line_of(level: StockLevel, *, in_lanes: bool) -> _Line:
@@ -347,15 +363,15 @@ def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) ->
     levels = _read_one(aws, product, location)
     if len(levels) > 1:
         keys = [level.product.product_id for level in levels]
-        total = shown_total(levels) | {"onTheWay": on_the_way(aws, keys)}
+        total = shown_total(levels, aws.locations) | {"onTheWay": on_the_way(aws, keys)}
         if as_json:
             print_json(total)
         else:
             _show_total(total, levels)
     elif as_json:
-        print_json(shown_level(*levels))
+        print_json(shown_level(levels[0], aws.locations))
     else:
-        _show_level(*levels)
+        _show_level(levels[0], aws.locations)
     if not as_json:
         for level in levels:
             _show_count(aws, level.product)
@@ -394,7 +410,7 @@ def _show_count(aws: Aws, row: Product) -> None:
     screen.print(escape(shlex.join((*command, *payload))))
 
 
-def _show_level(level: StockLevel) -> None:
+def _show_level(level: StockLevel, locations: Collection[str]) -> None:
     row = level.product
     if level.in_lanes:
         lanes = ((lane_name(lane), units) for lane, units in level.in_lanes.items())
@@ -406,6 +422,9 @@ def _show_level(level: StockLevel) -> None:
         f"[bold]{escape(in_words(row.product_id))}[/]: {about}{level.on_hand:,} on hand, {level.committed:,} committed, "
         f"{level.available:,} available, {row.status.value} ({limits})."
     )
+    product_id, location_id = product_of(row.product_id), location_of(row.product_id)
+    if level.left_to_sell and location_id not in locations:
+        screen.print(escape(f"Note: {left_out(product_id, location_id)}."))
 
 
 def _show_total(total: Mapping[str, Any], levels: Sequence[StockLevel]) -> None:
@@ -428,5 +447,6 @@ def _show_total(total: Mapping[str, Any], levels: Sequence[StockLevel]) -> None:
     on_the_way = f", and {sum(lot[0] for lot in lots):,} on the way" if lots else ""
     screen.print(
         f"[bold]{escape(total['productId'])}[/]: {about}{total['onHand']:,} on hand, {total['committed']:,} committed, "
-        f"{total['available']:,} available at {counted(len(levels), 'location')}{on_the_way}."
+        f"{total['available']:,} available at {counted(len(levels), 'location')}{on_the_way}. "
+        f"Left to sell: {total['leftToSell']:,}, and {total['leftByDefault']:,} to orders that name no locations."
     )

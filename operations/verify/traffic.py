@@ -274,7 +274,9 @@ def api(run: Run) -> list[Line]:
     _, confirmed = ask("POST", f"{one}/confirm")
     expect(confirmed.get("status") == "CONFIRMED", f"POST {one}/confirm answered {confirmed}")
     _, shelf = ask("GET", f"/products/{product}")
-    expect(shelf.get("availability") == "IN_STOCK", f"GET /products/{product} shows {shelf}")
+    # The setting `locations` may leave out the default location.
+    seen = {shelf.get("availability"), *shelf.get("elsewhere", {}).values()}
+    expect("IN_STOCK" in seen, f"GET /products/{product} shows {shelf}")
     expect_stock(run, product, 3, "2 of 5 units were ordered")
     # Otherwise it would stay among the orders to ship.
     _, cancelled = ask("POST", f"{one}/cancel")

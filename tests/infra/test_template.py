@@ -304,7 +304,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         ("HOLD_GRACE_SECONDS", "60", "0", {"ChangeOrders", "Sweep"}),
         ("SWEEP_MINUTES", "1", "5", {"Sweep"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
-        ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api"}),
+        ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api", "ManageProducts"}),
     ],
 )
 def test_only_functions_that_read_an_order_setting_have_it(

@@ -79,6 +79,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     assert tea.get_by_role("img").get_attribute("aria-label").startswith("Committed ")
     assert page.locator("tbody tr").last.inner_text().split() == [
         *("Total", "of", "40", "products", "31,820", "62", "31,758"),
+        *("31,760", "left", "to", "sell"),
     ]
 
     page.get_by_role("button", name="Available").click()
@@ -126,6 +127,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
 
 def test_many_products_are_listed_in_part_and_one_that_cannot_be_read_is_named(page, desk):
     shown = {"onHand": 1, "committed": 0, "available": 1, "status": "ACTIVE"}
+    shown |= {"leftToSell": 1, "leftByDefault": 1}
     many = [{"productId": f"p-{n}", **shown} for n in range(301)]
     body = json.dumps({"products": many, "unreadable": {"p-x": "p-x has no status"}})
     page.route("**/data/products", lambda route: route.fulfill(body=body))
@@ -359,14 +361,17 @@ def test_a_product_at_several_locations(page, desk):
     page.get_by_text("List it at another location").press("Enter")
     page.get_by_label("Location id").fill("berlin")
     card_of_listing = page.locator("details").filter(has_text="List it at another location")
+    card_of_listing.get_by_label("Opening stock").fill("2")
     card_of_listing.get_by_label("Low at").fill("9")
     page.keyboard.press("Enter")
-    said(page, f"List {TEA} at berlin: done")
+    said(page, f"List {TEA} at berlin: done, but orders that name no locations cannot buy {TEA}")
+    assert not page.get_by_text("leaves this location out").count()
     page.get_by_role("link", name="berlin").press("Enter")
     page.get_by_role("heading", level=1, name="Earl Grey at berlin").wait_for()
-    page.get_by_label("Units that came in").fill("20")
+    page.get_by_text("leaves this location out").wait_for()
+    page.get_by_label("Units that came in").fill("18")
     page.keyboard.press("Enter")
-    said(page, f"Receive 20 {TEA} at berlin: done")
+    said(page, f"Receive 18 {TEA} at berlin: done")
     assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home, 20)
 
     # Transfer units at once, and then others that are in transit for a while.
@@ -412,7 +417,8 @@ def test_a_product_at_several_locations(page, desk):
     assert tea.locator("td").last.inner_text().split("\n") == ["in stock", "low at berlin"]
     page.get_by_role("button", name=f"2 locations of {TEA}").press("Enter")
     berlin = page.get_by_role("row").filter(has=page.get_by_role("link", name="berlin"))
-    assert berlin.locator("td").all_inner_texts()[3:6] == ["10", "2", "8"]
+    left_out = "8\nnone for orders that name no location"
+    assert berlin.locator("td").all_inner_texts()[3:6] == ["10", "2", left_out]
     assert "#" not in page.locator("body").inner_text()
 
     # Delist the product at one location. Its default location comes last.

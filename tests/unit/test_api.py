@@ -1652,22 +1652,49 @@ def at(location_id, **more):
     return {"locationId": location_id, **more}
 
 
-def test_customers_see_the_stock_of_all_locations_together(located):
+def test_customers_see_what_an_order_can_buy_and_where_one_that_names_a_location_can(located):
     path = f"/products/{TEA}"
     lend(located.shop.store, f"{TEA}#lyon", 60, {1: 20})
+    located.shop.calls.clear()
     first = located("GET", path)
-    assert (first.document["availability"], first.document["units"]) == ("IN_STOCK", 365)
-    assert set(first.document) == {"productId", "availability", "name", "price", "units"}
+    assert Counter(located.shop.calls) == {"BatchGetItem": 2}, "units elsewhere are not counted"
+    assert (first.document["availability"], first.document["units"]) == ("IN_STOCK", 60)
+    assert first.document["elsewhere"] == {"berlin": "IN_STOCK", "lyon": "IN_STOCK"}
     (listed,) = located("GET", "/products", query={"ids": TEA}).document["products"]
     assert listed == first.document
     known = {"if-none-match": first.headers["ETag"]}
     assert located("GET", path, headers=known).status == 304
-    place(located, locations=["berlin"])
+    place(located, quantity=5, locations=["berlin"])
     again = located("GET", path, headers=known)
-    assert (again.status, again.document["units"]) == (200, 363)
+    assert (again.status, again.document["elsewhere"]) == (200, {"lyon": "IN_STOCK"})
+    located.shop.restart(LOCATIONS=",lyon")
+    assert located("GET", path).document["units"] == 300, "with the units in lanes"
 
 
-def test_a_products_availability_is_the_best_of_its_locations(located):
+def test_shown_units_are_those_that_one_order_can_take(located):
+    located.shop.restart(LOCATIONS=",lyon")
+    shown = located("GET", f"/products/{TEA}").document
+    assert (shown["units"], shown["elsewhere"]) == (300, {"berlin": "IN_STOCK"})
+    assert place(located, "o-1", shown["units"] + 1).status == 409
+    assert place(located, "o-2", shown["units"]).status == 201
+    assert located("GET", f"/products/{TEA}").document["units"] == 60
+
+
+def test_a_product_that_the_setting_leaves_out_can_be_bought_by_naming_its_location(located):
+    located.shop.restart(LOCATIONS="berlin,lyon")
+    shown = located("GET", "/products/cup").document
+    assert (shown["availability"], shown["units"]) == ("OUT", 0)
+    assert shown["elsewhere"] == {"": "IN_STOCK"}
+    assert place(located, product_id="cup").status == 409
+    assert place(located, "o-2", product_id="cup", locations=[""]).status == 201
+    assert located("POST", "/products/cup/discontinue").status == 200
+    (shown,) = located("GET", "/products", query={"ids": "cup"}).document["products"]
+    assert (shown["availability"], "elsewhere" in shown) == ("OUT", False)
+
+
+def test_a_products_availability_is_the_best_of_the_locations_in_the_setting(located):
+    located.shop.restart(LOCATIONS=",berlin,lyon")
+
     def shown():
         document = located("GET", f"/products/{TEA}").document
         return document["availability"], document["units"]
@@ -1691,7 +1718,7 @@ def test_a_products_availability_is_the_best_of_its_locations(located):
     located("POST", f"/products/{TEA}/adjustments", receipt)
     assert shown() == ("IN_STOCK", 500)
     located("POST", f"/products/{TEA}/discontinue")
-    assert shown() == ("DISCONTINUED", 500)
+    assert shown() == ("DISCONTINUED", 0)
     located("POST", f"/products/{TEA}/list-again", at("berlin"))
     assert shown() == ("OUT", 0), "a discontinued product cannot be ordered"
 
@@ -1713,7 +1740,7 @@ def test_a_product_without_other_locations_costs_no_extra_request(located):
 def test_a_location_that_cannot_be_read_hides_a_product_from_operators_only(located, capsys):
     located.shop.edit(Table.PRODUCTS, f"{TEA}#lyon", status={"S": "?"})
     shown = located("GET", f"/products/{TEA}").document
-    assert (shown["availability"], shown["units"]) == ("IN_STOCK", 65)
+    assert (shown["availability"], shown["elsewhere"]) == ("IN_STOCK", {"berlin": "IN_STOCK"})
     assert f"{TEA} at lyon" in capsys.readouterr().out
     several = located("GET", "/products", query={"ids": f"{TEA},cup"}).document
     assert [product["productId"] for product in several["products"]] == [TEA, "cup"]
@@ -1751,6 +1778,8 @@ def test_operators_see_the_stock_of_all_locations_and_of_each(located):
         "onHand": 364,
         "committed": 3,
         "available": 361,
+        "leftToSell": 361,
+        "leftByDefault": 60,
         "inLanes": {"0": 70, "1": 24, "2": 6},
         "isExact": True,
     }
@@ -1768,6 +1797,23 @@ def test_operators_see_the_stock_of_all_locations_and_of_each(located):
     missing = located("GET", "/stock/cup", query=at("berlin"))
     assert missing.code == (404, "UNKNOWN_PRODUCT")
     assert missing.document["detail"] == "there is no product cup at berlin"
+
+
+def test_a_location_that_owes_units_lowers_the_sum_but_not_what_is_left_to_sell(located):
+    def totals():
+        found = located("GET", f"/stock/{TEA}").document
+        return found["available"], found["leftToSell"], found["leftByDefault"]
+
+    located("PATCH", f"/products/{TEA}", {"backorderLimit": 500, **at("berlin")})
+    sold(located, "o-1", quantity=405, locations=["berlin"])
+    assert totals() == (-40, 360, 60)
+    located.shop.restart(LOCATIONS="lyon,berlin")
+    assert totals() == (-40, 360, 300)
+    located("POST", f"/products/{TEA}/discontinue", at("lyon"))
+    assert totals() == (-40, 60, 0)
+    listed = located("GET", "/stock", query=at("") | {"limit": "100"}).document["products"]
+    (tea,) = (one for one in listed if one["productId"] == TEA)
+    assert (tea["leftToSell"], tea["leftByDefault"]) == (60, 0)
 
 
 def test_stock_of_several_locations_is_exact_only_if_all_was_read_at_one_moment(located):

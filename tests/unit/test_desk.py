@@ -371,7 +371,9 @@ BERLIN = {"productId": TEA, "locationId": "berlin"}
 def at_berlin(desk):
     """Make a desk whose tea also has 20 units in Berlin, with a low-stock threshold of 9."""
     opening = {"action": "create", **BERLIN, "openingStock": 20, "lowStockThreshold": 9}
-    assert post(desk, "command", opening)["done"]
+    answer = post(desk, "command", opening)
+    assert answer["done"]
+    assert "cannot buy" in answer["warnings"][0]
     return desk
 
 
@@ -390,8 +392,9 @@ def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     ids = [one["productId"] for one in listed]
     assert ids == sorted(set(ids)), "each product appears once, sorted by id"
     tea = listed[ids.index(TEA)]
-    numbers = ("onHand", "committed", "available", "status", "name")
-    assert [tea[name] for name in numbers] == [here + 20, 2, here + 18, "ACTIVE", "Earl Grey"]
+    numbers = ("onHand", "committed", "available", "leftByDefault", "status", "name")
+    shown = [here + 20, 2, here + 18, here, "ACTIVE", "Earl Grey"]
+    assert [tea[name] for name in numbers] == shown
     at = [(one.get("locationId"), one["available"], one["status"]) for one in tea["places"]]
     assert at == [(None, here, "ACTIVE"), ("berlin", 18, "LOW_STOCK")]
     shown = get(desk, f"product?id={TEA}&location=berlin")

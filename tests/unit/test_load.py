@@ -585,7 +585,7 @@ def test_create_and_load_book_the_same(shelf):
 class TestTheCommand:
     @pytest.fixture
     def run(self, shelf, monkeypatch):
-        aws = SimpleNamespace(store=lambda: shelf.store)
+        aws = SimpleNamespace(store=lambda: shelf.store, locations=("",))
         monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
 
         def run(*arguments, content=None, status=0):

@@ -442,7 +442,7 @@ def test_lines_about_all_locations_of_a_product_are_carried_out_in_their_order(s
 
 
 def test_the_command_names_locations_and_reports_products(shelf, monkeypatch, tmp_path):
-    aws = SimpleNamespace(store=lambda: shelf.store)
+    aws = SimpleNamespace(store=lambda: shelf.store, locations=("", "lyon"))
     monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
     shelf.load(STOCK)
     shelf.path.write_text("productId,locationId,counted\ntea,berlin,1\ntea,rome,2\n")
@@ -451,6 +451,22 @@ def test_the_command_names_locations_and_reports_products(shelf, monkeypatch, tm
     assert done.exit_code == 1
     assert "line product what happened 2 tea at berlin counted 1, corrected by -19" in said
     assert "line 3: there is no product tea at rome" in said
+    # A bad line puts no stock anywhere.
+    assert " ".join(done.stderr.split()).endswith(
+        "Warning: orders that name no locations cannot buy the stock of 1 line at berlin: "
+        'add "berlin" to the setting `locations`, or send orders with `locations`'
+    )
     report = shelf.path.with_name("stock.csv.errors.csv").read_text().splitlines()
     assert report[1].startswith("3,tea,UNKNOWN_PRODUCT,")
     assert "#" not in said
+
+
+def test_lines_that_put_units_at_a_location_are_counted_by_location(shelf):
+    for content, stocked in (
+        ("openingStock\ntea,,9\ntea,lyon,9\ntea,berlin,0\nrum,lyon,9\n", {"": 1, "lyon": 1}),
+        ("delta,reason\ntea,lyon,-5,LOSS\ntea,berlin,5,RECEIPT\n", {"berlin": 1}),
+        ("counted\ntea,berlin,0\ntea,lyon,4\n", {"lyon": 1}),
+        ("lowStockThreshold\ntea,lyon,4\n", {}),
+    ):
+        assert shelf.check(f"productId,locationId,{content}").stocked == stocked
+        assert shelf.load(f"productId,locationId,{content}").stocked == stocked

@@ -78,6 +78,10 @@ def test_a_location_has_its_own_row_and_books_and_the_products_row_names_it(shop
         "stockCount": 5,
         "status": "LOW_STOCK",
         "createdAt": answer["createdAt"],
+        "warnings": [
+            'orders that name no locations cannot buy tea at berlin: add "berlin" to the setting `locations`, or send '
+            "orders with `locations`"
+        ],
     }
     row = decode(shop.row(AT_BERLIN))
     assert (row["of"], row["locationId"], row["backorderLimit"]) == (TEA, "berlin", 2)
@@ -87,6 +91,14 @@ def test_a_location_has_its_own_row_and_books_and_the_products_row_names_it(shop
     create(shop, "Lyon-2")
     changed = command(shop, "change", lowStockThreshold=3)
     assert changed["places"] == ["Lyon-2", "berlin"]
+
+
+def test_stock_that_orders_without_locations_can_buy_needs_no_warning(shop):
+    shop.restart(LOCATIONS="berlin")
+    assert "warnings" not in create(shop)
+    assert "warnings" not in create(shop, location="", stock=0, productId="cup")
+    (warning,) = create(shop, location="", productId="pot")["warnings"]
+    assert 'cannot buy pot at the default location: add ""' in warning
 
 
 def test_listing_an_existing_location_does_not_change_it(shop):

@@ -128,20 +128,35 @@ def test_one_product_is_shown_in_total_and_by_location(shop):
         ["berlin", "0", "0", "0"],
         ["lyon", "30", "3", "27"],
     ]
-    said = "tea: 1,030 on hand, 3 committed, 1,027 available at 3 locations."
-    assert " ".join(summary) == said
+    assert " ".join(summary) == (
+        "tea: 1,030 on hand, 3 committed, 1,027 available at 3 locations. "
+        "Left to sell: 1,027, and 1,000 to orders that name no locations."
+    )
     found = json.loads(run("stock", "tea", "--json").stdout)
     assert (found["committed"], found["isExact"], found["onTheWay"]) == (3, True, [])
     assert len(found["places"]) == 3
 
 
+def test_a_total_shows_what_is_left_to_sell_if_a_location_owes_units(shop):
+    shop.list("cup", 0)
+    shop.list("cup#berlin", 0, backorder_limit=50)
+    shop.list("cup#lyon", 5)
+    do(shop, Order("o-1", "u", {"cup": 40}, locations=("berlin",)))
+    (total,) = [line for line in lines("stock") if line[:2] == ["cup", "(all)"]]
+    assert " ".join(total).startswith("cup (all) 5 40 -35 (5 left to sell) ")
+    (cup,) = [one for one in json.loads(run("stock", "--json").stdout) if one["productId"] == "cup"]
+    assert (cup["available"], cup["leftToSell"], cup["leftByDefault"]) == (-35, 5, 0)
+
+
 def test_one_location_of_a_product_can_be_shown(shop):
     shown = run("stock", "tea", "--location", "lyon").stdout
     assert shown.startswith("tea at lyon: 30 on hand, 0 committed, 30 available, ACTIVE")
+    assert "Note: orders that name no locations cannot buy tea at lyon: add" in shown
     found = json.loads(run("stock", "tea", "--location", "lyon", "--json").stdout)
     assert (found["productId"], found["locationId"], found["available"]) == ("tea", "lyon", 30)
     own = run("stock", "tea", "--location", "").stdout
     assert "its row" in own
+    assert "Note" not in own
     assert "tea: 1,000 on hand" in own
     error = run("stock", "tea", "--location", "rome").exception
     assert isinstance(error, UserError)
@@ -160,7 +175,7 @@ def test_goods_on_their_way_are_listed_until_they_have_arrived(shop):
         ["2", "lyon", "truck", "7", shown[6][4]],
         ["5", "(default)", "truck", "8", shown[7][4]],
     ]
-    assert " ".join(shown[-1]).endswith("available at 3 locations, and 7 on the way.")
+    assert "available at 3 locations, and 7 on the way. Left" in " ".join(shown[-1])
     found = json.loads(run("stock", "tea", "--json").stdout)["onTheWay"]
     assert [(lot["reference"], lot["units"], lot["from"]) for lot in found] == [
         *(("truck 7", 2, ["lyon"]), ("truck 8", 5, [""])),

@@ -1,6 +1,6 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
 import { atLocation, inWords, locationName, moment, number, price, signed } from "./format.js";
-import { refuse, say } from "./messages.js";
+import { refuse, say, withCode } from "./messages.js";
 import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
 import { follow, historyOf } from "./product_history.js";
@@ -176,12 +176,13 @@ function saleOf(product) {
 // ---------------------------------------------------------------- the page
 
 function stockOf(product) {
-  const { available, productId, isExact, total } = product;
+  const { available, leftToSell, leftByDefault, productId, isExact, total } = product;
   return card(
     total ? T.product.stockAt(locationName(product)) : T.product.stock,
     stockBar(product),
     numbersOf(product),
     available < 0 ? problem(T.product.isShort(number(-available))) : nothing,
+    leftToSell && !leftByDefault ? hint(withCode(T.product.leftOut)) : nothing,
     html`<p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>${hint(T.product.committedMeans)}<p>${link(T.product.watch, "drop", productId)}</p>`,
   );
 }

@@ -67,7 +67,8 @@ function withPlaces(row, open) {
 // The last row is about all that are found, listed or not.
 function listOf({ rows, sort, open }, onSort) {
   const there = rows.filter(({ isGone }) => !isGone);
-  const total = { total: there.length, onHand: sum(there, "onHand"), committed: sum(there, "committed"), available: sum(there, "available") };
+  const sums = ["onHand", "committed", "available", "leftToSell", "leftByDefault"].map((name) => [name, sum(there, name)]);
+  const total = { total: there.length, ...Object.fromEntries(sums) };
   return table({
     label: T.nav.products,
     columns: COLUMNS,

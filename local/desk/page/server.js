@@ -58,8 +58,8 @@ export async function send(command, path = "/data/command", lost = T.lostAnswer)
 
 // Sends a command, and returns what came of it in words.
 export async function carryOut(command) {
-  const { result, status } = await send(command);
-  if (result === "APPLIED") return T.applied;
+  const { result, status, warnings } = await send(command);
+  if (result === "APPLIED") return warnings ? T.warned(warnings) : T.applied;
   return status ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
 }
 

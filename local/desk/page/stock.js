@@ -36,11 +36,18 @@ export function numbersOf(product) {
   return html`<dl class="stock">${["onHand", "committed", "available"].map((name) => html`<dt>${T.product[name]}</dt><dd>${number(product[name])}</dd>`)}</dl>`;
 }
 
-const amount = (name) => ({ text: T.product[name], kind: "amount", cell: (row) => number(row[name]), sort: (row) => row[name] });
+// A location that owes units lowers the sum of the available units, but not the units that the others can sell.
+function availableOf({ available, leftToSell, leftByDefault }) {
+  const left = leftToSell === Math.max(0, available) ? "" : T.product.left(number(leftToSell));
+  const notes = [left, leftToSell && !leftByDefault ? T.product.noneByDefault : ""].filter(Boolean);
+  return html`${number(available)}${notes.map((note) => html`<small>${note}</small>`)}`;
+}
+
+const amount = (name, cell = (row) => number(row[name])) => ({ text: T.product[name], kind: "amount", cell, sort: (row) => row[name] });
 
 export const STOCK_COLUMNS = [
   { text: T.product.stock, kind: "wide stock-bar", cell: stockBar },
-  ...["onHand", "committed", "available"].map(amount),
+  ...[amount("onHand"), amount("committed"), amount("available", availableOf)],
   // Each location has a threshold of its own.
   { text: T.product.lowStockThreshold, kind: "amount", cell: ({ lowStockThreshold: low }) => (low === undefined ? "" : number(low)) },
   { text: T.product.level, kind: "two", cell: (row) => (row.status ? levelsOf(row) : ""), sort: ({ status }) => Object.keys(T.level).indexOf(status) },

@@ -46,6 +46,7 @@ export const T = {
   gone: "the desk's server has stopped: start it again with `make desk` or `make dashboard`",
   ended: "the connection to the server has ended",
   applied: "done",
+  warned: (warnings) => `done, but ${warnings.join("; ")}`,
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing was changed, because the product has been listed again since: refresh this page" },
   // The field that a refusal is about, or several: one of each form that can get it.
   fieldOf: {
@@ -175,8 +176,10 @@ export const T = {
   product: {
     stock: "Stock", onHand: "On hand", committed: "Committed", available: "Available", short: "Promised but not on hand",
     lowStockThreshold: "Low at", level: "Level", price: "Price", name: "Name", location: "Location", atAll: "At all locations", allLocations: "All locations",
+    left: (amount) => `${amount} left to sell`, noneByDefault: "none for orders that name no location",
     stockAt: (place) => `Stock at ${place}`,
     isShort: (amount) => `Open orders hold ${amount} more units than are on hand.`,
+    leftOut: "Orders that name no location cannot buy these units, because the setting `locations` leaves this location out.",
     committedMeans: "Committed units are promised to open orders, and on hand until they are shipped.",
     notExact: "These numbers are approximate, because the stock changes too fast to be read exactly.",
     listedAt: (moment) => `listed ${moment}`,

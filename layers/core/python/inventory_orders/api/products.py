@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -87,7 +87,7 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
 
 
 def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:
-    """Read products at all their locations. Lanes are read only if the answer shows numbers of units.
+    """Read products at all their locations.
 
     Returns:
         The readable stock levels of each product, starting with its own row; and all rows. A product without a readable row
@@ -95,14 +95,29 @@ def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:
     """
     client, deadline = reading()
     found = read_rows(client, ids, deadline)
+    levels = {key: StockLevel(row) for key, row in found.products.items() if row}
     if runtime.process().shows_numbers:
-        levels = estimate_levels(client, found, deadline, on_hand=False)
-    else:
-        levels = {key: StockLevel(row) for key, row in found.products.items() if row}
+        levels = _with_lanes(client, levels, found, deadline)
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
     return {each: _of_product(each, levels) for each in ids if each in levels}, found
+
+
+def _with_lanes(
+    client: RetryingClient, levels: Mapping[str, StockLevel], found: Snapshot, deadline: Deadline
+) -> dict[str, StockLevel]:
+    """Read the lanes of the rows whose units are counted for customers, and leave out rows with an unreadable page."""
+    locations = runtime.process().locations
+    counted, others = Snapshot(), dict[str, StockLevel]()
+    for key, level in levels.items():
+        if location_of(key) in locations:
+            counted.products[key] = level.product
+        else:
+            others[key] = level
+    read = estimate_levels(client, counted, deadline, on_hand=False)
+    found.add(counted)
+    return others | read
 
 
 def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[StockLevel]:
@@ -123,7 +138,7 @@ def get_stock(request: Request, _: Caller) -> HttpAnswer:
     levels = read_levels(client, key, deadline, CommitStats(), everywhere=everywhere)
     if not levels:
         raise ProductNotFoundError(f"there is no product {in_words(key)}")
-    return HttpAnswer(200, shown_stock(levels))
+    return HttpAnswer(200, shown_stock(levels, runtime.process().locations))
 
 
 def _key_in(request: Request) -> str:
@@ -150,6 +165,7 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
         raise malformed("inLanes", "must be true, or left out")
     limit = limit_of(query)
     client, deadline = reading()
+    locations = runtime.process().locations
 
     def is_there(key: str) -> bool:
         return location_id in (None, location_of(key))
@@ -158,7 +174,7 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
         found, last = client.call(lambda: lists.list_products(client.store, limit, after), deadline)
         levels = estimate_levels(client, found, deadline)
         shown = [
-            shown_level(level)
+            shown_level(level, locations)
             for level in levels.values()
             if query.get("status", level.product.status) == level.product.status
             and (level.in_lanes or "inLanes" not in query)
@@ -285,26 +301,36 @@ def _moved(order: OrderRecord, key: str) -> Iterator[direct.Answer]:
                 )
 
 
-def shown_stock(levels: Sequence[StockLevel]) -> direct.Answer:
-    """Show operators a product's stock at all its locations, beginning with the default location."""
-    if len(levels) == 1:
-        return shown_level(levels[0])
-    shown, own = [shown_level(level) for level in levels], levels[0].product
+def shown_stock(levels: Sequence[StockLevel], locations: Collection[str]) -> direct.Answer:
+    """Show operators a product's stock at all its locations, beginning with the default location.
+
+    Args:
+        levels: The stock at each location.
+        locations: The setting `locations`.
+    """
+    shown, own = [shown_level(level, locations) for level in levels], levels[0].product
+    if len(shown) == 1:
+        return shown[0]
     names = {"productId": own.product_id, "name": own.name, "price": own.price}
-    totals = {n: sum(level[n] for level in shown) for n in ("onHand", "committed", "available")}
+    totals = {name: sum(level[name] for level in shown) for name in _UNITS}
     lanes: Counter[str] = sum((Counter(level["inLanes"]) for level in shown), Counter())
     is_exact = all(level.is_exact for level in levels)
     return drop_none(names) | totals | {"inLanes": lanes, "isExact": is_exact, "places": shown}
 
 
-def shown_level(level: StockLevel) -> direct.Answer:
-    """Show operators a product's stock at one location."""
-    product = level.product
+_UNITS = ("onHand", "committed", "available", "leftToSell", "leftByDefault")
+
+
+def shown_level(level: StockLevel, locations: Collection[str]) -> direct.Answer:
+    """Show operators a product's stock at one location. `locations` is the setting."""
+    product, left = level.product, level.left_to_sell
     return {
         **direct.of_product(replace(product, places=frozenset())),
         "onHand": level.on_hand,
         "committed": level.committed,
         "available": level.available,
+        "leftToSell": left,
+        "leftByDefault": left if location_of(product.product_id) in locations else 0,
         "inLanes": {str(lane): units for lane, units in level.in_lanes.items()},
         "isExact": level.is_exact,
         "lowStockThreshold": product.low_stock_threshold,
@@ -313,27 +339,40 @@ def shown_level(level: StockLevel) -> direct.Answer:
 
 
 def shown_product(levels: Sequence[StockLevel]) -> direct.Answer:
-    """Show customers a product, with the best availability among its locations.
+    """Show customers what an order without `locations` can buy of a product, and where an order that names a location can.
 
     Args:
         levels: The product's stock levels, beginning with its own row.
     """
-    product = levels[0].product
-    # Units at a location where the product is discontinued do not count while other locations sell it.
-    sold = [level for level in levels if not level.product.is_discontinued] or levels
-    units = sum(max(0, level.available) for level in sold)
+    own, process = levels[0].product, runtime.process()
+    here = [level for level in levels if _location_of(level) in process.locations]
+    elsewhere = {
+        _location_of(level): shown
+        for level in levels
+        if _location_of(level) not in process.locations
+        and (shown := availability(level.product)) in _ON_SALE
+    }
+    # A line takes all its units from one location.
+    units = max((level.left_to_sell for level in here), default=0)
+    best = min((availability(level.product) for level in here), key=_BEST.index, default="OUT")
     return drop_none(
         {
-            "productId": product.product_id,
-            "availability": min((availability(each.product) for each in levels), key=_BEST.index),
-            "name": product.name,
-            "price": product.price,
-            "units": units if runtime.process().shows_numbers else None,
+            "productId": own.product_id,
+            "availability": best,
+            "elsewhere": elsewhere or None,
+            "name": own.name,
+            "price": own.price,
+            "units": units if process.shows_numbers else None,
         }
     )
 
 
-_BEST = ("IN_STOCK", "LOW", "BACKORDER", "OUT", "DISCONTINUED")
+def _location_of(level: StockLevel) -> str:
+    return location_of(level.product.product_id)
+
+
+_ON_SALE = ("IN_STOCK", "LOW", "BACKORDER")
+_BEST = (*_ON_SALE, "OUT", "DISCONTINUED")
 
 
 def availability(product: Product) -> str:

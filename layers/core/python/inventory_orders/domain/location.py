@@ -50,3 +50,11 @@ def in_words(key: str) -> str:
     """Write a key for people: the product, and its location unless it is the default one."""
     product_id, _, location_id = key.partition(_SEPARATOR)
     return f"{product_id} at {location_id}" if location_id else product_id
+
+
+def left_out(what: str, location_id: str) -> str:
+    """Warn that orders without `locations` cannot buy stock at a location, which is not in the setting `locations`."""
+    return (
+        f"orders that name no locations cannot buy {what} at {location_id or 'the default location'}: "
+        f'add "{location_id}" to the setting `locations`, or send orders with `locations`'
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.location import product_of, public_key
+from inventory_orders.domain.location import left_out, location_of, product_of, public_key
 from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transition
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderAction, OrderKey, OrderRecord
@@ -100,6 +100,14 @@ def of_product(product: Product) -> Answer:
             "places": sorted(product.places) or None,
         }
     )
+
+
+def of_new_product(product: Product) -> Answer:
+    """The fields of an answer that show a new product, with a warning if orders without `locations` cannot buy its stock."""
+    product_id, location_id = product_of(product.product_id), location_of(product.product_id)
+    if product.stock_count and location_id not in runtime.process().locations:
+        return of_product(product) | {"warnings": [left_out(product_id, location_id)]}
+    return of_product(product)
 
 
 def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:

@@ -51,6 +51,11 @@ class StockLevel:
         return self.product.stock_count + sum(self.in_lanes.values())
 
     @property
+    def left_to_sell(self) -> int:
+        """Units that orders can take without a backorder; none if the product is discontinued."""
+        return 0 if self.product.is_discontinued else max(0, self.available)
+
+    @property
     def on_hand(self) -> int:
         """Units in the warehouse, sold or not; negative if goods left before their receipt was recorded."""
         return self.product.on_hand - self.outbound
