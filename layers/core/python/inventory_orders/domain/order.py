@@ -16,7 +16,13 @@ from inventory_orders.domain.change import (
     OtherRequest,
     Update,
 )
-from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
+from inventory_orders.domain.location import (
+    DEFAULT_LOCATION,
+    in_words,
+    location_of,
+    product_of,
+    stock_key,
+)
 from inventory_orders.domain.product import PageStock, Product, Stock, StockById
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
@@ -301,8 +307,11 @@ def _content_of(order: OrderRecord) -> dict[str, Any]:
     """What makes two orders the same request, by names that the sender knows."""
     return {
         "userId": order.user_id,
-        **{f"quantity of {line.product_id}": line.quantity for line in order.lines},
-        **{f"locationId of {line.product_id}": line.asked_location for line in order.lines},
+        **{f"quantity of {in_words(line.product_id)}": line.quantity for line in order.lines},
+        **{
+            f"locationId of {in_words(line.product_id)}": line.asked_location
+            for line in order.lines
+        },
         "holdSeconds": order.hold_seconds,
         "locations": order.locations,
         "split": order.split,

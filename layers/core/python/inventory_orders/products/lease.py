@@ -388,7 +388,7 @@ class Lease:
         ):
             return stored
         raise RejectedError(
-            f"{key.adjustment_id} belongs to another adjustment of {in_words(key.product_id)} ({stored.reason}, {stored.delta:+,}, "
+            f"{key.adjustment_id} belongs to another adjustment of {in_words(key.product_id)} ({stored.reason} of {stored.delta}, "
             f"at {stored.applied_at[:19]}); if that is not this count, commit under a new id while the lease lasts",
             "ADJUSTMENT_ID_REUSED",
         )
