@@ -82,6 +82,9 @@ def test_selected_orders_are_handed_over_at_once_and_each_row_says_what_came_of_
     assert row(page, "o-1").get_by_role("button", name="Hand over o-1").count() == 0
     show(page, desk, "order/o-1", "Order o-1")
     page.get_by_role("cell", name="DHL-1").wait_for()
+    assert page.get_by_role("columnheader", name="Not in stock when ordered").count() == 0
+    show(page, desk, "order/o-4", "Order o-4")
+    page.get_by_role("columnheader", name="Not in stock when ordered").wait_for()
 
 
 def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):

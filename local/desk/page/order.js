@@ -67,8 +67,8 @@ function partsOf(order) {
   });
 }
 
-function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], split, attributes }) {
-  const from = locations.map((locationId) => locationName({ locationId })).join(", ");
+function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], locationsAsked = [], split, attributes }) {
+  const [from, asked] = [locations, locationsAsked].map((ids) => ids.map((locationId) => locationName({ locationId })).join(", "));
   return facts([
     [T.order.customer, link(userId, "orders", "of", userId)],
     [T.order.placed, moment(createdAt)],
@@ -77,6 +77,7 @@ function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confi
     [T.order.shipped, moment(fulfilledAt)],
     [T.order.lateAt, moment(late?.at)],
     [T.order.mayComeFrom, split ? T.order.split(from) : from],
+    [T.order.lookedAt, asked],
     ...Object.entries(attributes),
   ]);
 }
@@ -96,6 +97,7 @@ function linesOf({ items, names }) {
       { text: T.order.product, cell: (item) => html`<div>${product(item)}<small>${item.productId}</small></div>` },
       { text: T.order.location, name: "locationId", cell: locationName },
       amount(T.order.ordered, "quantity"),
+      amount(T.order.backordered, "backordered", "backordered"),
       amount(T.order.shipped, "fulfilled"),
       amount(T.order.cancelled, "cancelled", "cancelled"),
       amount(T.order.returned, "returned", "returned"),

@@ -320,7 +320,7 @@ export const T = {
     unknown: "It is unknown whether its products are in stock, because one of them cannot be read.",
     late: "A late payment arrived when the order no longer held its stock. Refund it.",
     customer: "Customer", placed: "Placed", holdEnds: "Hold ends", paid: "Paid", shipped: "Shipped",
-    lateAt: "Late payment", mayComeFrom: "May ship from",
+    lateAt: "Late payment", mayComeFrom: "May ship from", lookedAt: "Locations asked", backordered: "Not in stock when ordered",
     split: (locations) => `${locations}, line by line`,
     everywhere: "all locations", items: "Items", product: "Product", location: "Location", ordered: "Ordered",
     cancelled: "Cancelled", returned: "Returned", handOverRest: "Hand over the rest",
