@@ -2016,6 +2016,43 @@ def test_customers_place_see_and_list_their_own_orders_only(customers):
     assert customers("GET", f"/products/{TEA}", claims=eight).status == 200
 
 
+LINES = [{"productId": TEA, "quantity": 1}, {"productId": "cup", "quantity": 1, "locationId": ""}]
+
+
+@pytest.mark.parametrize("prefer", [{}, {"prefer": "wait=5"}])
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"holdSeconds": 601}, "holdSeconds"),
+        ({"locations": [""]}, "locations"),
+        ({"split": False}, "split"),
+        ({"attributes": {"paid": True}}, "attributes"),
+        ({"items": LINES}, "items[1].locationId"),
+    ],
+)
+def test_customers_set_only_the_fields_that_are_left_to_them(customers, prefer, given, field):
+    def order(claims, **variables):
+        customers.shop.restart(HOLD_SECONDS="600", **variables)
+        return customers("POST", "/orders", ORDER | given, JSON | prefer, claims=claims)
+
+    before = customers.state()
+    said = order({"sub": "u-7"})
+    assert said.code == (403, "OPERATORS_ONLY")
+    assert said.document["field"] == field
+    assert said.document["detail"].startswith(f"{field}: ")
+    assert (customers.state(), customers.queued) == (before, [])
+    said = order({"sub": "u-7"}, CUSTOMERS_MAY_SET="attributes,locations,split")
+    assert (said.status == 403) is (field == "holdSeconds")
+    assert order(OPERATOR).status != 403
+
+
+@pytest.mark.parametrize(("setting", "hold"), [("600", 600), ("600", 60), ("", 604_800)])
+def test_customers_may_hold_stock_as_long_as_the_shop_does(customers, setting, hold):
+    customers.shop.restart(**({"HOLD_SECONDS": setting} if setting else {}))
+    for status in (201, 200):
+        assert place(customers, holdSeconds=hold, claims={"sub": "u-7"}).status == status
+
+
 def test_a_rejection_shows_stock_to_customers_only_if_allowed(customers, monkeypatch):
     wait = JSON | {"prefer": "wait=5"}
     order = ORDER | {"items": [{"productId": TEA, "quantity": 61}]}

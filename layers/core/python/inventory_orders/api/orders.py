@@ -78,6 +78,8 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     order = order_in(document, None, process.hold_seconds, process.locations, whole="the body")
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "place orders for themselves")
+    if caller.customer is not None:
+        _check_fields_of_customer(document)
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
         _send(body, request)
@@ -85,6 +87,34 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, caller, request)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
+
+
+def _check_fields_of_customer(document: dict[str, Any]) -> None:
+    """Check that an order has only fields that the shop lets its customers set, and no longer hold than the shop's.
+
+    A longer hold is not shortened, because the repeated order would differ from the stored one.
+
+    Raises:
+        ProblemError: A field is reserved for operators.
+    """
+    process = runtime.process()
+    hold, longest = document.get("holdSeconds"), process.hold_seconds
+    if hold is not None and longest is not None and hold > longest:
+        what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
+        raise _for_operators("holdSeconds", what)
+    given = {name: name for name in document if name in ("attributes", "locations", "split")}
+    given |= {
+        f"items[{number}].locationId": "locations"
+        for number, line in enumerate(document["items"])
+        if "locationId" in line
+    }
+    for field, name in given.items():
+        if name not in process.customers_may_set:
+            raise _for_operators(field, "only operators may set this field; leave it out")
+
+
+def _for_operators(field: str, detail: str) -> ProblemError:
+    return ProblemError(403, "OPERATORS_ONLY", f"{field}: {detail}", {"field": field})
 
 
 def _place_now(

@@ -97,6 +97,11 @@ class Process:
         return (name, value) if name and value else None
 
     @cached_property
+    def customers_may_set(self) -> tuple[str, ...]:
+        """The fields of an order that customers may set, in addition to those that every order has."""
+        return tuple(self._environment.get("CUSTOMERS_MAY_SET", "").split(","))
+
+    @cached_property
     def shows_numbers(self) -> bool:
         """Whether customers see the number of units, or only whether a product is available.
 
