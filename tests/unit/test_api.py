@@ -1590,6 +1590,29 @@ def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
     assert said.document["unknown"] == ids[1:]
 
 
+@pytest.mark.parametrize(("claims", "per_row"), [({"sub": "u-7"}, 0.5), (None, 1.0)])
+def test_one_request_for_products_reads_at_most_300_rows(customers, claims, per_row):
+    """Customers' reads are eventually consistent, which costs half as much."""
+    ids, places = [f"p{number}" for number in range(100)], [f"l{number}" for number in range(40)]
+    shop = customers.shop
+    shop.put(*(product(each, 9, places=frozenset(places)) for each in ids))
+    shop.put(*(product(f"{each}#{place}", 9) for each in ids[:6] for place in places))
+    query = {"ids": ",".join(ids)}
+    consumed = shop.aws.dynamodb.tables["Products"].consumed
+    before = consumed.reads
+    document = customers("GET", "/products", query=query, claims=claims).document
+    assert consumed.reads - before == 300 * per_row
+    shown = [(each["productId"], each["units"]) for each in document["products"]]
+    assert shown == [(each, 9 * 41) for each in ids[:5]]
+    assert (document["unknown"], document["unreadable"]) == ([], [])
+    assert document["remaining"] == ids[5:]
+    lend(shop.store, "p0#l1", 5, {1: 2})
+    consumed = shop.aws.dynamodb.tables["Allotments"].consumed
+    before = consumed.reads
+    one = customers("GET", "/products/p0", claims=claims).document
+    assert (one["units"], consumed.reads - before) == (9 * 41, 2 * per_row)
+
+
 def test_wrong_requests_for_products_are_refused(api):
     for ids in ("", ",", "a,,b", "a b", ",".join(f"p{n}" for n in range(101))):
         said = api("GET", "/products", query={"ids": ids})
