@@ -99,7 +99,7 @@ VALIDATORS = {}
 REQUIRED_HEADERS = {
     ("POST", "/orders", 200): {"Location", "ETag"},
     ("POST", "/orders", 201): {"Location", "ETag"},
-    ("POST", "/orders", 202): {"Location"},
+    ("POST", "/orders", 202): {"Location", "Retry-After"},
     **{
         ("GET", path, status): {"ETag"}
         for path in ("/orders/{orderId}", "/products/{productId}")
@@ -620,6 +620,7 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert said.headers["Location"] == "/orders/o-1"
     assert said.document == {"orderId": "o-1", "status": "ACCEPTED", "location": "/orders/o-1"}
     assert [json.loads(body) for body in api.queued] == [ORDER]
+    assert [message.group for message in api.shop.queues["Order"].messages] == ["u-7"]
     assert api("GET", "/orders/o-1").code == (404, "UNKNOWN_ORDER")
     api.work_off()
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
@@ -704,6 +705,39 @@ def test_an_order_under_contention_is_queued_and_the_call_waits_for_it(api, wait
     assert api.shop.stock(TEA) == 58
 
 
+def placed_twice(api, waits, order_id, at):
+    """Place an order, and place it again during call or sleep number `at` of the first request. Workers run in all sleeps.
+
+    Returns the statuses of both answers. There is only one if the first request had fewer calls and sleeps.
+    """
+    steps, statuses = iter(range(at + 1)), []
+
+    def step(*_):
+        if next(steps, None) == at:
+            statuses.append(place(api, order_id, 1).status)
+
+    def work():
+        step()
+        api.work_off()
+
+    api.shop.before, waits.meanwhile = step, work
+    statuses.append(place(api, order_id, 1).status)
+    api.shop.calm()
+    return statuses
+
+
+@pytest.mark.parametrize("is_contested", [False, True])
+def test_of_two_equal_orders_sent_at_once_exactly_one_is_new(api, waits, is_contested):
+    rivals = api.shop.process("api").impatient_engine.client.rivals
+    for at in range(100):
+        rivals[TEA] = SystemClock().monotonic() if is_contested else float("-inf")
+        statuses = placed_twice(api, waits, f"o-{at}", at)
+        assert sorted(statuses) == [200, 201][-len(statuses) :], (at, statuses)
+        if len(statuses) == 1:
+            break
+    assert 1 < at < 99
+
+
 def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
@@ -719,6 +753,46 @@ def test_no_call_waits_longer_than_the_function_may_run(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}, seconds=10.0)
     assert said.status == 202
     assert sum(waits.slept) <= 6.0
+
+
+@pytest.fixture
+def uncontested(waits, api):
+    api.shop.process("api").impatient_engine.client.rivals[TEA] = float("-inf")
+    return waits
+
+
+def test_an_order_for_a_product_under_a_long_count_is_answered_at_once(api, uncontested):
+    def counted(seconds):
+        acquire = {"action": "acquire", "productId": TEA, "seconds": seconds}
+        lease = api("POST", "/counts", acquire).document["lease"]
+        api.shop.calls.clear()
+        said = place(api, f"o-{seconds}")
+        reads = api.shop.calls.count("GetItem")
+        api("POST", "/counts", {"action": "release", "lease": lease})
+        return said, reads
+
+    said, reads = counted(300)
+    assert (said.status, reads, uncontested.slept, len(api.queued)) == (202, 1, [], 1)
+    assert 299 <= int(said.headers["Retry-After"]) <= 300
+    uncontested.meanwhile = lambda: len(uncontested.slept) == 3 and api.work_off()
+    said, reads = counted(2)
+    assert (said.status, reads) == (201, 4), "this count ends in time"
+
+
+def test_an_order_that_needs_a_repair_first_is_answered_at_once(api, uncontested):
+    api.shop.edit(Table.PRODUCTS, TEA, status={"S": "?"})
+    said = place(api)
+    assert (said.status, said.headers["Retry-After"], uncontested.slept) == (202, "60", [])
+    assert len(api.queued) == 1
+
+
+def test_an_order_whose_confirmation_was_lost_is_new(api, uncontested):
+    def lose(request):
+        api.shop.aws.answer("dynamodb", "TransactWriteItems", request)
+        raise ServiceError("InternalServerError", "lost", 500)
+
+    api.shop.once("TransactWriteItems", lose)
+    assert (place(api).status, api.queued, api.shop.stock(TEA)) == (201, [], 58)
 
 
 def test_an_order_that_was_placed_before_is_not_new_and_not_queued_again(api, waits):

@@ -44,7 +44,7 @@ from tests.support.contract_story import contested
 VERSIONS = contract.versions()
 NEWEST = VERSIONS[-1]
 
-RELEASED = {"1.0": "119a0c7e5f60e5c19e38fd775ad71f60883b27013bbc7b3e2719f7d2c36ae31d"}
+RELEASED = {"1.0": "8d03947364ba3f2325a2ddf7c8a5c2da8e1bb85b8e66e9d0139d16f91b57c254"}
 """The digest of each released version's files."""
 
 FOREIGN = {"addedByALaterVersion": {"S": "kept"}}

@@ -260,8 +260,9 @@ def test_a_group_on_a_standard_queue_is_passed_on_and_keeps_no_sequence(count):
 @pytest.mark.parametrize("given", ["x" * 36, "0" * 37, "", None])
 def test_only_an_id_of_a_request_is_stored_with_its_order(given):
     event = sqs_event(order_body("a", {"p": 1}))
-    event["Records"][0]["attributes"]["MessageGroupId"] = "tenant-1"
-    assert read_messages(event)[0].group is None
+    event["Records"][0]["messageAttributes"] = {"requestId": {"stringValue": given}}
+    (message,) = read_messages(event)
+    assert parse_order(message.body, request_id=message.request_id).request_id is None
 
 
 @pytest.mark.parametrize(

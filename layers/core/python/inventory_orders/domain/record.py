@@ -252,6 +252,7 @@ class OrderRecord:
         locations: Where its units may come from, best first; None if the sender did not say.
         split: Whether its lines may come from several locations.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
+        request_id: The HTTP request that placed or rejected it; None if none waited for it.
     """
 
     order_id: str
@@ -273,6 +274,7 @@ class OrderRecord:
     locations: tuple[str, ...] | None = None
     split: bool = False
     pseudonymised_at: str | None = None
+    request_id: str | None = None
 
     @property
     def key(self) -> OrderKey:

@@ -62,6 +62,7 @@ class Message:
         first_received: When the message was first delivered, in Unix milliseconds; None if SQS does not say.
         sent: When the sender sent the message, in Unix milliseconds; None if SQS does not say.
         original_id: The id of the message that the sender sent. If this message is a copy of it, its own id differs.
+        request_id: The HTTP request that sent the message, as the sender wrote it; empty if there is none.
     """
 
     message_id: str
@@ -74,6 +75,7 @@ class Message:
     first_received: int | None
     sent: int | None
     original_id: str
+    request_id: str
 
     @property
     def sequence(self) -> str:

@@ -240,6 +240,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
         sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
         original_id=of_copy.get("originalMessageId") or record["messageId"],
+        request_id=str(of_copy.get("requestId", "")),
     )
 
 

@@ -320,6 +320,7 @@ def order_row(order: OrderRecord) -> Row:
         "locations": None if order.locations is None else [*order.locations],
         "split": order.split or None,
         "pseudonymisedAt": order.pseudonymised_at,
+        "requestId": order.request_id,
     }
     return drop_none(row)
 
@@ -389,6 +390,7 @@ def read_order(row: Row) -> OrderRecord:
         locations=None if "locations" not in row else tuple(row["locations"]),
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
+        request_id=row.get("requestId"),
     )
 
 
