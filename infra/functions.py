@@ -133,7 +133,7 @@ _FUNCTIONS = {
             "StockAdjustments": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
         },
-        settings=("ORDER_QUEUE_URL", *_DEFAULTS_OF_ORDERS, *_CALLERS),
+        settings=("ORDER_QUEUE_URL", "CUSTOMERS_MAY_SET", *_DEFAULTS_OF_ORDERS, *_CALLERS),
     ),
 }
 
@@ -161,6 +161,7 @@ VARIABLES = {
     "USER_ID_CLAIM": "the setting `jwt.userIdClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
+    "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
@@ -409,16 +410,17 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "POWERTOOLS_METRICS_DISABLED": "true" if settings.monitoring == "basic" else None,
         "LANES": str(settings.lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
-        "LOCATIONS": ",".join(settings.locations) or None,
+        "LOCATIONS": ",".join(settings.locations),
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
         "SWEEP_MINUTES": str(settings.sweep_minutes),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
         "USER_ID_CLAIM": jwt.user_id_claim if jwt is not None else None,
+        "CUSTOMERS_MAY_SET": ",".join(settings.customers_may_set),
         "SHOW_STOCK": settings.show_stock,
         "OPERATORS_CLAIM_NAME": claim[0] if claim is not None else None,
         "OPERATORS_CLAIM_VALUE": claim[1] if claim is not None else None,
     }
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value}
 
 
 # Lambda's poller needs the first three: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The CDK's

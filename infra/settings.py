@@ -103,6 +103,7 @@ class Arguments(TypedDict, total=False):
     fifo_queue: bool
     lanes: int
     hold_seconds: int | None
+    allow_endless_holds: bool
     hold_grace_seconds: int
     sweep_minutes: int
     locations: Sequence[str]
@@ -114,6 +115,7 @@ class Arguments(TypedDict, total=False):
     api_limits: Mapping[str, int]
     jwt: Mapping[str, Any] | None
     cors: Sequence[str]
+    customers_may_set: Sequence[str]
     show_stock: str
     stock_events: bool
 
@@ -141,6 +143,7 @@ class Settings:
     lanes: int
     warm_throughput: Mapping[str, WarmThroughput]
     hold_seconds: int | None
+    allow_endless_holds: bool
     hold_grace_seconds: int
     sweep_minutes: int
     locations: tuple[str, ...]
@@ -152,6 +155,7 @@ class Settings:
     api_limits: ApiLimits
     jwt: Jwt | None
     cors: tuple[str, ...]
+    customers_may_set: tuple[str, ...]
     show_stock: str
     stock_events: bool
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -214,6 +218,7 @@ class Settings:
             "api_limits": ApiLimits(**chosen["apiLimits"]),
             "jwt": chosen["jwt"] and _jwt(**chosen["jwt"]),
             "cors": tuple(chosen["cors"]),
+            "customers_may_set": tuple(chosen["customersMaySet"]),
             "locations": tuple(chosen["locations"]),
         }
         return cls(stage=stage, sources=sources, values=dict(_leaves(chosen)), **fields)
@@ -334,6 +339,7 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     chosen.setdefault("production", stage == "prod")
     chosen.setdefault("lanes", min(workers, SCHEMA["properties"]["lanes"]["maximum"]))
     _check_windows(chosen, sources)
+    _check_holds(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
             f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign its requests "
@@ -363,6 +369,17 @@ def _check_windows(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> Non
             f"{_named(path, sources)} is {window}, but holdGraceSeconds is {grace}: an order could expire while its "
             f"confirmation waits for a batch. Lower the window to {max(0, grace - _WINDOW_ENDS_BEFORE_GRACE_SECONDS)}, or "
             f"raise holdGraceSeconds to {least}"
+        )
+
+
+def _check_holds(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Refuse an API for customers whose unpaid orders keep their stock forever, unless the shop wants this."""
+    is_endless = chosen["holdSeconds"] is None and not chosen["allowEndlessHolds"]
+    if is_endless and chosen["jwt"] is not None:
+        raise SettingsError(
+            f"{_named('holdSeconds', sources)} is null, but with the setting jwt, customers place orders, and those who never "
+            "pay would keep their stock forever. Set holdSeconds to a whole number from 60 to 604800, or allowEndlessHolds "
+            "to true"
         )
 
 

@@ -64,7 +64,7 @@ class Delivery:
         receipt_handle: Identifies this delivery.
         sent_at: The time at which it entered the dead-letter queue, in Unix milliseconds.
         content: The message, and why it was dead-lettered.
-        group: `MessageGroupId`; None on a standard queue.
+        group: `MessageGroupId`; None if it has none.
         attributes: All message attributes.
     """
 

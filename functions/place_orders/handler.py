@@ -35,7 +35,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         return direct.answer(lambda: _place(event, context))
     batch: SqsBatch[Order] = SqsBatch(messages, runtime.process().queue, runtime.end_of(context))
     defaults = runtime.process().hold_seconds, runtime.process().locations
-    orders = batch.parse(lambda message: parse_order(message.body, message.group, *defaults))
+    orders = batch.parse(
+        lambda message: parse_order(message.body, message.group, *defaults, message.request_id)
+    )
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
     response = batch.settle(report.outcomes)
     emit_orders(report)

@@ -26,7 +26,7 @@ def test_every_output_and_every_environment_variable_has_its_meaning():
     of_settings = {
         *(
             "POWERTOOLS_METRICS_DISABLED",
-            "HOLD_SECONDS",
+            "CUSTOMERS_MAY_SET",
             "OPERATORS_CLAIM_NAME",
             "OPERATORS_CLAIM_VALUE",
         ),

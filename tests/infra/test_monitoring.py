@@ -566,7 +566,8 @@ def test_basic_monitoring_has_few_alarms_and_no_dashboard(template, small):
 
 def test_basic_monitoring_has_one_more_alarm_for_the_api_with_tokens(small):
     jwt = {"issuer": "https://id.example/", "audience": ["shop"]}
-    alarms = alarms_of(synthesise("dev", monitoring="basic", fifoQueue=False, jwt=jwt))
+    more = {"jwt": jwt, "holdSeconds": 900}
+    alarms = alarms_of(synthesise("dev", monitoring="basic", fifoQueue=False, **more))
     (new,) = alarms.keys() - alarms_of(small).keys()
     assert "CustomerApi5xx" in new
 

@@ -143,7 +143,7 @@ def test_the_error_of_a_stage_names_the_stage():
         Settings.from_context("dev", {}, {"Dev": {}})
     assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 55
     assert Settings.from_context("dev", {"jwt": JWT}, {"dev": {"jwt": None}}).jwt is None
-    found = Settings.from_context("dev", {"jwt": JWT})
+    found = Settings.from_context("dev", {"jwt": JWT, "holdSeconds": 900})
     assert found.values["jwt.userIdClaim"] == "sub"
     assert found.sources["jwt.userIdClaim"] == "default"
 
@@ -194,6 +194,15 @@ def test_by_default_a_hold_does_not_end_and_the_grace_period_is_a_minute(path, d
     assert Settings.from_context("dev").values[path] == default
     for seconds in values:
         assert Settings.from_context("dev", changed(path, seconds)).values[path] == seconds
+
+
+def test_customers_hold_stock_forever_only_if_the_shop_says_so():
+    with pytest.raises(
+        SettingsError, match=r"^stages\.dev\.holdSeconds is null, .*allowEndlessHold"
+    ):
+        Settings.from_context("dev", {"jwt": JWT}, {"dev": {"holdSeconds": None}})
+    for settings in ({"jwt": JWT, "allowEndlessHolds": True}, {"jwt": None}):
+        assert Settings.from_context("dev", settings).hold_seconds is None
 
 
 def test_orders_are_placed_from_the_default_location_by_default():
@@ -293,7 +302,7 @@ def test_the_app_prints_the_error_instead_of_a_traceback(monkeypatch):
         ("logRetentionDays", 31, "1, 3, 5"),
         ("colour", "red", "settings.colour is unknown; did you mean cors?"),
         ("lane", 5, "settings.lane is unknown; did you mean lanes?"),
-        ("rows", 5, "settings.rows is unknown; the known names are alarmEmail, api,"),
+        ("rows", 5, "settings.rows is unknown; the known names are alarmEmail, allow"),
         ("tracing", "yes", "true or false"),
         ("monitoring", "none", 'settings.monitoring is "none"; it must be one of full, basic'),
         ("fifoQueue", None, "settings.fifoQueue is null; it must be true or false"),
@@ -329,6 +338,12 @@ def test_the_app_prints_the_error_instead_of_a_traceback(monkeypatch):
         ("cors", ["*"], 'settings.cors[0] is "*"; it must be an origin'),
         ("cors", ["https://a.example/"], "must be an origin"),
         ("cors", ["https://a.example"], "settings.cors requires the setting jwt"),
+        ("jwt", JWT, "settings.holdSeconds is null, but with the setting jwt, customers place"),
+        ("customersMaySet", "split", "must be a list of different names, such as"),
+        (
+            *("customersMaySet", ["holdSeconds"]),
+            'settings.customersMaySet[0] is "holdSeconds"; it must be one of attributes, locations,',
+        ),
         ("tableKey", "alias/aws/dynamodb", "must be the ARN of a KMS key"),
         ("apiLimits", {"requestsPerSecond": 0}, "requestsPerSecond is 0; it must be a whole"),
         ("apiLimits", {"burst": 5001}, "settings.apiLimits.burst is 5001"),

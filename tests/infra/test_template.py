@@ -133,6 +133,7 @@ def optional():
         },
         cors=["https://shop.example.com"],
         showStock="numbers",
+        customersMaySet=["locations", "split"],
         apiLimits={"requestsPerSecond": 10, "concurrentExecutions": 20},
     )
 
@@ -305,6 +306,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         ("SWEEP_MINUTES", "1", "5", {"Sweep"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
         ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api", "ManageProducts"}),
+        ("CUSTOMERS_MAY_SET", None, "locations,split", {"Api"}),
     ],
 )
 def test_only_functions_that_read_an_order_setting_have_it(

@@ -462,11 +462,11 @@ class Messages:
             entry: dict[str, Any] = {"Id": str(number), "MessageBody": body}
             if self.sent % 2:
                 entry["MessageAttributes"] = {"a": {"DataType": "String", "StringValue": "ü"}}
-            if self.fifo:
+            if self.fifo or self.sent % 5:
                 # A duplicate has the same values in all parameters; AWS does not document what happens otherwise.
                 entry["MessageGroupId"] = str(self.sent % 3)
-                if self.sent % 4:
-                    entry["MessageDeduplicationId"] = body.replace(" ", "-")
+            if self.fifo and self.sent % 4:
+                entry["MessageDeduplicationId"] = body.replace(" ", "-")
             entries.append(entry)
         real, simulated = self.both("send_message_batch", Entries=entries)
         for name in ("Successful", "Failed"):

@@ -149,17 +149,20 @@ class Story:
         ids = {"adjustmentId": adjustment_id, "productId": product_id}
         self.ask("adjust_stock", expected, **command, **ids)
 
-    def place(self, shows: str, order_id: str, *lines: Line, **fields: Any) -> None:
+    def place(
+        self, shows: str, order_id: str, *lines: Line, request_id: str = "", **fields: Any
+    ) -> None:
         """Send an order to the queue, and let the service place or reject it."""
         self.name(Table.ORDERS, order_id, shows=shows)
         order = {"orderId": order_id, "userId": "u-7", "items": [*lines], **fields}
         self.sent[order_id] = order
-        self.deliver("Order", order)
+        self.deliver("Order", order, request_id=request_id)
 
-    def deliver(self, queue: str, *bodies: Mapping[str, Any]) -> None:
-        """Send messages, and let the service process them."""
+    def deliver(self, queue: str, *bodies: Mapping[str, Any], request_id: str = "") -> None:
+        """Send messages, and let the service process them. `request_id` is the API request that waits for them, if any."""
         self.shop.send(queue, *bodies)
-        assert self.shop.deliver(queue) == 0, bodies
+        sender = {"messageAttributes": {"requestId": {"stringValue": request_id}}}
+        assert self.shop.deliver(queue, lambda records: [r | sender for r in records]) == 0, bodies
         assert not self.shop.dead_letters(queue)
 
     def command(
@@ -286,8 +289,9 @@ class Story:
     def place_orders(self) -> None:
         """Place one order of each kind."""
         attributes = {"channel": "web", "gift": True, "points": 12}
-        self.place("order", "plain", units("tea", 2))
-        held = {"holdSeconds": 86_400, "attributes": attributes}
+        request_id = "00000000-0000-4000-8000-000000000001"
+        self.place("order", "plain", units("tea", 2), request_id=request_id)
+        held: dict[str, Any] = {"holdSeconds": 86_400, "attributes": attributes}
         self.place("order, placed with a hold", "held", units("tea", 2), units("mug"), **held)
         self.place("order, its hold extended", "extended", units("tea"), holdSeconds=900)
         until = {"until": "2026-12-02T09:00:00Z", "actor": "anna"}
@@ -299,7 +303,7 @@ class Story:
             locations=["berlin", "lyon"],
             split=True,
         )
-        one = {"locations": ["berlin", "lyon"]}
+        one: dict[str, Any] = {"locations": ["berlin", "lyon"]}
         self.place("order from the first of its locations", "first", units("tea", 5), **one)
         lines = [units("tea", 2) | {"locationId": "lyon"}, units("mug", 2)]
         self.place("order, a line with a location", "asked", *lines, locations=[""])

@@ -21,6 +21,7 @@ EVERYTHING = {
     "alarmEmail": "shop@example.com",
     "tracing": True,
     "jwt": {"issuer": "https://example.com/", "audience": ["shop"]},
+    "holdSeconds": 900,
     "cors": ["https://shop.example"],
     "stockEvents": True,
     "apiLimits": {"concurrentExecutions": 5},

@@ -99,7 +99,7 @@ VALIDATORS = {}
 REQUIRED_HEADERS = {
     ("POST", "/orders", 200): {"Location", "ETag"},
     ("POST", "/orders", 201): {"Location", "ETag"},
-    ("POST", "/orders", 202): {"Location"},
+    ("POST", "/orders", 202): {"Location", "Retry-After"},
     **{
         ("GET", path, status): {"ETag"}
         for path in ("/orders/{orderId}", "/products/{productId}")
@@ -620,6 +620,7 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert said.headers["Location"] == "/orders/o-1"
     assert said.document == {"orderId": "o-1", "status": "ACCEPTED", "location": "/orders/o-1"}
     assert [json.loads(body) for body in api.queued] == [ORDER]
+    assert [message.group for message in api.shop.queues["Order"].messages] == ["u-7"]
     assert api("GET", "/orders/o-1").code == (404, "UNKNOWN_ORDER")
     api.work_off()
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
@@ -708,6 +709,39 @@ def test_an_order_under_contention_is_queued_and_the_call_waits_for_it(api, wait
     assert api.shop.stock(TEA) == 58
 
 
+def placed_twice(api, waits, order_id, at):
+    """Place an order, and place it again during call or sleep number `at` of the first request. Workers run in all sleeps.
+
+    Returns the statuses of both answers. There is only one if the first request had fewer calls and sleeps.
+    """
+    steps, statuses = iter(range(at + 1)), []
+
+    def step(*_):
+        if next(steps, None) == at:
+            statuses.append(place(api, order_id, 1).status)
+
+    def work():
+        step()
+        api.work_off()
+
+    api.shop.before, waits.meanwhile = step, work
+    statuses.append(place(api, order_id, 1).status)
+    api.shop.calm()
+    return statuses
+
+
+@pytest.mark.parametrize("is_contested", [False, True])
+def test_of_two_equal_orders_sent_at_once_exactly_one_is_new(api, waits, is_contested):
+    rivals = api.shop.process("api").impatient_engine.client.rivals
+    for at in range(100):
+        rivals[TEA] = SystemClock().monotonic() if is_contested else float("-inf")
+        statuses = placed_twice(api, waits, f"o-{at}", at)
+        assert sorted(statuses) == [200, 201][-len(statuses) :], (at, statuses)
+        if len(statuses) == 1:
+            break
+    assert 1 < at < 99
+
+
 def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
@@ -723,6 +757,46 @@ def test_no_call_waits_longer_than_the_function_may_run(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}, seconds=10.0)
     assert said.status == 202
     assert sum(waits.slept) <= 6.0
+
+
+@pytest.fixture
+def uncontested(waits, api):
+    api.shop.process("api").impatient_engine.client.rivals[TEA] = float("-inf")
+    return waits
+
+
+def test_an_order_for_a_product_under_a_long_count_is_answered_at_once(api, uncontested):
+    def counted(seconds):
+        acquire = {"action": "acquire", "productId": TEA, "seconds": seconds}
+        lease = api("POST", "/counts", acquire).document["lease"]
+        api.shop.calls.clear()
+        said = place(api, f"o-{seconds}")
+        reads = api.shop.calls.count("GetItem")
+        api("POST", "/counts", {"action": "release", "lease": lease})
+        return said, reads
+
+    said, reads = counted(300)
+    assert (said.status, reads, uncontested.slept, len(api.queued)) == (202, 1, [], 1)
+    assert 299 <= int(said.headers["Retry-After"]) <= 300
+    uncontested.meanwhile = lambda: len(uncontested.slept) == 3 and api.work_off()
+    said, reads = counted(2)
+    assert (said.status, reads) == (201, 4), "this count ends in time"
+
+
+def test_an_order_that_needs_a_repair_first_is_answered_at_once(api, uncontested):
+    api.shop.edit(Table.PRODUCTS, TEA, status={"S": "?"})
+    said = place(api)
+    assert (said.status, said.headers["Retry-After"], uncontested.slept) == (202, "60", [])
+    assert len(api.queued) == 1
+
+
+def test_an_order_whose_confirmation_was_lost_is_new(api, uncontested):
+    def lose(request):
+        api.shop.aws.answer("dynamodb", "TransactWriteItems", request)
+        raise ServiceError("InternalServerError", "lost", 500)
+
+    api.shop.once("TransactWriteItems", lose)
+    assert (place(api).status, api.queued, api.shop.stock(TEA)) == (201, [], 58)
 
 
 def test_an_order_that_was_placed_before_is_not_new_and_not_queued_again(api, waits):
@@ -1594,6 +1668,30 @@ def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
     assert said.document["unknown"] == ids[1:]
 
 
+@pytest.mark.parametrize(("claims", "per_row"), [({"sub": "u-7"}, 0.5), (None, 1.0)])
+def test_one_request_for_products_reads_at_most_300_rows(customers, claims, per_row):
+    """Customers' reads are eventually consistent, which costs half as much."""
+    ids, places = [f"p{number}" for number in range(100)], [f"l{number}" for number in range(40)]
+    shop = customers.shop
+    shop.put(*(product(each, 9, places=frozenset(places)) for each in ids))
+    shop.put(*(product(f"{each}#{place}", 9) for each in ids[:6] for place in places))
+    query = {"ids": ",".join(ids)}
+    consumed = shop.aws.dynamodb.tables["Products"].consumed
+    before = consumed.reads
+    document = customers("GET", "/products", query=query, claims=claims).document
+    assert consumed.reads - before == 300 * per_row
+    shown = [(each["productId"], each["units"]) for each in document["products"]]
+    assert shown == [(each, 9) for each in ids[:5]]
+    assert [len(each["elsewhere"]) for each in document["products"]] == [40] * 5
+    assert (document["unknown"], document["unreadable"]) == ([], [])
+    assert document["remaining"] == ids[5:]
+    lend(shop.store, "p0", 5, {1: 2})
+    consumed = shop.aws.dynamodb.tables["Allotments"].consumed
+    before = consumed.reads
+    one = customers("GET", "/products/p0", claims=claims).document
+    assert (one["units"], consumed.reads - before) == (9, 2 * per_row)
+
+
 def test_wrong_requests_for_products_are_refused(api):
     for ids in ("", ",", "a,,b", "a b", ",".join(f"p{n}" for n in range(101))):
         said = api("GET", "/products", query={"ids": ids})
@@ -2064,6 +2162,43 @@ def test_customers_place_see_and_list_their_own_orders_only(customers):
         "OTHER_USER",
     )
     assert customers("GET", f"/products/{TEA}", claims=eight).status == 200
+
+
+LINES = [{"productId": TEA, "quantity": 1}, {"productId": "cup", "quantity": 1, "locationId": ""}]
+
+
+@pytest.mark.parametrize("prefer", [{}, {"prefer": "wait=5"}])
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"holdSeconds": 601}, "holdSeconds"),
+        ({"locations": [""]}, "locations"),
+        ({"split": False}, "split"),
+        ({"attributes": {"paid": True}}, "attributes"),
+        ({"items": LINES}, "items[1].locationId"),
+    ],
+)
+def test_customers_set_only_the_fields_that_are_left_to_them(customers, prefer, given, field):
+    def order(claims, **variables):
+        customers.shop.restart(HOLD_SECONDS="600", **variables)
+        return customers("POST", "/orders", ORDER | given, JSON | prefer, claims=claims)
+
+    before = customers.state()
+    said = order({"sub": "u-7"})
+    assert said.code == (403, "OPERATORS_ONLY")
+    assert said.document["field"] == field
+    assert said.document["detail"].startswith(f"{field}: ")
+    assert (customers.state(), customers.queued) == (before, [])
+    said = order({"sub": "u-7"}, CUSTOMERS_MAY_SET="attributes,locations,split")
+    assert (said.status == 403) is (field == "holdSeconds")
+    assert order(OPERATOR).status != 403
+
+
+@pytest.mark.parametrize(("setting", "hold"), [("600", 600), ("600", 60), ("", 604_800)])
+def test_customers_may_hold_stock_as_long_as_the_shop_does(customers, setting, hold):
+    customers.shop.restart(**({"HOLD_SECONDS": setting} if setting else {}))
+    for status in (201, 200):
+        assert place(customers, holdSeconds=hold, claims={"sub": "u-7"}).status == status
 
 
 def test_a_rejection_shows_stock_to_customers_only_if_allowed(customers, monkeypatch):

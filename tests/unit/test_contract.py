@@ -44,7 +44,7 @@ from tests.support.contract_story import contested
 VERSIONS = contract.versions()
 NEWEST = VERSIONS[-1]
 
-RELEASED = {"1.0": "151c27e7c34dc4d73c85e75fb8106d5be9e3d7c233ce36f4a2de0cf630117a8c"}
+RELEASED = {"1.0": "fb7ed27e410b853621f6d8647a9b196f7de11b77d504a75e3cc54af036ef1bac"}
 """The digest of each released version's files."""
 
 FOREIGN = {"addedByALaterVersion": {"S": "kept"}}

@@ -241,10 +241,28 @@ def test_every_returned_identifier_is_one_of_the_batch():
     assert returned(batch) == [record["messageId"] for record in event["Records"]]
 
 
-def test_a_standard_queue_may_carry_groups_without_order():
+@pytest.mark.parametrize("count", [1, EARLY_DELIVERIES])
+def test_a_group_on_a_standard_queue_is_passed_on_and_keeps_no_sequence(count):
+    bench = Bench(product("p", 5))
+    bodies = "bad", order_body("early", {"none": 1}), order_body("b", {"p": 1})
+    event = sqs_event(*bodies, receive_count=count)
+    for record in event["Records"]:
+        record["attributes"]["MessageGroupId"] = "u-1"
+    batch = bench.process(event, frozenset({RejectionReason.UNKNOWN_PRODUCT}))
+    # The last message overtakes the one before it.
+    assert ends(batch) == [Outcome.INVALID, Outcome.RETURNED, Outcome.APPLIED]
+    assert [message.group for message in batch.ends] == [None] * 3
+    sent = [(url, entry["MessageGroupId"]) for url, entry in bench.sqs.sent]
+    assert sent == [("dead-letters", "u-1"), ("queue", "u-1")][: 1 + (count > 1)]
+    assert not any("MessageDeduplicationId" in entry for _, entry in bench.sqs.sent)
+
+
+@pytest.mark.parametrize("given", ["x" * 36, "0" * 37, "", None])
+def test_only_an_id_of_a_request_is_stored_with_its_order(given):
     event = sqs_event(order_body("a", {"p": 1}))
-    event["Records"][0]["attributes"]["MessageGroupId"] = "tenant-1"
-    assert read_messages(event)[0].group is None
+    event["Records"][0]["messageAttributes"] = {"requestId": {"stringValue": given}}
+    (message,) = read_messages(event)
+    assert parse_order(message.body, request_id=message.request_id).request_id is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
+from math import ceil
 from operator import or_
 from typing import Any
 
@@ -36,7 +37,7 @@ from inventory_orders.domain.rejection import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.engine.outcomes import UnsuccessfulError
+from inventory_orders.engine.outcomes import CommitReport, UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
@@ -46,7 +47,7 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs import SqsCalls
+from inventory_orders.invocation.sqs import SqsCalls, attributes
 from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
 from inventory_orders.lanes.levels import mark_shippable, open_units
 from inventory_orders.messages.commands import order_command, order_in
@@ -66,6 +67,9 @@ _MOST_PRODUCTS = 300
 _FIRST_LOOK = 0.1
 _LAST_LOOK = 0.25
 
+_SECONDS_OF_REPAIR = 60
+"""When to ask again for an order that has no outcome before an operator has repaired something."""
+
 
 def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """Send an order to its queue. If the caller prefers to wait, first try to place it immediately.
@@ -75,16 +79,48 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """
     document = request.json()
     process = runtime.process()
-    order = order_in(document, None, process.hold_seconds, process.locations, whole="the body")
+    defaults = process.hold_seconds, process.locations
+    request_id = None if request.wait_seconds is None else request.context.aws_request_id
+    order = order_in(document, None, *defaults, whole="the body", request_id=request_id)
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "place orders for themselves")
+    if caller.customer is not None:
+        _check_fields_of_customer(document)
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(body, request)
-        return _accepted(order, {})
+        _send(order, body, request)
+        return _accepted(order)
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, caller, request)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
+
+
+def _check_fields_of_customer(document: dict[str, Any]) -> None:
+    """Check that an order has only fields that the shop lets its customers set, and no longer hold than the shop's.
+
+    A longer hold is not shortened, because the repeated order would differ from the stored one.
+
+    Raises:
+        ProblemError: A field is reserved for operators.
+    """
+    process = runtime.process()
+    hold, longest = document.get("holdSeconds"), process.hold_seconds
+    if hold is not None and longest is not None and hold > longest:
+        what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
+        raise _for_operators("holdSeconds", what)
+    given = {name: name for name in document if name in ("attributes", "locations", "split")}
+    given |= {
+        f"items[{number}].locationId": "locations"
+        for number, line in enumerate(document["items"])
+        if "locationId" in line
+    }
+    for field, name in given.items():
+        if name not in process.customers_may_set:
+            raise _for_operators(field, "only operators may set this field; leave it out")
+
+
+def _for_operators(field: str, detail: str) -> ProblemError:
+    return ProblemError(403, "OPERATORS_ONLY", f"{field}: {detail}", {"field": field})
 
 
 def _place_now(
@@ -103,27 +139,38 @@ def _place_now(
         raise UnsuccessfulError(outcome)
     if outcome.applied is order:
         # The row was just written, so there is no need to read it.
-        written = order.record(None, outcome.after, outcome.at)
-        return _answer_of(written, caller, is_new=True)
+        return _answer_of(order, order.record(None, outcome.after, outcome.at), caller)
     stored = _stored(order, engine.client, deadline)
-    is_new = stored is None and outcome.kind is Outcome.RETURNED
-    if is_new:
-        _send(body, request)
+    if stored is None and outcome.kind is Outcome.RETURNED:
+        _send(order, body, request)
+        if seconds_left := _seconds_beyond_wait(report):
+            return _accepted(order, seconds_left)
     pause = _FIRST_LOOK
     while stored is None and engine.client.pause(pause, deadline):
         stored = _stored(order, engine.client, deadline)
         pause = min(2 * pause, _LAST_LOOK)
     if stored is None:
-        return _accepted(order, {"Retry-After": "1"})
+        return _accepted(order)
     if not caller.acts_for(stored.user_id):
         # The stored order's user was pseudonymised, so the two orders cannot be compared.
         raise id_reused_error("ORDER_ID_REUSED", ["userId"])
-    return _answer_of(stored, caller, outcome.rejection, is_new=is_new)
+    return _answer_of(order, stored, caller, outcome.rejection)
 
 
-def _send(body: str, request: Request) -> None:
+def _seconds_beyond_wait(report: CommitReport) -> int:
+    """After how many seconds an order may have an outcome, if that is certainly too late for the caller; otherwise 0."""
+    (outcome,) = report.outcomes
+    if report.failure is not None or outcome.cause.startswith("CORRUPT"):
+        return _SECONDS_OF_REPAIR
+    # The engine gives this time only if a lease outlasts the deadline.
+    return ceil(outcome.retry_after)
+
+
+def _send(order: Order, body: str, request: Request) -> None:
+    """Send an order to its queue. Its customer is the message's group, so that a flood of orders delays no other customer."""
     calls = SqsCalls(runtime.process().order_queue, runtime.end_of(request.context))
-    if not calls.send_one(body):
+    sender = {} if order.request_id is None else attributes(requestId=order.request_id)
+    if not calls.send_one(body, sender, order.user_id):
         log_queue_errors(calls.errors)
         detail = "the order was not accepted; send the same request again"
         raise ProblemError(503, "QUEUE_UNAVAILABLE", detail, retry_after=1)
@@ -143,29 +190,31 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
     return record if meaning is IdempotencyMatch.SAME_REQUEST else None
 
 
-def _accepted(order: Order, headers: dict[str, str]) -> HttpAnswer:
+def _accepted(order: Order, retry_after: int = 1) -> HttpAnswer:
     where = path_of_order(order.order_id)
     shown = {"orderId": order.order_id, "status": "ACCEPTED", "location": where}
-    return HttpAnswer(202, shown, {"Location": where, **headers})
+    return HttpAnswer(202, shown, {"Location": where, "Retry-After": str(retry_after)})
 
 
 def _answer_of(
-    record: OrderRecord, caller: Caller, rejection: Rejection | None = None, *, is_new: bool
+    order: Order, record: OrderRecord, caller: Caller, rejection: Rejection | None = None
 ) -> HttpAnswer:
     """Answer with an order that was placed or rejected.
 
     Args:
+        order: The order as requested.
         record: The order as stored.
         caller: The sender of the request.
         rejection: Why the order was rejected, if this request decided it.
-        is_new: Whether this request placed the order.
     """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
         why = _why(record, rejection)
         return ProblemError(409, str(record.reason), why, {"order": shown}).answer
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller)}
-    status = 201 if is_new and record.status == OrderStatus.PENDING else 200
+    # An equal request may have come at the same time, so the row says which one placed the order.
+    is_new = record.request_id == order.request_id and record.status == OrderStatus.PENDING
+    status = 201 if is_new else 200
     return HttpAnswer(status, shown, headers)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate, chain
 
 from inventory_orders.api.requests import (
     MAX_LISTED,
@@ -32,7 +33,7 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import OrderRecord
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
@@ -42,15 +43,18 @@ from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.rows import Row, drop_none
 
+_MOST_ROWS = 300
+"""Maximum number of rows that a request for several products reads: one for each product and location."""
 
-def get_product(request: Request, _: Caller) -> HttpAnswer:
+
+def get_product(request: Request, caller: Caller) -> HttpAnswer:
     """Show one product.
 
     Raises:
         InventoryOrdersError: The product does not exist or cannot be read.
     """
     product_id = request.id_of("productId")
-    levels, found = _read([product_id])
+    levels, found, _ = _read([product_id], caller)
     if product_id in found.unreadable:
         raise found.unreadable[product_id]
     if product_id not in levels:
@@ -61,8 +65,8 @@ def get_product(request: Request, _: Caller) -> HttpAnswer:
     return HttpAnswer.of_state(request, shown, etag)
 
 
-def get_products(request: Request, _: Caller) -> HttpAnswer:
-    """Show several products. The answer lists the ids of unknown and unreadable products separately.
+def get_products(request: Request, caller: Caller) -> HttpAnswer:
+    """Show several products. The answer lists the ids of unknown, unreadable and remaining products separately.
 
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
@@ -76,32 +80,53 @@ def get_products(request: Request, _: Caller) -> HttpAnswer:
     if len(named) > READ_LIMIT:
         raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
-    levels, found = _read(ids)
-    known = levels.keys() | found.unreadable.keys()
+    levels, found, remaining = _read(ids, caller)
+    known = {*levels, *found.unreadable, *remaining}
     answer = {
         "products": [shown_product(levels[each]) for each in ids if each in levels],
         "unknown": [each for each in ids if each not in known],
         "unreadable": [each for each in ids if each in found.unreadable],
+        "remaining": remaining,
     }
     return HttpAnswer(200, answer)
 
 
-def _read(ids: Sequence[str]) -> tuple[dict[str, list[StockLevel]], Snapshot]:
+def _read(
+    ids: Sequence[str], caller: Caller
+) -> tuple[dict[str, list[StockLevel]], Snapshot, list[str]]:
     """Read products at all their locations.
 
     Returns:
-        The readable stock levels of each product, starting with its own row; and all rows. A product without a readable row
-        of its own has no levels.
+        The readable stock levels of each product, starting with its own row; all rows; and the ids of the last products, if
+        the locations of all would be more than `_MOST_ROWS` rows. A product without a readable row of its own has no levels.
     """
     client, deadline = reading()
-    found = read_rows(client, ids, deadline)
+    if caller.customer is not None:
+        client = runtime.process().customers_client
+    found, remaining = _read_rows(client, ids, deadline)
     levels = {key: StockLevel(row) for key, row in found.products.items() if row}
     if runtime.process().shows_numbers:
         levels = _with_lanes(client, levels, found, deadline)
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
-    return {each: _of_product(each, levels) for each in ids if each in levels}, found
+    return {each: _of_product(each, levels) for each in ids if each in levels}, found, remaining
+
+
+def _read_rows(
+    client: RetryingClient, ids: Sequence[str], deadline: Deadline
+) -> tuple[Snapshot, list[str]]:
+    """Read at most `_MOST_ROWS` rows, but all rows of the first product. Returns them, and the ids that are left."""
+    found = read_rows(client, ids, deadline, everywhere=False)
+    places = [row.place_keys if (row := found.products.get(each)) else [] for each in ids]
+    rows = accumulate(map(len, places), initial=len(ids))
+    fitting = max(1, sum(total <= _MOST_ROWS for total in rows) - 1)
+    remaining = [*ids[fitting:]]
+    for each in remaining:
+        found.products.pop(each, None)
+        found.unreadable.pop(each, None)
+    found.add(read_all(client, [*chain.from_iterable(places[:fitting])], deadline, CommitStats()))
+    return found, remaining
 
 
 def _with_lanes(

@@ -57,6 +57,7 @@ class Order(Change):
         split: Whether its lines may come from several locations if none has them all.
         asked_locations: The location that a line requires, by product id.
         default_locations: Used if the order has no `locations`.
+        request_id: The HTTP request that waits for the order; None if none does.
     """
 
     order_id: str
@@ -70,6 +71,7 @@ class Order(Change):
     split: bool = False
     asked_locations: Mapping[str, str] = field(default_factory=dict)
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
+    request_id: str | None = None
 
     stores_rejection: ClassVar = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
@@ -214,6 +216,7 @@ class Order(Change):
             locations=self.locations,
             locations_asked=rejection.asked if rejection and self.locations is None else (),
             split=self.split,
+            request_id=self.request_id,
         )
 
     def lines(self, taken_from: Mapping[str, Stock]) -> tuple[OrderLine, ...]:

@@ -287,6 +287,7 @@ class OrderRecord:
         split: Whether its lines may come from several locations.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
         size: Bytes of the stored item.
+        request_id: The HTTP request that placed or rejected it; None if none waited for it.
     """
 
     order_id: str
@@ -310,6 +311,7 @@ class OrderRecord:
     split: bool = False
     pseudonymised_at: str | None = None
     size: int = field(default=0, compare=False)
+    request_id: str | None = None
 
     @property
     def key(self) -> OrderKey:

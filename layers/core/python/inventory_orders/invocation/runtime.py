@@ -21,6 +21,7 @@ from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
+    from inventory_orders.engine.retrying_client import RetryingClient
     from inventory_orders.publishing.publisher import Bus
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
@@ -97,6 +98,11 @@ class Process:
         return (name, value) if name and value else None
 
     @cached_property
+    def customers_may_set(self) -> tuple[str, ...]:
+        """The fields of an order that customers may set, in addition to those that every order has."""
+        return tuple(self._environment.get("CUSTOMERS_MAY_SET", "").split(","))
+
+    @cached_property
     def shows_numbers(self) -> bool:
         """Whether customers see the number of units, or only whether a product is available.
 
@@ -128,8 +134,21 @@ class Process:
     @cached_property
     def store(self) -> Store:
         """The tables in DynamoDB."""
-        names = {table: self._text(f"{table.name}_TABLE_NAME") for table in Table}
+        names = self._table_names
         return Store(client("dynamodb"), names)
+
+    @property
+    def _table_names(self) -> dict[Table, str]:
+        return {table: self._text(f"{table.name}_TABLE_NAME") for table in Table}
+
+    @cached_property
+    def customers_client(self) -> RetryingClient:
+        """The client that reads products for customers, with eventual consistency and at half the cost."""
+        from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - not all functions need it
+
+        names = self._table_names
+        store = Store(client("dynamodb"), names, consistent=())
+        return RetryingClient(store, executor=executor())
 
     @cached_property
     def engine(self) -> Engine:

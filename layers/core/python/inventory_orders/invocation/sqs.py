@@ -56,10 +56,13 @@ class Message:
         body: The body as the sender wrote it.
         queue: The name of the queue that the message came from.
         group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
+        group_id: The `MessageGroupId`; empty if there is none. It makes a standard queue fair, but keeps no sequence there:
+            docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
         receive_count: The number of deliveries so far, including this one.
         first_received: When the message was first delivered, in Unix milliseconds; None if SQS does not say.
         sent: When the sender sent the message, in Unix milliseconds; None if SQS does not say.
         original_id: The id of the message that the sender sent. If this message is a copy of it, its own id differs.
+        request_id: The HTTP request that sent the message, as the sender wrote it; empty if there is none.
     """
 
     message_id: str
@@ -67,10 +70,12 @@ class Message:
     body: str
     queue: str
     group: str | None
+    group_id: str
     receive_count: int
     first_received: int | None
     sent: int | None
     original_id: str
+    request_id: str
 
     @property
     def sequence(self) -> str:
@@ -132,16 +137,12 @@ class SqsCalls:
         entries = {
             m: {
                 "MessageBody": m.body,
-                "MessageAttributes": _attributes(
+                "MessageAttributes": attributes(
                     errorCode=outcome.cause,
                     errorMessage=outcome.detail,
                     originalMessageId=m.original_id,
                 ),
-                **(
-                    {"MessageGroupId": m.group, "MessageDeduplicationId": m.message_id}
-                    if m.group is not None
-                    else {}
-                ),
+                **_group_of(m),
             }
             for m, outcome in invalid.items()
         }
@@ -162,11 +163,12 @@ class SqsCalls:
             message: {
                 "MessageBody": message.body,
                 "DelaySeconds": delay,
-                "MessageAttributes": _attributes(
+                "MessageAttributes": attributes(
                     originalMessageId=message.original_id,
                     # The copy is sorted by the time when the original was sent.
                     originalSentTimestamp="" if message.sent is None else str(message.sent),
                 ),
+                **_group_of(message),
             }
             for message, delay in seconds.items()
         }
@@ -203,15 +205,20 @@ class SqsCalls:
         self._call_for_each("change_message_visibility_batch", self.queue.url, entries)
 
     def send_one(
-        self, body: str, attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None
+        self,
+        body: str,
+        attributes: Mapping[str, MessageAttributeValueTypeDef] | None = None,
+        group: str | None = None,
     ) -> bool:
         """Send one message to the queue. Returns False if SQS did not confirm it; the message may have been sent even then."""
-        message = {"MessageBody": body, "MessageAttributes": attributes or {}}
+        message: dict[str, Any] = {"MessageBody": body, "MessageAttributes": attributes or {}}
+        if group is not None:
+            message["MessageGroupId"] = group
         return self._call("send_message", self.queue.url, **message) is not None
 
     def park(self, event: Undeliverable) -> bool:
         """Send an undeliverable event to the queue, or only its id if it is too large. Returns whether SQS confirmed it."""
-        why = _attributes(
+        why = attributes(
             errorCode=event.code, errorMessage=event.message, originalMessageId=event.id
         )
         return self.send_one(event.body, why) or (
@@ -252,7 +259,14 @@ class SqsCalls:
         return None
 
 
-def _attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
+def _group_of(message: Message) -> dict[str, str]:
+    """The parameters that keep a dead letter or a copy in the group of its message."""
+    if message.group is not None:
+        return {"MessageGroupId": message.group, "MessageDeduplicationId": message.message_id}
+    return {"MessageGroupId": message.group_id} if message.group_id else {}
+
+
+def attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
     """Build message attributes. SQS refuses empty values, so `?` replaces them."""
     return {
         name: {"DataType": "String", "StringValue": printable(text) or "?"}

@@ -234,12 +234,13 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         receipt_handle=record["receiptHandle"],
         body=record["body"],
         queue=queue,
-        # In a standard queue, a MessageGroupId makes the queue fair but does not keep messages in order.
         group=str(attributes["MessageGroupId"]) if queue.endswith(".fifo") else None,
+        group_id=str(attributes.get("MessageGroupId", "")),
         receive_count=_number(attributes, "ApproximateReceiveCount") or 1,
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
         sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
         original_id=of_copy.get("originalMessageId") or record["messageId"],
+        request_id=str(of_copy.get("requestId", "")),
     )
 
 

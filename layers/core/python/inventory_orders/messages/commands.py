@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -38,12 +39,15 @@ MAX_CANDIDATES = 200
 
 MAX_QUANTITY = 1_000_000
 
+_REQUEST_ID = re.compile("[0-9a-f-]{36}")
+
 
 def parse_order(
     body: str,
     group: str | None = None,
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
+    request_id: str = "",
 ) -> Order:
     """Parse a message that contains an order.
 
@@ -52,11 +56,15 @@ def parse_order(
         group: The `MessageGroupId` of a message from a FIFO queue; None for other queues.
         default_hold: Seconds for which an order without `holdSeconds` holds stock until it is paid; None for no limit.
         default_locations: Locations that serve an order without `locations`, in order of preference.
+        request_id: The id of the HTTP request that sent the message. Anything else is ignored.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
     """
-    return order_in(strict_json(body), group, default_hold, default_locations)
+    # It is stored with the order, so a sender must not choose its size.
+    waiting = request_id if _REQUEST_ID.fullmatch(request_id) else None
+    document = strict_json(body)
+    return order_in(document, group, default_hold, default_locations, request_id=waiting)
 
 
 def parse_order_event(
@@ -88,6 +96,7 @@ def order_in(
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
     *,
     whole: str = "the message",
+    request_id: str | None = None,
 ) -> Order:
     """Convert a document into an order. Error messages refer to the document as `whole`.
 
@@ -107,6 +116,7 @@ def order_in(
         document.get("split", False),
         _locations_of_lines(document),
         default_locations,
+        request_id,
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise InvalidMessageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
@@ -156,10 +156,18 @@ class Store:
     Args:
         client: A DynamoDB client, made with `CLIENT_CONFIG`. Several threads may use the store.
         tables: The name of each table.
+        consistent: The tables that `read` always reads with strong consistency. Nothing may be written or decided from what a
+            store reads otherwise.
     """
 
-    def __init__(self, client: DynamoDBClient, tables: Mapping[Table, str]) -> None:
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        tables: Mapping[Table, str],
+        consistent: Collection[Table] = _ALWAYS_CONSISTENT,
+    ) -> None:
         self._client = client
+        self._consistent = consistent
         self._tables = dict(tables)
         self._table_of = {name: table for table, name in self._tables.items()}
 
@@ -183,7 +191,7 @@ class Store:
         request = {
             self._tables[table]: {
                 "Keys": items,
-                "ConsistentRead": consistent_records or table in _ALWAYS_CONSISTENT,
+                "ConsistentRead": consistent_records or table in self._consistent,
             }
             for table, items in by_table.items()
         }

@@ -330,6 +330,7 @@ def order_row(order: OrderRecord) -> Row:
         else {"at": late_payment.at, "reason": late_payment.reason},
         "locations": None if order.locations is None else [*order.locations],
         "pseudonymisedAt": order.pseudonymised_at,
+        "requestId": order.request_id,
     }
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
@@ -409,6 +410,7 @@ def read_order(row: Row) -> OrderRecord:
         locations_asked=tuple(row.get("locationsAsked", ())),
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
+        request_id=row.get("requestId"),
     )
 
 
