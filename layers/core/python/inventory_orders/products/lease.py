@@ -35,6 +35,7 @@ from inventory_orders.domain.location import in_words, key_in, public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord
+from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
@@ -105,6 +106,7 @@ class Lease:
         *,
         holder: str = "count",
         outlive_deadline: bool = False,
+        names_location: bool = True,
     ) -> Lease:
         """Lock a product if there is no lease or the last one has expired.
 
@@ -115,8 +117,10 @@ class Lease:
             deadline: When the invocation has to end. By default, the lease ends by then as well.
             holder: Name of the owner, for people. A unique suffix is added.
             outlive_deadline: Whether the lease may last longer, because a caller outside this invocation will hold it.
+            names_location: Whether the sender has named the location. If not, the product must have no other location.
 
         Raises:
+            RejectedError: `LOCATION_REQUIRED`.
             LeaseHeldError: Another owner has a lease.
             LeaseLostError: The lease expired before the row had reclaimed all units.
             ContentionError: Concurrent writers won every attempt.
@@ -127,6 +131,8 @@ class Lease:
         seconds = _limited(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
         product = read_product(client, product_id, deadline, stats)
+        if not names_location and (unnamed := Rejection.of_unnamed_location(product)):
+            raise RejectedError(unnamed.words, unnamed.reason)
         lease = cls(client, product, owner, seconds, stats)
 
         def lock() -> Write:
