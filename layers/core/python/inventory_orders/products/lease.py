@@ -151,17 +151,22 @@ class Lease:
                 )
 
         client.call(attempt, deadline, stats, repeat_after=if_contended)
-        in_time = Deadline.after(min(lease.seconds_left(), deadline.remaining()), client.clock)
+        lease._begin(deadline)
+        return lease
+
+    def _begin(self, deadline: Deadline) -> None:
+        """Reclaim the units in lanes, and store the units on hand. If this fails, the lease is released."""
+        left = min(self.seconds_left(), deadline.remaining())
+        in_time = Deadline.after(left, self.client.clock)
         try:
-            if lease.product.lent_to:
-                lease._reclaim(in_time)
-            lease._keep(0.0, in_time, "acquire it again", lease._on_hand(in_time))
+            if self.product.lent_to:
+                self._reclaim(in_time)
+            self._keep(0.0, in_time, "acquire it again", self._on_hand(in_time))
         except InventoryOrdersError:
             # If the lease cannot be released, it expires by itself.
             with suppress(InventoryOrdersError):
-                lease.release(Deadline.after(3.0, client.clock))
+                self.release(Deadline.after(3.0, self.client.clock))
             raise
-        return lease
 
     def _reclaim(self, deadline: Deadline) -> None:
         """Reclaim the units in lanes, as the owner of the lease."""
