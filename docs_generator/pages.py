@@ -147,7 +147,10 @@ def all_codes() -> str:
     """List the codes of dead letters, rejections, returned messages, answers, parked events, and bad lines of a catalogue."""
     subject = "X"
     rejections = [
-        (_code(reason), Rejection(reason, subject, (Shortage(subject, 3, 2),)).words)
+        (
+            _code(reason),
+            Rejection(reason, subject, (Shortage(subject, 3, 2),), ("berlin", "lyon")).words,
+        )
         for reason in RejectionReason
     ]
     return (

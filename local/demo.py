@@ -23,7 +23,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.events import EventType
-from inventory_orders.domain.location import in_words, location_of, product_of, public_key
+from inventory_orders.domain.location import in_words, location_of, named_key, product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
@@ -551,7 +551,7 @@ def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCoun
         return None
     most = max(countable, key=lambda level: (level.committed, level.product.product_id))
     key = most.product.product_id
-    acquire = {"action": "acquire", **public_key(key), "seconds": 60}
+    acquire = {"action": "acquire", **named_key(key), "seconds": 60}
     taken = aws.invoke("CountStock", acquire | {"holder": "demo", "outliveInvocation": True})
     lease, on_hand = taken.get("lease"), taken.get("onHand", 0)
     commit = {"action": "commit", "lease": lease, "adjustmentId": f"count-{run}"}

@@ -11,9 +11,9 @@ Missing fields are derived from the file alone, so that loading it a second time
 - the action of a line follows from its columns;
 - the id of an adjustment follows from its product, delta and reason;
 - the time of a change of details is when the file was last saved, and its id follows from the details;
-- the id of a count follows from the name of the file, the product and the units.
+- the id of a count follows from the name of the file, the product, the time of the count and the units.
 
-So loading a file of counts again books nothing, but a changed number or another file name books a new count.
+So loading a file of counts again books nothing, but another number, time or file name makes a new count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from inventory_orders.clock import timestamp
+from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
@@ -66,7 +66,7 @@ _FIELDS = {
     "change": ("lowStockThreshold", "backorderLimit", "name", "price", "eventId", "eventTime"),
     "changeDetails": ("name", "price", "eventId", "eventTime"),
     "adjust": ("delta", "reason", "adjustmentId", *_NOTES),
-    "count": ("counted", "adjustmentId", *_NOTES),
+    "count": ("counted", "countedAt", "adjustmentId", *_NOTES),
     "discontinue": (),
     "listAgain": (),
 }
@@ -176,13 +176,19 @@ class Count:
         product_id: The key of its row.
         adjustment_id: The idempotency key of the count, per product.
         counted: The units.
+        counted_at: When the count began, in the format of the tables.
+        stem: The beginning of its id, if it was derived: the same line with another number has the same one.
         notes: Who counted, and a reference.
+        names_location: Whether the line has a location, perhaps an empty one. If not, the product must have only one.
     """
 
     product_id: str
     adjustment_id: str
     counted: int
+    counted_at: str
+    stem: str = ""
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    names_location: bool = field(default=True, compare=False)
 
     @property
     def record_key(self) -> AdjustmentKey:
@@ -249,7 +255,9 @@ class CatalogueFile:
         )
 
 
-def read_catalogue(path: Path, currency_decimals: int | None = None) -> CatalogueFile:
+def read_catalogue(
+    path: Path, currency_decimals: int | None = None, counted_at: str | None = None
+) -> CatalogueFile:
     """Read a file, which may be compressed with gzip.
 
     `.jsonl`, `.ndjson` and `.json` are JSON lines; for other names, the first line decides whether the file is CSV.
@@ -257,14 +265,18 @@ def read_catalogue(path: Path, currency_decimals: int | None = None) -> Catalogu
     Args:
         path: The file.
         currency_decimals: The number of decimals of the currency; None if prices are in minor units (cents, pence).
+        counted_at: The time of all counts whose lines do not have a time.
 
     Raises:
-        UserError: The file cannot be read, is neither CSV nor JSON lines, or has prices in an unknown unit.
+        UserError: The file cannot be read, is neither CSV nor JSON lines, or has prices in an unknown unit; or `counted_at`
+            is not a time in the past.
     """
     if is_report(path):
         raise UserError(
             f"{path} is a report of bad lines. Correct these lines in the original file, and load that file again"
         )
+    if counted_at is not None:
+        counted_at = _checked_option(counted_at)
     what = "a catalogue"
     with opened(path, what) as lines:
         first = first_line(lines)
@@ -272,7 +284,7 @@ def read_catalogue(path: Path, currency_decimals: int | None = None) -> Catalogu
             raise UserError(f"{path} is empty; a catalogue has one line for each product")
         lines.seek(0)
         saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        reader = _Reader(path.name, timestamp(saved), currency_decimals)
+        reader = _Reader(path.name, timestamp(saved), currency_decimals, counted_at)
         # Bytes that are not UTF-8 make their line invalid, without ending the read.
         if _holds_json(path, first):
             check_json_lines(path, lines, what, _EXAMPLE)
@@ -293,15 +305,18 @@ def _holds_json(path: Path, first: str) -> bool:
 class _Reader:
     """Sorts the lines of one file by command.
 
-    It needs the file's name, the time at which it was saved, and the decimals of its prices.
+    It needs the file's name, the time at which it was saved, the decimals of its prices, and the time of its counts.
     """
 
-    def __init__(self, name: str, saved: str, currency_decimals: int | None) -> None:
+    def __init__(
+        self, name: str, saved: str, currency_decimals: int | None, counted_at: str | None
+    ) -> None:
         self.file = CatalogueFile()
         self._name = name
         self._saved = saved
         self._currency_decimals = currency_decimals
-        self._now = datetime.now(UTC)
+        self._counted_at = counted_at
+        self._now = SystemClock().now()
         self._first: dict[tuple[str, ...], int] = {}
 
     def read_json(self, lines: Iterable[str]) -> None:
@@ -400,17 +415,38 @@ class _Reader:
         what = f"adjusts {in_words(key)} {how}"
         fix = "keep one or, if both happened, give each an adjustmentId of its own"
         self._must_be_first(number, what, fix, "adjust", key, adjustment_id)
-        notes = notes_in(command, NOTES_OF_ADJUSTMENT)
-        change = Adjustment(key, adjustment_id, command["delta"], command["reason"], notes=notes)
+        change = Adjustment(
+            key,
+            adjustment_id,
+            command["delta"],
+            command["reason"],
+            notes_in(command, NOTES_OF_ADJUSTMENT),
+            names_location="locationId" in fields,
+        )
         self.file.adjustments.append(Line(number, change))
 
     def _add_count(self, number: int, fields: dict[str, Any]) -> None:
-        derived = [self._name, fields.get("productId"), fields.get("counted")]
-        command = _checked(fields, adjustmentId=_digest(derived))
+        times = {} if self._counted_at is None else {"countedAt": self._counted_at}
+        command = _checked(fields, **times)
+        if (counted_at := command.get("countedAt")) is None:
+            raise InvalidMessageError(
+                "SCHEMA_VIOLATION",
+                "countedAt: is missing; add a column countedAt or the option --counted-at, with the time when the count began, "
+                "such as 2026-11-20T18:00:00+01:00",
+            )
+        _check_past("countedAt", counted_at, self._now)
+        stem = f"{_digest([self._name, command['productId'], counted_at])}-"
         key, fix = key_in(command), "keep one or, if the units are in several places, add them up"
         self._must_be_first(number, f"counts {in_words(key)}", fix, "count", key)
-        notes = notes_in(command, NOTES_OF_ADJUSTMENT)
-        count = Count(key, command["adjustmentId"], command["counted"], notes)
+        count = Count(
+            key,
+            command.get("adjustmentId", f"{stem}{command['counted']}"),
+            command["counted"],
+            counted_at,
+            stem="" if "adjustmentId" in command else stem,
+            notes=notes_in(command, NOTES_OF_ADJUSTMENT),
+            names_location="locationId" in fields,
+        )
         self.file.counts.append(Line(number, count))
 
     def _add_change(self, number: int, fields: dict[str, Any]) -> None:
@@ -441,6 +477,25 @@ class _Reader:
         first = self._first.setdefault(key, number)
         if first != number:
             raise InvalidMessageError("DUPLICATE_LINE", f"line {first} {what}; {fix}")
+
+
+def _checked_option(counted_at: str) -> str:
+    """Check the option `--counted-at`, and convert it to the format of the tables."""
+    name = "--counted-at"
+    schema = {"properties": {name: json_schema("types")["time"]}}
+    try:
+        time: str = validated({name: counted_at}, name, schema)[name]
+        _check_past(name, time, SystemClock().now())
+    except InvalidMessageError as error:
+        raise UserError(error.message) from None
+    return time
+
+
+def _check_past(name: str, time: str, now: datetime) -> None:
+    if time > timestamp(now):
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION", f"{name}: {time} is in the future; correct the time"
+        )
 
 
 def _check_header(where: str, header: Sequence[str]) -> None:
@@ -513,6 +568,7 @@ def _schema(action: str) -> dict[str, Any]:
     )
     commands = (command for function in functions for command in function.values())
     known = {name: part for command in commands for name, part in command["properties"].items()}
+    known["countedAt"] = json_schema("types")["time"]
     names = (*_OF_ALL, *_FIELDS[action])
     return {
         "type": "object",

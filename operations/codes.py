@@ -188,6 +188,8 @@ BAD_LINES: Mapping[str, str] = {
     "PRODUCT_EXISTS": "the product exists with other attributes, named in the message; nothing was changed",
     "DUPLICATE_LINE": "an earlier line creates or counts this product, has this `adjustmentId`, or changes the product at the "
     "same time; the earlier line counts",
+    "MOVED_SINCE_COUNT": "units of the product came in or left after they were counted, so the difference is not what is missing; "
+    "count again, or book the difference as a receipt or a loss",
     "UNSUPPORTED_ACTION": "unknown `action`",
     "BAD_ROW": "the row does not match the header",
     "NOT_UTF8": "the line is not in UTF-8",

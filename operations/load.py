@@ -60,6 +60,7 @@ from inventory_orders.store.rows import Key
 
 from .catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, Line
 from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
+from .moves import Level, Moves, read_moves
 
 _WORKERS = 4
 """The number of transactions that are in flight at once."""
@@ -95,7 +96,7 @@ class Done(StrEnum):
     BOOKED = "adjustments booked"
     BOOKED_BEFORE = "adjustments booked before (another one with the same numbers needs an adjustmentId of its own)"
     COUNTED = "counts booked"
-    COUNTED_BEFORE = "counts already booked (a new stocktake needs a new file name)"
+    COUNTED_BEFORE = "counts already booked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class _Worker(Protocol):
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]: ...
     def change(self, batch: Batch[Change]) -> Sequence[Answer]: ...
     def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]: ...
-    def count(self, batch: Batch[Count]) -> Sequence[Answer]: ...
+    def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]: ...
 
 
 class InterruptedLoadError(Exception):
@@ -149,6 +150,7 @@ class Load:
         store: The tables.
         rate: Maximum lines to write per second; None for no limit.
         on_progress: Called by one worker at a time with the number of lines done.
+        on_read: Called with the number of orders and adjustments read, if the file has counts.
 
     Attributes:
         done: The number of valid lines so far with each result.
@@ -164,6 +166,7 @@ class Load:
         store: Store,
         rate: float | None = None,
         on_progress: Callable[[int], None] = lambda _: None,
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.done: Counter[Done] = Counter()
         self.bad = list(file.bad)
@@ -173,6 +176,7 @@ class Load:
         self._store = store
         self._rate = rate
         self._on_progress = on_progress
+        self._on_read = on_read
         self._stop = threading.Event()
         self._clock = _Clock(self._stop)
         self._lock = threading.Lock()
@@ -190,6 +194,8 @@ class Load:
 
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
         file, small = self._file, min(size, _SMALL_BATCH)
+        counts = [line.content for line in file.counts]
+        moves = read_moves(_Reader(self._store, self._clock).client, counts, self._on_read)
         own = [line for line in file.creations if not location_of(line.content.product_id)]
         places = [line for line in file.creations if location_of(line.content.product_id)]
         of_places = _of_distinct_products(places, min(size, MAX_PLACES_AT_ONCE))
@@ -199,7 +205,9 @@ class Load:
         self._side_by_side(
             workers, _by_product(file.adjustments, size), lambda one, b: one.adjust(b)
         )
-        self._side_by_side(workers, _batches(file.counts, small), lambda one, b: one.count(b))
+        self._side_by_side(
+            workers, _batches(file.counts, small), lambda one, b: one.count(b, moves)
+        )
 
     def _side_by_side(
         self,
@@ -243,7 +251,7 @@ class Load:
                     self.bad.append(bad)
                 elif isinstance(answer, Finding):
                     self.done[answer.done] += 1
-                    self.findings.append((line.number, in_words(key), answer.words))
+                    self.findings.append((line.number, _name(line.content), answer.words))
                 else:
                     self.done[answer] += 1
                 if _puts_units(line.content) and not isinstance(answer, Problem):
@@ -365,17 +373,18 @@ class _Writer:
             raise report.failure
         return list(map(_of_outcome, report.outcomes))
 
-    def count(self, batch: Batch[Count]) -> Sequence[Answer]:
+    def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]:
         """Book counts, each under a lease of its own."""
-        records = self._reader.read([line.content.record_key for line in batch]).records
-        return [self._count(line.content, records.get(line.content.record_key)) for line in batch]
+        counts = [line.content for line in batch]
+        records = self._reader.read([count.record_key for count in counts]).records
+        return [self._count(count, records.get(count.record_key), moves) for count in counts]
 
-    def _count(self, count: Count, stored: Stored) -> Answer:
+    def _count(self, count: Count, stored: Stored, moves: Moves) -> Answer:
         if stored is not None:
             return _counted_before(count, stored)
         self._pace(1)
         try:
-            delta = self._book_count(count)
+            delta = self._book_count(count, moves)
         except RejectedError as error:
             # A concurrent load of the same file may have booked it since.
             stored = self._reader.record(count.record_key)
@@ -388,12 +397,18 @@ class _Writer:
             return _problem(count.product_id, error)
         return _counted(count, delta)
 
-    def _book_count(self, count: Count) -> int:
-        """Book a count, and return the correction in units."""
+    def _book_count(self, count: Count, moves: Moves) -> int:
+        """Book a count, and return the correction in units.
+
+        Raises:
+            RejectedError: `MOVED_SINCE_COUNT`.
+        """
         client, deadline = self._reader.client, self._lease_deadline()
         lease = client.call(
             lambda: Lease.acquire(
-                client, count.product_id, _COUNT_SECONDS, deadline, holder="load"
+                *(client, count.product_id, _COUNT_SECONDS, deadline),
+                holder="load",
+                names_location=count.names_location,
             ),
             deadline,
             repeat_after=lambda error: (
@@ -401,6 +416,7 @@ class _Writer:
             ),
         )
         try:
+            _check_unmoved(count, lease.product, lease.product.lock_on_hand or 0, moves)
             return lease.commit(count.counted, count.adjustment_id, deadline, count.notes).delta
         except (InventoryOrdersError, InterruptedLoadError):
             # If the lease cannot be released, it expires.
@@ -485,19 +501,27 @@ class _Checker:
             self._products[change.product_id] = replace(after, on_hand=on_hand)
         return Done.BOOKED
 
-    def count(self, batch: Batch[Count]) -> Sequence[Answer]:
-        return self._recorded(batch, self._count)
+    def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]:
+        return self._recorded(batch, lambda count, stored: self._count(count, stored, moves))
 
-    def _count(self, count: Count, stored: Stored) -> Answer:
+    def _count(self, count: Count, stored: Stored, moves: Moves) -> Answer:
         if stored is not None:
             return _counted_before(count, stored)
         product = self._products[count.product_id]
         if product is None:
             return _unknown(count.product_id)
         delta = count.counted - product.on_hand
-        change = Adjustment(count.product_id, count.adjustment_id, delta, "COUNT")
-        rejection = change.rejection(self._products)
-        return _counted(count, delta) if rejection is None else _rejected(rejection)
+        change = Adjustment(
+            *(count.product_id, count.adjustment_id, delta, "COUNT"),
+            names_location=count.names_location,
+        )
+        if rejection := change.rejection(self._products):
+            return _rejected(rejection)
+        try:
+            _check_unmoved(count, product, product.on_hand, moves)
+        except RejectedError as error:
+            return _problem(count.product_id, error)
+        return _counted(count, delta)
 
     def _read(
         self, product_ids: Iterable[str], keys: Sequence[RecordKey] = ()
@@ -610,6 +634,20 @@ def _puts_units(content: NewProduct | Change | Adjustment | Count) -> bool:
         case Count():
             return content.counted > 0
     return False
+
+
+def _check_unmoved(count: Count, product: Product, on_hand: int, moves: Moves) -> None:
+    """Raise an error if units of a product came in or left after they were counted."""
+    if objection := moves.objection(count, Level(product.created_at, on_hand)):
+        raise RejectedError(objection, "MOVED_SINCE_COUNT")
+
+
+def _name(content: NewProduct | Change | Adjustment | Count) -> str:
+    """Name the product of a line, and the location where a count is booked."""
+    key = content.product_id
+    if isinstance(content, Count) and content.names_location and not location_of(key):
+        return f"{key} at the default location"
+    return in_words(key)
 
 
 def _counted(count: Count, delta: int) -> Answer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
-from inventory_orders.domain.location import public_key
+from inventory_orders.domain.location import named_key
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError
@@ -78,7 +78,8 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
         return {"result": "APPLIED", **facts, "path": "atomic"}
     if outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
         return direct.of_outcome(outcome) | facts | _stock_after(change, outcome, deadline)
-    if outcome.kind is Outcome.REJECTED and command["action"] == "decrement":
+    is_final = outcome.rejection is not None and outcome.rejection.is_final
+    if is_final and command["action"] == "decrement":
         outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
     # The answer shows the stock at the time of the refusal, which may have changed since.
     raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
@@ -97,7 +98,7 @@ def _facts(command: dict[str, Any], change: Adjustment | Transfer) -> direct.Ans
     if isinstance(change, Transfer):
         return {"productId": command["productId"], "transferId": change.transfer_id}
     path = {"path": "optimistic"} if command["action"] == "decrement" else {}
-    return {**public_key(change.product_id), **path}
+    return {**named_key(change.product_id), **path}
 
 
 _STAYS = "this refusal is final, so another attempt needs a new adjustmentId"
@@ -115,11 +116,11 @@ def _product_after(outcome: ChangeOutcome, product_id: str, deadline: Deadline) 
     product = outcome.after.get(product_id)
     if isinstance(product, Product):
         return {
-            **public_key(product_id),
+            **named_key(product_id),
             "stockCount": product.stock_count,
             "version": product.version,
             "status": product.status.value,
         }
     client = runtime.process().engine.client
     stored = client.call(lambda: client.store.get_product(product_id), deadline)
-    return direct.of_product(stored) if stored is not None else {**public_key(product_id)}
+    return (direct.of_product(stored) if stored is not None else {}) | named_key(product_id)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.location import key_in, public_key
+from inventory_orders.domain.location import key_in, named_key
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.invocation import direct, runtime
@@ -47,6 +47,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
             deadline,
             holder=command.get("holder", "count"),
             outlive_deadline=outlive,
+            names_location="locationId" in command,
         )
         emit_stats(lease.stats)
         granted, numbers = _granted(lease, command["seconds"]), _numbers(lease)
@@ -85,14 +86,14 @@ def _numbers(lease: Lease) -> direct.Answer:
             f"{on_hand:,} units are on hand, because goods left before their receipt was booked; release the lease, book the receipt, "
             "and count again"
         )
-    return direct.of_product(product) | numbers
+    return direct.of_product(product) | named_key(product.product_id) | numbers
 
 
 def _committed(count: AdjustmentRecord, handed_over: int | None) -> direct.Answer:
     since = {} if handed_over is None else {"handedOverSince": handed_over}
     return {
         "result": "COMMITTED",
-        **public_key(count.product_id),
+        **named_key(count.product_id),
         "counted": count.counted,
         "delta": count.delta,
         "version": count.product_version,

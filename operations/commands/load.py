@@ -48,6 +48,14 @@ _CurrencyDecimals = Annotated[
     ),
 ]
 
+_CountedAt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="When the counts in the file began, for lines without a countedAt, such as 2026-11-20T18:00:00+01:00.",
+    ),
+]
+
 _ErrorsFile = Annotated[
     Path | None,
     typer.Option(
@@ -77,6 +85,7 @@ def load(
         float | None,
         typer.Option(min=0.1, help="Maximum lines to write per second. Default: no limit."),
     ] = None,
+    counted_at: _CountedAt = None,
     errors: _ErrorsFile = None,
     account: Target | None = None,
 ) -> None:
@@ -90,24 +99,25 @@ def load(
 
     - delta and reason: books stock that came in (40) or went out (-2)
 
-    - counted, the units on the shelf now: books a stocktake, which corrects the stock by the difference
+    - counted, the units on the shelf when the count began, and that time (countedAt, or --counted-at): books a stocktake, which
+    corrects the stock by the difference. To find out what has moved since, the load first reads all orders and adjustments
 
     The column `action` can name the action: create, change, changeDetails (name and price only), adjust, count,
     discontinue or listAgain.
 
     If a line has a locationId, it is about the product's stock at that location, and has no name or price. A line
     without a location creates the product, and may be in the same file. Without a location, discontinue and listAgain
-    apply to all locations.
+    apply to all locations. Stock and counts of a product with several locations need a locationId; an empty cell names
+    the default one.
 
-    You may interrupt it and run it again. Give the file of each stocktake a new name: the same count in the same file
-    is booked only once.
+    You may interrupt it and run it again: no line is booked twice.
     """
     from ..catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 
     report = errors or file.with_name(f"{file.name}.errors.csv")
     _check_report(report)
     with aside.status(f"Reading {file.name}"):
-        catalogue = read_catalogue(file, currency_decimals)
+        catalogue = read_catalogue(file, currency_decimals, counted_at)
     aws, began = aws_of(account), time.monotonic()
     work, failure, status = _carry_out(catalogue, aws.store(), rate, check=check)
     _show_load(work, time.monotonic() - began, check=check)
@@ -143,8 +153,14 @@ def _carry_out(
     from ..load import Load  # noqa: PLC0415
 
     with progress_bar() as progress:
+        reading = progress.add_task(
+            "Reading orders and adjustments", total=None, visible=bool(catalogue.counts)
+        )
         task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
-        work = Load(catalogue, store, rate, lambda lines: progress.advance(task, lines))
+        work = Load(
+            *(catalogue, store, rate, lambda lines: progress.advance(task, lines)),
+            lambda rows: progress.advance(reading, rows),
+        )
         try:
             (work.check if check else work.run)()
         except KeyboardInterrupt:

@@ -202,7 +202,7 @@ def counts(adjustment_id: str, found: int, location: str = "") -> Rival:
 
 def acquire(seconds: int, location: str = "") -> Message:
     """Make a command that takes the lease on product `p`."""
-    asked = {"action": "acquire", **p_at(location), "seconds": seconds}
+    asked = {"action": "acquire", "productId": "p", "locationId": location, "seconds": seconds}
     return asked | {"outliveInvocation": True}
 
 

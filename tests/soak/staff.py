@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from inventory_orders.domain.location import public_key
+from inventory_orders.domain.location import named_key, public_key
 from inventory_orders.store.rows import Row, decode, key_item
 from inventory_orders.store.tables import Table
 from local import sample_orders
@@ -71,7 +71,7 @@ class Staff:
 
     def _count(self, key: str) -> None:
         """Count a product at a location. Sometimes a unit is missing, and sometimes there is one too many."""
-        acquire = {"action": "acquire", **public_key(key), "seconds": _LEASE_SECONDS}
+        acquire = {"action": "acquire", **named_key(key), "seconds": _LEASE_SECONDS}
         taken = self._ask("CountStock", {**acquire, "outliveInvocation": True}, tries=1)
         if taken.get("result") != "ACQUIRED":
             return

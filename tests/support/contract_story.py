@@ -142,7 +142,7 @@ class Story:
         """Book an adjustment: a receipt, unless the fields say otherwise."""
         key = stock_key(product_id, fields.get("locationId", ""))
         self.name(Table.STOCK_ADJUSTMENTS, key, adjustment_id, shows=shows)
-        command = {"action": "adjust", "reason": "RECEIPT", **fields}
+        command = {"action": "adjust", "reason": "RECEIPT", "locationId": "", **fields}
         if command["action"] == "decrement":
             del command["reason"]
         expected = command.pop("expected", "APPLIED")

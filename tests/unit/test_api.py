@@ -1813,7 +1813,11 @@ def test_a_products_availability_is_the_best_of_the_locations_in_the_setting(loc
     sell("berlin", 2)
     assert shown() == ("OUT", 0)
     receipt = {"adjustmentId": "r", "delta": 500, "reason": "RECEIPT"}
-    located("POST", f"/products/{TEA}/adjustments", receipt)
+    unnamed = located("POST", f"/products/{TEA}/adjustments", receipt)
+    assert unnamed.code == (409, "LOCATION_REQUIRED")
+    assert f"{TEA} is also at berlin, lyon; name" in unnamed.document["detail"]
+    booked = located("POST", f"/products/{TEA}/adjustments", receipt | {"locationId": ""})
+    assert booked.document["locationId"] == ""
     assert shown() == ("IN_STOCK", 500)
     located("POST", f"/products/{TEA}/discontinue")
     assert shown() == ("DISCONTINUED", 0)
@@ -2100,7 +2104,7 @@ def test_units_move_from_one_location_to_another_once(located):
         said = located("POST", f"/products/{TEA}/transfers", body).document
         assert (said["result"], said["transferId"]) == (result, "t")
         assert (said["from"]["locationId"], said["from"]["stockCount"]) == ("lyon", 291)
-        assert ("locationId" in said["to"], said["to"]["stockCount"]) == (False, 69)
+        assert (said["to"]["locationId"], said["to"]["stockCount"]) == ("", 69)
     for change, code in (
         ({"quantity": 8}, (409, "ADJUSTMENT_ID_REUSED")),
         ({"transferId": "t-2", "quantity": 999}, (409, "BELOW_FLOOR")),

@@ -18,11 +18,11 @@ SAVED = "2026-01-12T13:46:40.000000+00:00"
 
 @pytest.fixture
 def read(tmp_path):
-    def read(content, name="catalogue.csv", currency_decimals=None):
+    def read(content, name="catalogue.csv", currency_decimals=None, counted_at=None):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         os.utime(path, (1_768_225_600, 1_768_225_600))
-        return read_catalogue(path, currency_decimals)
+        return read_catalogue(path, currency_decimals, counted_at)
 
     return read
 
@@ -103,7 +103,7 @@ def test_the_columns_determine_a_lines_action(read):
     for content, name in (
         ("productId,openingStock\np,1\n", "creations"),
         ("productId,delta,reason\np,1,RECEIPT\n", "adjustments"),
-        ("productId,counted\np,1\n", "counts"),
+        (f"productId,counted,countedAt\np,1,{SAVED}\n", "counts"),
         ("productId,price\np,1\n", "changes"),
     ):
         assert [line.content.product_id for line in getattr(read(content), name)] == ["p"]
@@ -152,23 +152,25 @@ def test_a_line_that_changes_nothing_is_bad(read):
     ]  # fmt: skip
 
 
-def test_the_id_of_a_count_follows_from_file_name_product_and_units(read):
-    def count(content, name="counts.csv"):
-        (line,) = read(content, name).counts
+def test_the_id_of_a_count_follows_from_file_name_product_units_and_time(read):
+    def count(content, name="counts.csv", counted_at=SAVED):
+        (line,) = read(content, name, counted_at=counted_at).counts
         return line.content
 
     first = count("productId,counted,reference\np,7,aisle 3\n")
-    assert (first.counted, first.notes) == (7, {"reference": "aisle 3"})
-    # The same count, saved in another format with the columns swapped, keeps its id.
-    assert count("counted;productId\n7;p\n") == first
+    assert (first.counted, first.counted_at) == (7, SAVED)
+    assert first.notes == {"reference": "aisle 3"}
+    # The same count, saved in another format with the columns swapped and the time in a column, keeps its id.
+    assert count("counted;productId;countedAt\n7;p;2026-01-12T14:46:40+01:00\n") == first
     others = [
         count("productId,counted\np,8\n"),
         count("productId,counted\nq,7\n"),
         count("productId,counted\np,7\n", "november.csv"),
+        count("productId,counted\np,7\n", counted_at="2026-01-19T13:46:40Z"),
     ]
-    assert len({each.adjustment_id for each in (first, *others)}) == 4
+    assert len({each.adjustment_id for each in (first, *others)}) == 5
     assert count("productId,counted,adjustmentId\np,7,c-1\n").adjustment_id == "c-1"
-    twice = read("productId,counted\np,7\np,2\n")
+    twice = read("productId,counted\np,7\np,2\n", counted_at=SAVED)
     assert reasons(twice) == [
         (
             3,
@@ -176,6 +178,21 @@ def test_the_id_of_a_count_follows_from_file_name_product_and_units(read):
             "line 2 counts p; keep one or, if the units are in several places, add them up",
         )
     ]
+
+
+def test_a_count_needs_the_time_when_it_began(read):
+    file = read(
+        f"productId,counted,countedAt\np,7,\nq,7,2999-01-01T00:00:00Z\nr,7,2026-01-12\ns,7,{SAVED}\n"
+    )
+    assert [line.content.product_id for line in file.counts] == ["s"]
+    said = [message for _, _, message in reasons(file)]
+    assert said[0].startswith(
+        "countedAt: is missing; add a column countedAt or the option --counted-at"
+    )
+    assert (
+        said[1] == "countedAt: 2999-01-01T00:00:00.000000+00:00 is in the future; correct the time"
+    )
+    assert said[2].startswith("countedAt: must be an RFC 3339 time with an offset, such as")
 
 
 @pytest.mark.parametrize("code", ["8.964E+12", "8,964E+12", "9E+12", "8.964e+12"])

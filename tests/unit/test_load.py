@@ -55,14 +55,19 @@ def one_worker(monkeypatch):
 class Shelf:
     def __init__(self, store, folder):
         self.store, self.path = store, folder / "catalogue.csv"
+        self.counted_at = None
 
-    def file(self, content):
-        self.path.write_text(content)
-        return read_catalogue(self.path)
+    def begin_count(self):
+        """Make now the time of the counts in all later files."""
+        self.counted_at = timestamp(SystemClock().now())
+
+    def file(self, content=None):
+        if content is not None:
+            self.path.write_text(content)
+        return read_catalogue(self.path, counted_at=self.counted_at)
 
     def load(self, content=None, **options):
-        file = read_catalogue(self.path) if content is None else self.file(content)
-        load = Load(file, self.store, **options)
+        load = Load(self.file(content), self.store, **options)
         load.run()
         return load
 
@@ -253,13 +258,14 @@ COUNTS = "productId,counted,reference\np,12,November\nq,18,November\n"
 
 def test_counts_are_booked_and_loading_the_same_file_again_books_nothing(shelf):
     shelf.load(MIXED)
+    shelf.begin_count()
     wanted = [(2, "p", "counted 12, corrected by -3")]
     assert findings(shelf.check(COUNTS)) == wanted
     first = shelf.load(COUNTS)
     assert (first.bad, findings(first), first.done) == ([], wanted, {Done.COUNTED: 2})
     (record,) = [
         shelf.store.get_record(line.content.record_key)
-        for line in read_catalogue(shelf.path).counts
+        for line in shelf.file().counts
         if line.content.product_id == "p"
     ]
     assert (record.reason, record.counted, record.delta) == ("COUNT", 12, -3)
@@ -278,12 +284,13 @@ def test_counts_are_booked_and_loading_the_same_file_again_books_nothing(shelf):
 def test_a_count_includes_open_orders_and_fails_for_an_unknown_product(shelf):
     shelf.load(MIXED)
     engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5, "q": 5})], soon())
-    content = "action,productId,delta,reason,counted\nadjust,p,2,RECEIPT,\n,p,,,16\n,q,,,4\n"
+    shelf.begin_count()
+    content = "productId,counted\np,14\nq,4\nr,1\n"
     for load in (shelf.check(content), shelf.load(content)):
-        assert findings(load) == [(3, "p", "counted 16, corrected by -1")]
-        assert codes(load) == [(4, "q", "BELOW_FLOOR")]
+        assert findings(load) == [(2, "p", "counted 14, corrected by -1")]
+        assert codes(load) == [(3, "q", "BELOW_FLOOR"), (4, "r", "UNKNOWN_PRODUCT")]
     p, q = map(shelf.product, "pq")
-    assert (p.on_hand, p.stock_count) == (16, 11)
+    assert (p.on_hand, p.stock_count) == (14, 9)
     assert (q.on_hand, q.stock_count, q.locked_by) == (18, 13, None)
 
 
@@ -292,6 +299,7 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.store._client.put_item(TableName="Products", Item={"productId": {"S": "bad"}})
     Lease.acquire(RetryingClient(shelf.store), "q", 30.0, soon())
+    shelf.begin_count()
     content = "productId,counted,adjustmentId\np,1,r-1\nq,1,\nbad,1,\nnew,1,\n"
     load = shelf.load(content)
     assert codes(load) == [
@@ -314,11 +322,13 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
 def test_a_count_waits_for_the_lease_of_a_load_that_was_killed(shelf):
     shelf.load(MIXED)
     Lease.acquire(RetryingClient(shelf.store), "p", 0.2, soon())
+    shelf.begin_count()
     assert shelf.load("productId,counted\np,1\n").done == {Done.COUNTED: 1}
 
 
 def test_counts_that_are_stopped_are_finished_by_the_next_load(shelf, monkeypatch):
     shelf.load(many(9))
+    shelf.begin_count()
     monkeypatch.setattr(loading, "MAX_AT_ONCE", 4)
     rows = "productId,counted\n" + "".join(f"p-{n:03},{n + 1}\n" for n in range(9))
 
@@ -336,6 +346,7 @@ def test_counts_that_are_stopped_are_finished_by_the_next_load(shelf, monkeypatc
 def test_two_loads_of_the_same_counts_book_each_once(shelf):
     """The second load, which found no record at first, reports that the count was booked before."""
     shelf.load(MIXED)
+    shelf.begin_count()
     file, loads = shelf.file(COUNTS), []
     read = loading._Reader.read
 
@@ -618,9 +629,16 @@ class TestTheCommand:
         assert "what would happen 2 p price from 628 to 1250" in said
         assert said.count("productId: must be 1 to 64 printable") == 3
         assert shelf.product("p").price == 628
-        counts = "productId,counted\np,1,\nq,2\n"
-        assert "2 p counted 1, corrected by -14" in run(shelf.path, content=counts)
-        assert "2 counts already booked" in run(shelf.path, content=counts)
+        counts, at = "productId,counted\np,1\nq,2\n", datetime.now(UTC).isoformat()
+        said = run(shelf.path, "--counted-at", at, content=counts)
+        assert "2 p counted 1, corrected by -14" in said
+        assert "2 counts already booked" in run(shelf.path, "--counted-at", at)
+        for time, why in (
+            ("2026-11-20 18:00", "must be an RFC 3339"),
+            ("2999-01-01T00:00:00Z", ""),
+        ):
+            with pytest.raises(UserError, match=f"^--counted-at: {why}"):
+                app(["load", str(shelf.path), "--counted-at", time], standalone_mode=False)
 
     def test_the_report_goes_where_it_is_wanted(self, shelf, run, tmp_path):
         wanted = tmp_path / "elsewhere.csv"

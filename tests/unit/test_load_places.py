@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
@@ -21,12 +21,14 @@ from operations import load as loading
 from operations.catalogue_file import COLUMNS, read_catalogue
 from operations.commands import load as load_command
 from operations.creations import MAX_PLACES_AT_ONCE, create_many
+from operations.errors import UserError
 from operations.load import Done, Load
 from testing.clocks import FakeClock
 from testing.faults import lose_responses
 from testing.lanes import cancels
 from tests.support.parallel import in_threads
 
+SAVED = "2026-01-12T13:46:40.000000+00:00"
 STOCK = (
     "productId,locationId,openingStock,lowStockThreshold,name,price\n"
     "tea,berlin,20,3,,\n"
@@ -40,11 +42,16 @@ STOCK = (
 class Shelf:
     def __init__(self, shop, folder):
         self.shop, self.store, self.path = shop, shop.store, folder / "stock.csv"
+        self.counted_at = SAVED
+
+    def begin_count(self):
+        """Make now the time of the counts in all later files."""
+        self.counted_at = timestamp(SystemClock().now())
 
     def file(self, content):
         self.path.write_text(content)
         os.utime(self.path, (1_768_225_600, 1_768_225_600))
-        return read_catalogue(self.path)
+        return read_catalogue(self.path, counted_at=self.counted_at)
 
     def load(self, content, **options):
         load = Load(self.file(content), self.store, **options)
@@ -106,6 +113,10 @@ def test_a_file_with_an_empty_location_means_what_one_without_means(shelf, locat
         shelf.file("productId,name,lowStockThreshold\np,,5\n"),
     ]
     assert files == without
+    # Only the line with the column has named a location, in case the product has several.
+    of_stock = [file.adjustments + file.counts for file in (*files[1:3], *without[1:3])]
+    named = [line.content.names_location for (line,) in of_stock]
+    assert named == [bool(location)] * 2 + [False] * 2
     assert shelf.file('{"productId": "p", "locationId": "", "counted": 5}').counts[0].content == (
         files[2].counts[0].content
     )
@@ -347,6 +358,7 @@ def test_a_list_that_dynamodb_refuses_needs_an_operator(shop):
 def test_limits_receipts_and_counts_of_one_location_leave_the_others_alone(shelf):
     shelf.load(STOCK)
     shelf.shop.do(Order("o", "u", {"tea": 4}, locations=("berlin",)))
+    shelf.begin_count()
     content = (
         "action,productId,locationId,lowStockThreshold,backorderLimit,delta,reason,counted,name\n"
         "change,tea,berlin,40,7,,,,\nadjust,tea,lyon,,,5,RECEIPT,,\ncount,tea,berlin,,,,,19,\n"
@@ -438,6 +450,152 @@ def test_lines_about_all_locations_of_a_product_are_carried_out_in_their_order(s
     assert shelf.product("tea#lyon").is_discontinued
 
 
+def test_a_line_of_stock_needs_a_location_if_its_product_has_several(shelf):
+    """Units counted or received elsewhere would be booked at the default location."""
+    shelf.load(STOCK)
+    shelf.begin_count()
+    rows = shelf.rows()
+    for content in ("productId,counted\ntea,60\n", "productId,delta,reason\ntea,5,RECEIPT\n"):
+        for load in (shelf.check(content), shelf.load(content)):
+            assert codes(load) == [(2, "tea", "LOCATION_REQUIRED")]
+            assert load.bad[0].message.startswith("tea is also at berlin, lyon; name the location")
+    assert shelf.rows() == rows
+    named = "productId,locationId,delta,reason\ntea,,5,RECEIPT\n"
+    for load in (shelf.check(named), shelf.load(named)):
+        assert load.done == {Done.BOOKED: 1}
+    # Products with one location need no name for it, also if the file has created it.
+    alone = "productId,openingStock,delta,reason,action\ncosy,3,,,\ncosy,,5,RECEIPT,adjust\n"
+    for load in (shelf.check(alone), shelf.load(alone)):
+        assert load.done == {Done.CREATED: 1, Done.BOOKED: 1}
+
+
+# ---------------------------------------------------------------- counts that come late
+
+COUNTS = "productId,locationId,counted\ntea,berlin,20\ntea,lyon,29\n"
+
+
+def adjusted(action="adjust", **fields):
+    ids = {"action": action, "adjustmentId": "a", "productId": "tea", "locationId": "berlin"}
+    return "adjust_stock", ids | fields
+
+
+def commanded(action, order_id, *items, **fields):
+    items = {"items": list(items), "stepId": f"{action}-{order_id}"} if items else {}
+    return "change_orders", {"action": action, "orderId": order_id} | items | fields
+
+
+ONE = {"productId": "tea", "quantity": 1}
+MOVES = {
+    "fulfil order o-1": commanded("fulfil", "o-1"),
+    "cancel order o-1, units lost": commanded("cancel", "o-1", ONE, restock=False),
+    "return order o-2": commanded("return", "o-2", ONE, restock=True),
+    "RECEIPT a": adjusted(delta=3, reason="RECEIPT"),
+    "DECREMENT a": adjusted("decrement", quantity=3, mode="atomic"),
+    "TRANSFER_OUT t": (
+        "adjust_stock",
+        {"action": "transfer", "transferId": "t", "productId": "tea", "from": "berlin", "to": ""}
+        | {"quantity": 3},
+    ),
+}
+STAYS = {
+    "cancel": commanded("cancel", "o-1"),
+    "return of damaged units": commanded("return", "o-2", ONE, restock=False),
+    "change": ("manage_products", {"action": "change", "productId": "tea", "name": "Tea"}),
+}
+
+
+@pytest.fixture
+def counted(shelf):
+    """Load stock, and begin a count, with a paid order to ship and an order that was shipped."""
+    shelf.load(STOCK)
+    for order_id in ("o-1", "o-2"):
+        shelf.shop.do(Order(order_id, "u", {"tea": 2}, locations=("berlin",)))
+        shelf.shop.invoke(*commanded("confirm", order_id))
+    shelf.shop.invoke(*commanded("fulfil", "o-2"))
+    shelf.shop.invoke(*adjusted(adjustmentId="shipped", delta=2, reason="RECEIPT"))
+    shelf.begin_count()
+    return shelf
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_a_count_of_units_that_moved_since_is_not_booked(counted, what):
+    """It would book the parcels back that left since."""
+    done = counted.shop.invoke(*MOVES[what])
+    assert done["result"] == "APPLIED", done
+    for load in (counted.check(COUNTS), counted.load(COUNTS)):
+        assert codes(load) == [(2, "tea", "MOVED_SINCE_COUNT")]
+        assert f"after the count at {counted.counted_at}: count again, or book" in (
+            load.bad[0].message
+        )
+        words = what.split(" ", 1)[1] if "order" in what else what
+        assert words.split(",")[0] in load.bad[0].message
+        assert findings(load) == [(3, "tea at lyon", "counted 29, corrected by -1")]
+    # Counted again, it is booked.
+    counted.begin_count()
+    assert (counted.load(COUNTS).bad, set(counted.shop.unexplained().values())) == ([], {0})
+
+
+@pytest.mark.parametrize("what", STAYS)
+def test_what_leaves_the_units_where_they_are_does_not_stop_a_count(counted, what):
+    assert counted.shop.invoke(*STAYS[what])["result"] == "APPLIED"
+    counted.shop.do(Order("o-3", "u", {"tea": 2}, locations=("berlin",)))
+    for load in (counted.check(COUNTS), counted.load(COUNTS)):
+        assert (load.bad, load.done) == ([], {Done.COUNTED: 2})
+
+
+def test_an_older_count_undoes_no_newer_one_but_a_number_can_be_corrected(counted):
+    old, counted.path = counted.path, counted.path.with_name("newer.csv")
+    assert counted.load(COUNTS.replace("29", "30")).bad == []
+    counted.path = old
+    assert codes(counted.load(COUNTS)) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]
+    counted.path = old.with_name("newer.csv")
+    corrected = counted.load(COUNTS)
+    assert (corrected.bad, counted.product("tea#lyon").on_hand) == ([], 29)
+    assert corrected.done == {Done.COUNTED_BEFORE: 1, Done.COUNTED: 1}
+
+
+def test_the_same_count_next_week_is_another_one(counted):
+    assert counted.load(COUNTS).done == {Done.COUNTED: 2}
+    counted.shop.invoke(*adjusted(delta=3, reason="CORRECTION"))
+    assert counted.load(COUNTS).done == {Done.COUNTED_BEFORE: 2}
+    counted.begin_count()
+    assert findings(counted.load(COUNTS)) == [(2, "tea at berlin", "counted 20, corrected by -3")]
+
+
+def test_units_that_move_during_the_load_are_noticed(counted):
+    """The receipt comes after the adjustments were read, and the units on hand show it."""
+    tables = iter((None, MOVES["RECEIPT a"]))
+
+    def receive(_):
+        if command := next(tables):
+            counted.shop.invoke(*command)
+
+    load = counted.load(COUNTS, on_read=receive)
+    assert codes(load) == [(2, "tea", "MOVED_SINCE_COUNT")]
+    assert load.bad[0].message.startswith(
+        "20 units were on hand when the load began, 23 are now: count again"
+    )
+    # This includes the file's own receipts, because the count may or may not include them.
+    both = "action,productId,locationId,counted,delta,reason\n"
+    both += "count,tea,lyon,30,,\nadjust,tea,lyon,,1,RECEIPT\n"
+    counted.begin_count()
+    for found in (counted.check(both), counted.load(both)):
+        assert codes(found) == [(2, "tea", "MOVED_SINCE_COUNT")]
+
+
+def test_an_unreadable_order_stops_a_count_before_anything_is_loaded(counted):
+    counted.shop.invoke(*MOVES["fulfil order o-1"])
+    row = counted.shop.order_row("o-1")
+    steps = {"L": [{"M": {"action": {"S": "fulfil"}}}]}
+    counted.shop.edit(Table.ORDERS, row["orderId"], steps=steps)
+    rows = counted.rows()
+    with pytest.raises(UserError, match=r"^o-1 breaks the contract of the Orders table .* Nothing"):
+        counted.load(COUNTS)
+    assert counted.rows() == rows
+    # A file without counts does not read the orders.
+    assert counted.load("productId,name\ntea,Tea\n").bad == []
+
+
 # ---------------------------------------------------------------- the command
 
 
@@ -445,11 +603,14 @@ def test_the_command_names_locations_and_reports_products(shelf, monkeypatch, tm
     aws = SimpleNamespace(store=lambda: shelf.store, locations=("", "lyon"))
     monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
     shelf.load(STOCK)
-    shelf.path.write_text("productId,locationId,counted\ntea,berlin,1\ntea,rome,2\n")
+    at = timestamp(SystemClock().now())
+    rows = "".join(f"tea,{row},{at}\n" for row in ("berlin,1", "rome,2", ",9"))
+    shelf.path.write_text(f"productId,locationId,counted,countedAt\n{rows}")
     done = CliRunner().invoke(app, ["load", str(shelf.path)], env={"COLUMNS": "200"})
     said = " ".join(done.output.split())
     assert done.exit_code == 1
     assert "line product what happened 2 tea at berlin counted 1, corrected by -19" in said
+    assert "4 tea at the default location counted 9, corrected by -1" in said
     assert "line 3: there is no product tea at rome" in said
     # A bad line puts no stock anywhere.
     assert " ".join(done.stderr.split()).endswith(

@@ -21,7 +21,7 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from testing.events import order_body
+from testing.events import order_body, sqs_event
 from testing.lanes import LENT, LaneShop, cancels, leaves_out, of_product
 from testing.simulated_aws import ServiceError
 
@@ -375,6 +375,59 @@ def test_a_place_is_counted_on_its_own(shop):
     assert "on tea at berlin is over" in lost["message"]
     unknown = shop.invoke("count_stock", acquire | {"locationId": "lyon"})
     assert unknown["message"] == "there is no product tea at lyon"
+
+
+# ---------------------------------------------------------------- bookings
+
+UNNAMED = {
+    "adjust": ("adjust_stock", {"delta": -2, "reason": "CORRECTION"}),
+    "decrement": ("adjust_stock", {"quantity": 2}),
+    "atomic decrement": ("adjust_stock", {"quantity": 2, "mode": "atomic"}),
+    "acquire": ("count_stock", {"seconds": 30, "outliveInvocation": True}),
+}
+
+
+def booking(name):
+    function, fields = UNNAMED[name]
+    ids = {"adjustmentId": "a"} if function == "adjust_stock" else {}
+    return function, {"action": name.rpartition(" ")[2], "productId": TEA, **ids, **fields}
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_a_booking_that_names_none_of_several_locations_is_refused_until_it_does(shop, name):
+    function, command = booking(name)
+    # The process has seen the product without locations.
+    if function == "adjust_stock":
+        assert shop.invoke(function, command | {"adjustmentId": "before"})["result"] == "APPLIED"
+    create(shop)
+    create(shop, "lyon")
+    before = shop.row(TEA)
+    refused = shop.invoke(function, command)
+    assert result(refused) == ("REFUSED", "LOCATION_REQUIRED")
+    assert refused["message"] == (
+        "tea is also at berlin, lyon; name the location in locationId (empty for the default one)"
+    )
+    assert (shop.row(TEA), sum(adjustments(shop, TEA))) == (before, shop.stock(TEA))
+    # The refusal is not final, and the answer says where the units are booked.
+    named = shop.invoke(function, command | {"locationId": ""})
+    assert result(named) in (("APPLIED", None), ("ACQUIRED", None))
+    assert named["locationId"] == ""
+
+
+@pytest.mark.parametrize("name", ["adjust", "decrement", "atomic decrement"])
+def test_a_repetition_is_recognised_although_the_product_has_got_locations_since(shop, name):
+    function, command = booking(name)
+    shop.invoke(function, command)
+    create(shop)
+    assert shop.invoke(function, command)["result"] == "REPLAYED"
+    assert shop.stock(TEA) == 8
+
+
+def test_a_receipt_in_the_queue_that_names_no_location_is_booked_at_the_default_one(shop):
+    create(shop)
+    receipt = {"adjustmentId": "r", "productId": TEA, "delta": 4, "reason": "RECEIPT"}
+    assert shop.invoke("adjust_stock", sqs_event(receipt)) == {"batchItemFailures": []}
+    assert (shop.stock(TEA), shop.stock(AT_BERLIN)) == (14, 5)
 
 
 # ---------------------------------------------------------------- events

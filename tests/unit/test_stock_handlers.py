@@ -63,7 +63,8 @@ class TestAdjustStock:
         assert tea_shop.stock(TEA) == TEA_STOCK
 
     def test_a_direct_answer_has_the_new_stock_version_and_status(self, call):
-        expected = {"productId": TEA, "stockCount": 72, "version": 2, "status": "ACTIVE"}
+        expected = {"productId": TEA, "locationId": "", "stockCount": 72}
+        expected |= {"version": 2, "status": "ACTIVE"}
         assert call("adjust_stock", sample("adjust_stock_direct")) == {
             "result": "APPLIED",
             **expected,

@@ -53,4 +53,7 @@ export const atLocation = ({ locationId }) => (locationId ? T.at(locationId) : "
 
 export const inWords = (product) => product.productId + atLocation(product);
 
+// A product with several locations, where units of it are booked.
+export const bookedAt = (product) => product.productId + (product.total ? T.at(locationName(product)) : atLocation(product));
+
 export const itemsInWords = (items, names = {}) => items.map((item) => `${number(item.quantity)} ${nameOf(names, item.productId)}${atLocation(item)}`).join(", ");

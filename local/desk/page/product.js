@@ -1,5 +1,5 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
-import { atLocation, inWords, locationName, moment, number, price, signed } from "./format.js";
+import { atLocation, bookedAt, inWords, locationName, moment, number, price, signed } from "./format.js";
 import { refuse, say, withCode } from "./messages.js";
 import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
@@ -52,14 +52,14 @@ function formCard(key, send, ...fields) {
 
 // ---------------------------------------------------------------- goods
 
-function adjustment(product, id, delta, reason, fields) {
-  return { action: "adjust", adjustmentId: id, ...named(product), delta, reason, ...notesOf(fields, ["reference"]) };
+function adjustment({ productId, locationId = "" }, id, delta, reason, fields) {
+  return { action: "adjust", adjustmentId: id, productId, locationId, delta, reason, ...notesOf(fields, ["reference"]) };
 }
 
 function receiptOf(product) {
   const receive = (fields, id) => {
     const delta = fields.delta.valueAsNumber;
-    return act(product, "receive", T.product.receive(number(delta), inWords(product)), adjustment(product, id, delta, "RECEIPT", fields));
+    return act(product, "receive", T.product.receive(number(delta), bookedAt(product)), adjustment(product, id, delta, "RECEIPT", fields));
   };
   return formCard("receive", receive, units("receive", "delta", T.product.unitsIn, { min: 1, max: MOST_UNITS }), note("receive", "reference", T.product.deliveryNote));
 }
@@ -68,7 +68,7 @@ function correctionOf(product) {
   const correct = (fields, id) => {
     const { reason: { value: reason }, delta: { valueAsNumber: delta } } = fields;
     const name = T.product.reasons[reason];
-    const words = T.product.correct(name, signed(delta), inWords(product));
+    const words = T.product.correct(name, signed(delta), bookedAt(product));
     if (delta < 0 || !TAKES_OFF.includes(reason)) return act(product, "correct", words, adjustment(product, id, delta, reason, fields));
     return refuse("correct", T.product.takesOff(name, number(-delta)), ["delta"]);
   };
@@ -82,7 +82,7 @@ function transferOf(product, names) {
   const { productId, locationId: here = "" } = product;
   const transfer = (fields, id) => {
     const [from, to, quantity] = [fields.from.value, fields.to.value, fields.quantity.valueAsNumber];
-    const out = { reference: id, ...adjustment({ productId }, id, -quantity, "TRANSFER_OUT", fields), locationId: from };
+    const out = { reference: id, ...adjustment({ productId, locationId: from }, id, -quantity, "TRANSFER_OUT", fields) };
     const atOnce = { action: "transfer", transferId: id, productId, from, to, quantity, ...notesOf(fields, ["reference"]) };
     return act(product, "transfer", T.product.transfer(number(quantity), productId, names[from], names[to]), to === ON_THE_WAY ? out : atOnce);
   };

@@ -1,9 +1,9 @@
 // Counting what is on the shelf: orders for the product wait until the count is booked, cancelled or over.
-import { clock, inWords, number, person, signed } from "./format.js";
+import { bookedAt, clock, inWords, number, person, signed } from "./format.js";
 import { page } from "./messages.js";
 import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
 import { RefusedError, randomId, send } from "./server.js";
-import { named, numbersOf } from "./stock.js";
+import { numbersOf } from "./stock.js";
 import { T } from "./texts.js";
 
 const COUNT_SECONDS = 600; // how long orders wait at most
@@ -19,7 +19,8 @@ function keep(product, begun) {
 }
 
 async function begin(product) {
-  const begun = await send({ action: "acquire", ...named(product), seconds: COUNT_SECONDS, outliveInvocation: true });
+  const { productId, locationId = "" } = product;
+  const begun = await send({ action: "acquire", productId, locationId, seconds: COUNT_SECONDS, outliveInvocation: true });
   // One id for all clicks: they book one count.
   keep(product, { ...begun, adjustmentId: randomId("count") });
   return T.count.begun;
@@ -51,7 +52,7 @@ async function cancel(product, { lease }) {
 function openElsewhere(product, { holder, since, lease }) {
   const { open, endWarning, cancelButton } = T.count;
   const question = { warning: endWarning, yes: cancelButton, kind: "danger" };
-  const end = () => change(KEY, T.count.cancel(inWords(product)), () => cancel(product, { lease }), question);
+  const end = () => change(KEY, T.count.cancel(bookedAt(product)), () => cancel(product, { lease }), question);
   const words = open(person(holder), clock(Date.parse(since) / 1000), clock(lease.expiresAt));
   return card(T.count.title, problem(words), button(cancelButton, end, { kind: "danger" }), messageOf(KEY));
 }
@@ -59,7 +60,7 @@ function openElsewhere(product, { holder, since, lease }) {
 export function countOf(product) {
   const begun = counts.get(inWords(product));
   if (begun === undefined && product.count) return openElsewhere(product, product.count);
-  const press = (words, work) => () => change(KEY, words(inWords(product)), () => work(product, begun));
+  const press = (words, work) => () => change(KEY, words(bookedAt(product)), () => work(product, begun));
   if (begun === undefined) {
     const start = async () => (await press(T.count.begin, begin)()) && document.querySelector("[name=counted]")?.focus();
     return card(T.count.title, hint(T.count.about(COUNT_SECONDS / 60)), button(T.count.beginButton, start), messageOf(KEY));
@@ -67,7 +68,7 @@ export function countOf(product) {
   const end = Number(begun.lease.expiresAt);
   const bookIt = (fields) => {
     const counted = fields.counted.valueAsNumber;
-    return change(KEY, T.count.book(number(counted), inWords(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])));
+    return change(KEY, T.count.book(number(counted), bookedAt(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])));
   };
   const more = button(T.count.cancelButton, press(T.count.cancel, cancel));
   return card(

@@ -31,6 +31,7 @@ class Adjustment(Change):
         reason: Why, in one word: `RECEIPT`, `CORRECTION`, ...
         notes: Who made it, and why. They are ignored when two adjustments are compared.
         transfer_with: For one side of a transfer, the product id of the other side; None for any other adjustment.
+        names_location: Whether the sender has named the location. If not, and the product has several, it is rejected.
     """
 
     product_id: str
@@ -39,6 +40,7 @@ class Adjustment(Change):
     reason: str
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
     transfer_with: str | None = None
+    names_location: bool = field(default=True, compare=False)
 
     id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
     moves_goods = True
@@ -55,6 +57,8 @@ class Adjustment(Change):
         product = products[self.product_id]
         if product is None:
             return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
+        if not self.names_location and (unnamed := Rejection.of_unnamed_location(product)):
+            return unnamed
         if self.delta < 0 and product.sellable + self.delta < 0:
             shortage = Shortage.of(product, -self.delta)
             return Rejection(RejectionReason.BELOW_FLOOR, self.product_id, (shortage,))

@@ -80,7 +80,7 @@ class Change:
     This base class changes no stock and is never rejected. Subclasses override that.
 
     Attributes:
-        stores_rejection: Whether a rejection is stored too, which makes it final.
+        stores_rejection: Whether a rejection that is final is stored too.
         split: Whether its lines may be taken from different offers if no offer has all of them.
         moves_goods: Whether its deltas also change the units on hand, because goods come in or go out.
         outbound: Units that leave the warehouse if it is accepted. They are written to an outbound page, not to product rows.
@@ -199,7 +199,7 @@ class Decision:
     @property
     def has_record(self) -> bool:
         """Whether the decision is stored in a record."""
-        return self.rejection is None or self.change.stores_rejection
+        return self.rejection is None or (self.change.stores_rejection and self.rejection.is_final)
 
     @property
     def keys(self) -> set[object]:

@@ -41,6 +41,11 @@ def public_key(key: str) -> dict[str, str]:
     return {"productId": product_id, **location}
 
 
+def named_key(key: str) -> dict[str, str]:
+    """Like `public_key`, but with the default location too, as `""`: an answer about a booking always says where it is booked."""
+    return {"locationId": DEFAULT_LOCATION, **public_key(key)}
+
+
 def key_in(document: Mapping[str, Any]) -> str:
     """Build the key to which the `productId` and `locationId` of a message or row refer."""
     return stock_key(document["productId"], document.get("locationId", DEFAULT_LOCATION))

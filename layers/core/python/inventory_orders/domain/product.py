@@ -158,6 +158,7 @@ class PageStock:
 
     is_discontinued: ClassVar = False
     is_partial: ClassVar = True
+    places: ClassVar = frozenset[str]()
 
     @property
     def sellable(self) -> int:

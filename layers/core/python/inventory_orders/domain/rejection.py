@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
@@ -75,6 +75,10 @@ class RejectionReason(StrEnum):
         "BELOW_FLOOR",
         "stock of {subject} would fall below its limit (-backorderLimit): {wanted:,} to remove, "
         "{available:,} available. If a receipt is missing, book it first; if open orders hold units that are gone, cancel those units as lost",
+    )
+    LOCATION_REQUIRED = (
+        "LOCATION_REQUIRED",
+        "{subject} is also at {places}; name the location in locationId (empty for the default one)",
     )
     ORDER_REJECTED = (
         "ORDER_REJECTED",
@@ -168,22 +172,40 @@ class Rejection:
         subject: The product or order that the reason is about, or the order status that prevents the change.
         shortages: All products that are known to be short, if the change is rejected because stock is short.
         asked: Where an order's units were looked for; empty if its products are known at no other location.
+        places: The product's other locations, if the change is rejected because it names none. Not stored.
     """
 
     reason: RejectionReason
     subject: str = ""
     shortages: tuple[Shortage, ...] = ()
     asked: tuple[str, ...] = ()
+    places: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of_unnamed_location(cls, product: Stock) -> Rejection | None:
+        """Reject a booking that names no location, if its product has stock at several; None if it has not."""
+        if not product.places:
+            return None
+        reason, places = RejectionReason.LOCATION_REQUIRED, tuple(sorted(product.places))
+        return cls(reason, product.product_id, places=places)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it applies to a repetition of the change too. A change that lacks a location may be sent again with one."""
+        return self.reason is not RejectionReason.LOCATION_REQUIRED
 
     @property
     def words(self) -> str:
         """The message for the sender of the change."""
         # A status may be any string.
         named = str if self.reason is RejectionReason.UNKNOWN_ORDER_STATUS else in_words
-        places = ", ".join(place or "the default location" for place in self.asked)
+        asked = ", ".join(place or "the default location" for place in self.asked)
         return "; ".join(
             self.reason.words.format(
-                subject=named(short.product_id), wanted=short.wanted, available=short.available
+                subject=named(short.product_id),
+                wanted=short.wanted,
+                available=short.available,
+                places=", ".join(self.places),
             )
             for short in self.shortages or (Shortage(self.subject, 0, 0),)
-        ) + (f"; locations asked: {places}" if places else "")
+        ) + (f"; locations asked: {asked}" if asked else "")

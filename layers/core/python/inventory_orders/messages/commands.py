@@ -321,16 +321,18 @@ def parse_adjustment(body: str) -> Adjustment:
     Raises:
         InvalidMessageError: The adjustment can never be applied. The message says what to fix.
     """
-    return _adjustment(validated(strict_json(body), "adjustment"))
+    # A dead letter would lose a receipt, so one that names no location is booked at the default one.
+    return _adjustment(validated(strict_json(body), "adjustment"), names_location=True)
 
 
-def _adjustment(document: Mapping[str, Any]) -> Adjustment:
+def _adjustment(document: Mapping[str, Any], *, names_location: bool) -> Adjustment:
     return Adjustment(
         key_in(document),
         document["adjustmentId"],
         document["delta"],
         document["reason"],
         notes_in(document, NOTES_OF_ADJUSTMENT),
+        names_location=names_location,
     )
 
 
@@ -340,11 +342,18 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
     Raises:
         InvalidMessageError: A transfer names the same location twice.
     """
+    names_location = "locationId" in document
     if document["action"] == "adjust":
-        return _adjustment(document)
+        return _adjustment(document, names_location=names_location)
     quantity, notes = document["quantity"], notes_in(document, NOTES_OF_ADJUSTMENT)
     if document["action"] == "decrement":
-        return Decrement(key_in(document), document["adjustmentId"], -quantity, notes=notes)
+        return Decrement(
+            key_in(document),
+            document["adjustmentId"],
+            -quantity,
+            notes=notes,
+            names_location=names_location,
+        )
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:
         raise InvalidMessageError(

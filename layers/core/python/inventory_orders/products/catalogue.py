@@ -678,11 +678,10 @@ def _decrement_actions(change: Decrement, product: Product, moment: datetime) ->
         *(product.created_at, None, timestamp(moment)),
         notes=change.notes,
     )
+    write = decrement_write(
+        product, -change.delta, moment, has_one_location=not change.names_location
+    )
     return [
-        Action(
-            ActionKind.PRODUCT,
-            change.product_id,
-            decrement_write(product, -change.delta, moment),
-        ),
+        Action(ActionKind.PRODUCT, change.product_id, write),
         record_action(change.record_key, record),
     ]

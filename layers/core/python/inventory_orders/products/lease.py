@@ -35,6 +35,7 @@ from inventory_orders.domain.location import in_words, key_in, public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import NO_NOTES, AdjustmentRecord
+from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
@@ -105,6 +106,7 @@ class Lease:
         *,
         holder: str = "count",
         outlive_deadline: bool = False,
+        names_location: bool = True,
     ) -> Lease:
         """Lock a product if there is no lease or the last one has expired.
 
@@ -115,8 +117,10 @@ class Lease:
             deadline: When the invocation has to end. By default, the lease ends by then as well.
             holder: Name of the owner, for people. A unique suffix is added.
             outlive_deadline: Whether the lease may last longer, because a caller outside this invocation will hold it.
+            names_location: Whether the sender has named the location. If not, the product must have no other location.
 
         Raises:
+            RejectedError: `LOCATION_REQUIRED`.
             LeaseHeldError: Another owner has a lease.
             LeaseLostError: The lease expired before the row had reclaimed all units.
             ContentionError: Concurrent writers won every attempt.
@@ -127,6 +131,8 @@ class Lease:
         seconds = _limited(seconds, deadline, outlive_deadline=outlive_deadline)
         stats = CommitStats()
         product = read_product(client, product_id, deadline, stats)
+        if not names_location and (unnamed := Rejection.of_unnamed_location(product)):
+            raise RejectedError(unnamed.words, unnamed.reason)
         lease = cls(client, product, owner, seconds, stats)
 
         def lock() -> Write:
@@ -145,17 +151,22 @@ class Lease:
                 )
 
         client.call(attempt, deadline, stats, repeat_after=if_contended)
-        in_time = Deadline.after(min(lease.seconds_left(), deadline.remaining()), client.clock)
+        lease._begin(deadline)
+        return lease
+
+    def _begin(self, deadline: Deadline) -> None:
+        """Reclaim the units in lanes, and store the units on hand. If this fails, the lease is released."""
+        left = min(self.seconds_left(), deadline.remaining())
+        in_time = Deadline.after(left, self.client.clock)
         try:
-            if lease.product.lent_to:
-                lease._reclaim(in_time)
-            lease._keep(0.0, in_time, "acquire it again", lease._on_hand(in_time))
+            if self.product.lent_to:
+                self._reclaim(in_time)
+            self._keep(0.0, in_time, "acquire it again", self._on_hand(in_time))
         except InventoryOrdersError:
             # If the lease cannot be released, it expires by itself.
             with suppress(InventoryOrdersError):
-                lease.release(Deadline.after(3.0, client.clock))
+                self.release(Deadline.after(3.0, self.client.clock))
             raise
-        return lease
 
     def _reclaim(self, deadline: Deadline) -> None:
         """Reclaim the units in lanes, as the owner of the lease."""

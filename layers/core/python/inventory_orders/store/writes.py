@@ -181,18 +181,21 @@ def price_write(price: int, moment: datetime, latest: str) -> Write:
     )
 
 
-def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
+def decrement_write(
+    product: Product, quantity: int, moment: datetime, *, has_one_location: bool
+) -> Write:
     """Build the write that takes units away, on condition that the product stays `ACTIVE`.
 
     Args:
         product: The product as last seen. Its generation, threshold and limit must equal the stored ones.
         quantity: Units to take away.
         moment: The current time.
+        has_one_location: Whether the product must have no other location.
     """
     # While the stock is above this, the status stays `ACTIVE`.
     floor = max(product.low_stock_threshold, -product.backorder_limit)
     computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
-    return (
+    write = (
         _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed)
         .on(
             "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
@@ -210,6 +213,7 @@ def decrement_write(product: Product, quantity: int, moment: datetime) -> Write:
         )
         .moving(-quantity)
     )
+    return write.on("attribute_not_exists(#places)") if has_one_location else write
 
 
 def _same(name: str) -> str:
