@@ -149,7 +149,7 @@ def all_codes() -> str:
     rejections = [
         (
             _code(reason),
-            Rejection(reason, subject, (Shortage(subject, 3, 2),), ("berlin", "lyon")).words,
+            Rejection(reason, subject, (Shortage(subject, 3, 2),), places=("berlin", "lyon")).words,
         )
         for reason in RejectionReason
     ]

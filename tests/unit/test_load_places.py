@@ -629,5 +629,6 @@ def test_lines_that_put_units_at_a_location_are_counted_by_location(shelf):
         ("counted\ntea,berlin,0\ntea,lyon,4\n", {"lyon": 1}),
         ("lowStockThreshold\ntea,lyon,4\n", {}),
     ):
+        shelf.begin_count()
         assert shelf.check(f"productId,locationId,{content}").stocked == stocked
         assert shelf.load(f"productId,locationId,{content}").stocked == stocked
