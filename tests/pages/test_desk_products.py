@@ -421,8 +421,15 @@ def test_a_product_at_several_locations(page, desk):
     assert berlin.locator("td").all_inner_texts()[3:6] == ["10", "2", left_out]
     assert "#" not in page.locator("body").inner_text()
 
-    # Delist the product at one location. Its default location comes last.
+    # What is booked at the default location says so. Delist the product at one location. Its default location comes last.
     show(page, desk, f"product/{TEA}", "Earl")
+    page.get_by_label("Units that came in").fill("2")
+    page.keyboard.press("Enter")
+    said(page, f"Receive 2 {TEA} at the default location: done")
+    page.get_by_role("button", name="Begin to count").press("Enter")
+    said(page, f"Count {TEA} at the default location: begun")
+    page.get_by_role("button", name="Cancel the count").click()
+    said(page, f"Cancel the count of {TEA} at the default location: nothing was booked")
     page.get_by_text("delist it at its other locations first").wait_for()
     page.get_by_role("link", name="berlin").press("Enter")
     page.get_by_role("button", name="Delist").click()
