@@ -536,12 +536,20 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
         "custom metrics": len(emitted),
         "alarms": len(alarms_of(template)),
         "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
+        "rules of Contributor Insights": rules_of_insights(template),
         "standard queues, polled while empty": len(mappings) - fifo,
         "FIFO queues, polled while empty": fifo,
         "sweeps, one a minute": 730 * 60,
     }
     (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
     assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
+
+
+def rules_of_insights(template):
+    """Count the rules for throttled keys: one for the partition key, and one more if there is a sort key."""
+    tables = [t["Properties"] for t in resources(template, "AWS::DynamoDB::GlobalTable").values()]
+    keys = [t["KeySchema"] for t in tables if "ContributorInsights" in json.dumps(t)]
+    return sum(map(len, keys))
 
 
 @pytest.fixture(scope="module")
@@ -556,6 +564,7 @@ def test_basic_monitoring_has_few_alarms_and_no_dashboard(template, small):
     assert {name: all_alarms[name] for name in alarms} == alarms
     assert not any("OrderQueueFifo" in alarm.basic for alarm in watched.ALARMS)
     assert len(resources(small, "AWS::CloudWatch::Dashboard")) == costs.BASIC["dashboards"] == 0
+    assert rules_of_insights(small) == costs.BASIC["rules of Contributor Insights"] == 0
     namespaces = {namespace for namespace, _, _ in map(metric_of_alarm, alarms.values())}
     assert emf.NAMESPACE not in namespaces
     assert costs.BASIC["custom metrics"] == 0
