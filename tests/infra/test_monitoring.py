@@ -443,6 +443,17 @@ def test_a_stopped_sweep_alarms_within_a_quarter_of_an_hour(template):
     assert on == list(range(on[0], NOW + 1200, 60))
 
 
+def test_an_alarm_on_silence_waits_for_the_first_values(template):
+    """Otherwise, it would turn on right after its creation, before there is anything to measure."""
+    warm_ups = {}
+    for logical_id, alarm in alarms_of(template).items():
+        minutes = alarm.get("WarmUpConfiguration", {}).get("WarmUpPeriodDurationInMinutes")
+        if alarm["TreatMissingData"] == "breaching":
+            assert minutes > alarm["Period"] * alarm["EvaluationPeriods"] / 60
+        warm_ups[logical_id] = minutes
+    assert list(filter(None, warm_ups.values())) == [30]
+
+
 @pytest.fixture
 def age_alarm(template):
     (properties,) = (
