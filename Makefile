@@ -21,13 +21,13 @@ export UV_PYTHON_DOWNLOADS = never
 .DEFAULT_GOAL := help
 
 # All other targets would ignore the stage, and use the embedded AWS.
-OF_A_STAGE := audit desk lanes redrive synth diff deploy verify destroy
+OF_A_STAGE := audit desk lanes redrive synth diff validate deploy diagnose verify destroy
 ifneq ($(STAGE),)
 OTHERS := $(filter-out $(OF_A_STAGE),$(or $(MAKECMDGOALS),$(.DEFAULT_GOAL)))
 $(if $(OTHERS),$(error make $(OTHERS) takes no STAGE; these do: $(OF_A_STAGE)))
 endif
 
-.PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff deploy verify destroy lint style types prose format unit test newest explore soak bench browser bytecode wheel docs screenshot lock
+.PHONY: help setup demo dashboard desk up down env tokens invoke audit lanes redrive example bootstrap synth diff validate deploy diagnose verify destroy lint style types prose format unit test newest explore soak bench browser bytecode wheel docs screenshot lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {gsub(/[$$][$$]/, "$$", $$2); gsub(/; /, "\n                  ", $$2); \
@@ -81,8 +81,14 @@ synth: setup ## write the CloudFormation template: STAGE=dev by default; needs n
 diff: setup ## show the changes of a deployment to your AWS account: STAGE=dev, or another name
 	@$(STAGED) diff --stage '$(STAGE)'
 
+validate: setup ## check whether a stage can be deployed to your AWS account, without deploying it: STAGE=dev, or another name
+	@$(STAGED) validate --stage '$(STAGE)'
+
 deploy: setup ## deploy the stack to your AWS account: STAGE=dev, or another name; STAGE=prod is protected; YES=1 does not ask, for CI
 	@$(STAGED) deploy --stage '$(STAGE)'$(if $(YES), --yes)
+
+diagnose: setup ## show why the last deployment to your AWS account failed: STAGE=dev, or another name
+	@$(STAGED) diagnose --stage '$(STAGE)'
 
 verify: setup ## verify a stack: the embedded AWS, or STAGE=dev on your AWS account
 	@$(RUN) verify $(OF_STAGE)

@@ -235,7 +235,10 @@ def alarms() -> str:
         said = f"{metric.statistic} of `{metric.name}` over {period} {side} {when.threshold:,g}"
         if when.periods == 1:
             return said
-        return f"{said}, in {when.breaching or when.periods} of {when.periods} periods"
+        said += f", in {when.breaching or when.periods} of {when.periods} periods"
+        if when.warm_up_minutes:
+            said += f"; a new alarm waits up to {when.warm_up_minutes} minutes for values"
+        return said
 
     def section(alarm: Alarm) -> str:
         families = [ending for ending in runbook.families() if alarm.name.endswith(ending)]

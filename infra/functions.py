@@ -24,6 +24,9 @@ from .removal import kept_in_production
 from .settings import Settings
 from .tables import Tables
 
+# docs.aws.amazon.com/lambda/latest/dg/lambda-runtimes.html
+_ENDING_RUNTIME = "python3.11"
+
 LIVE = "live"
 """The alias that callers invoke. A deployment moves it once code, layer and settings of a version are ready."""
 
@@ -208,13 +211,7 @@ class Functions(Construct):
             compatible_runtimes=[self._runtime],
             compatible_architectures=[lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64],
         )
-        if not layer.compiled:
-            Annotations.of(self._layer).add_warning_v2(
-                "inventory-orders:notCompiled",
-                f"this machine has no {settings.runtime}, so the code is deployed without bytecode, and every cold start "
-                f"has to compile it, which about doubles the time for imports. Install {settings.runtime} (on the PATH, or in "
-                "pyenv) on every machine that you deploy from. Otherwise, these machines redeploy each other's functions",
-            )
+        self._warn(settings.runtime, compiled=layer.compiled)
         self._environment = _environment(settings, queues)
         self.all = {
             construct_id: self._function(construct_id, declared, queues)
@@ -254,6 +251,22 @@ class Functions(Construct):
         allow(function, events.bus.event_bus_arn, "events:PutEvents")
         allow(function, self._tables.products.table_arn, "dynamodb:Scan", "dynamodb:GetItem")
         allow(function, self._tables.allotments.table_arn, "dynamodb:GetItem")
+
+    def _warn(self, runtime: str, *, compiled: bool) -> None:
+        """Let the CDK warn of a runtime that ends soon, and of code without bytecode."""
+        if runtime == _ENDING_RUNTIME:
+            Annotations.of(self).add_warning_v2(
+                "inventory-orders:endingRuntime",
+                f"AWS ends its support for {runtime} on 30 June 2027, and refuses updates of functions with it from 31 August "
+                "2027: set runtime to a later version",
+            )
+        if not compiled:
+            Annotations.of(self._layer).add_warning_v2(
+                "inventory-orders:notCompiled",
+                f"this machine has no {runtime}, so the code is deployed without bytecode, and every cold start "
+                f"has to compile it, which about doubles the time for imports. Install {runtime} (on the PATH, or in "
+                "pyenv) on every machine that you deploy from. Otherwise, these machines redeploy each other's functions",
+            )
 
     def _function(self, construct_id: str, declared: _Function, queues: Queues) -> lambda_.Function:
         name = declared.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
+from typing import cast
 
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -115,7 +116,7 @@ class Monitoring(Construct):
     def _alarm(self, alarm: watched.Alarm, name: str, thing: Thing) -> cloudwatch.Alarm:
         then = alarm.then[name] if alarm.then else ""
         title = alarm.name.format(name=name)
-        return cloudwatch.Alarm(
+        built = cloudwatch.Alarm(
             self,
             title,
             # Construct and alarm share the title. If only the construct were renamed, CloudFormation would try to create an
@@ -129,6 +130,13 @@ class Monitoring(Construct):
             treat_missing_data=alarm.when.silence,
             alarm_description=f"{alarm.text.format(name=name, then=then)} More: {RUNBOOK}",
         )
+        if alarm.when.warm_up_minutes:
+            # The CDK's own class lacks this property.
+            resource = cast("cloudwatch.CfnAlarm", built.node.default_child)
+            resource.warm_up_configuration = cloudwatch.CfnAlarm.WarmUpConfigurationProperty(
+                warm_up_period_duration_in_minutes=alarm.when.warm_up_minutes
+            )
+        return built
 
     def _mail(self, alarms: list[cloudwatch.Alarm], address: str) -> None:
         """Send an e-mail when an alarm fires, and when it clears."""

@@ -15,6 +15,10 @@ from .settings import Settings
 # `publish_events` derives events from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
+# CloudWatch shows the keys in plaintext, so no table or index is watched whose keys belong to customers. An index would
+# inherit the setting of its table.
+_NOT_WATCHED = Table.ORDERS
+
 
 class Tables(Construct):
     """All tables of the service. They have on-demand capacity, are encrypted, and can be restored to any point in the last 35 days."""
@@ -47,6 +51,7 @@ class Tables(Construct):
             removal_policy=RemovalPolicy.RETAIN if protected else RemovalPolicy.DESTROY,
             dynamo_stream=_BOTH_IMAGES if name in STREAMED else None,
             global_secondary_indexes=[self._index(index, name) for index in INDEXES.get(name, ())],
+            contributor_insights_specification=self._insights(name),
             warm_throughput=self._warm(name),
         )
         if self._settings.table_key is not None:
@@ -70,6 +75,18 @@ class Tables(Construct):
             non_key_attributes=[*index.attributes] or None,
             # A throttled index would throttle writes to its table.
             warm_throughput=self._warm(of),
+        )
+
+    def _insights(self, table: Table) -> dynamodb.ContributorInsightsSpecification | None:
+        """Let CloudWatch show throttled keys. AWS advises against it if a key of KMS has to protect the tables' keys.
+
+        docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateContributorInsights.html
+        """
+        is_full = self._settings.monitoring == "full"
+        if not is_full or self._settings.table_key is not None or table is _NOT_WATCHED:
+            return None
+        return dynamodb.ContributorInsightsSpecification(
+            enabled=True, mode=dynamodb.ContributorInsightsMode.THROTTLED_KEYS
         )
 
     def _warm(self, table: str) -> dynamodb.WarmThroughput | None:

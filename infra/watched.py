@@ -43,6 +43,8 @@ class When:
         silence: How a period without a value counts. Most metrics have values only when something happens, so by default
             such a period counts as healthy. docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
         comparison: Which side of the threshold is unhealthy.
+        warm_up_minutes: How long a new alarm waits for its first values. Only needed if silence counts as unhealthy.
+            docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-warm-up.html
     """
 
     threshold: float
@@ -50,6 +52,7 @@ class When:
     breaching: int | None = None
     silence: TreatMissingData = TreatMissingData.NOT_BREACHING
     comparison: ComparisonOperator = ComparisonOperator.GREATER_THAN_THRESHOLD
+    warm_up_minutes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +297,8 @@ ALARMS = (
             periods=3,
             silence=TreatMissingData.BREACHING,
             comparison=ComparisonOperator.LESS_THAN_THRESHOLD,
+            # The deployment that creates the stack, and the three periods.
+            warm_up_minutes=30,
         ),
         "The sweep has not run for a quarter of an hour, so holds do not expire, units stay in idle lanes, and outbound pages "
         "fill up: once all are full, no order can be handed over. "

@@ -134,18 +134,19 @@ def _synthesise(environment: dict[str, str]) -> Path:
             synth += ["-c", f"overrides={json.dumps(SETTINGS)}"]
             # Skip the CDK's validation: it takes longer than the synthesis, and checks rules that do not matter to the embedded AWS.
             run_logged("cdk-synth", synth, {**environment, "CDK_VALIDATION": "false"})
-            remove_metric_math(draft)
+            simplify_alarms(draft)
             draft.rename(assembly)
     return assembly
 
 
-def remove_metric_math(assembly: Path) -> None:
-    """Replace alarms that use metric math with plain ones, because the embedded AWS refuses metric math."""
+def simplify_alarms(assembly: Path) -> None:
+    """Remove metric math from alarms, which the embedded AWS refuses, and warm-up periods, which it does not keep."""
     for file in assembly.glob("*.template.json"):
         template = json.loads(file.read_text("utf-8"))
         for resource in template["Resources"].values():
             if resource["Type"] == "AWS::CloudWatch::Alarm":
                 resource["Properties"] = plain_alarm(resource["Properties"])
+                resource["Properties"].pop("WarmUpConfiguration", None)
         file.write_text(json.dumps(template, indent=1), "utf-8")
 
 

@@ -72,7 +72,11 @@ class AwsAccount:
 
     def client(self, service: str) -> Any:
         """Create a client with short timeouts, because a user is waiting."""
-        config = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
+        config = Config(
+            connect_timeout=5,
+            read_timeout=10,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+        )
         # The type stubs need the service's name as a literal.
         return self.session.client(service, config=config)  # type: ignore[call-overload]
 

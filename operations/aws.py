@@ -60,6 +60,14 @@ LIVE = "live"
 """The alias through which callers reach a function, as in infra/functions.py."""
 
 
+_CONFIG = Config(
+    connect_timeout=5,
+    read_timeout=60,
+    retries={"total_max_attempts": 5, "mode": "standard"},
+    max_pool_connections=32,
+)
+
+
 @dataclass(frozen=True)
 class Aws:
     """The stack that a command works on, with its clients and outputs.
@@ -96,23 +104,17 @@ class Aws:
         Raises:
             UserError: The stack does not exist, access is denied, or it has no outputs with this prefix.
         """
-        config = Config(
-            connect_timeout=5,
-            read_timeout=60,
-            retries={"total_max_attempts": 5, "mode": "standard"},
-            max_pool_connections=32,
-        )
         try:
             session = session or boto3.Session()
-            cloudformation: CloudFormationClient = session.client("cloudformation", config=config)
+            cloudformation: CloudFormationClient = session.client("cloudformation", config=_CONFIG)
             stack = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
             return cls(
                 outputs=_outputs(stack, prefix),
                 session=session,
-                dynamodb=session.client("dynamodb", config=config),
-                sqs=session.client("sqs", config=config),
-                logs=session.client("logs", config=config),
-                functions=session.client("lambda", config=config),
+                dynamodb=session.client("dynamodb", config=_CONFIG),
+                sqs=session.client("sqs", config=_CONFIG),
+                logs=session.client("logs", config=_CONFIG),
+                functions=session.client("lambda", config=_CONFIG),
                 stack_id=stack["StackId"],
                 is_production=stack.get("EnableTerminationProtection", False),
                 prefix=prefix,
@@ -172,6 +174,11 @@ class Aws:
         if "FunctionError" in done or not isinstance(answer, dict):
             raise LostAnswerError(f"{function} failed: {answer}")
         return answer
+
+    def client(self, service: str) -> Any:
+        """Create a client for another service, with the same timeouts and retries."""
+        # The type stubs need the service's name as a literal.
+        return self.session.client(service, config=_CONFIG)  # type: ignore[call-overload]
 
     def store(self) -> Store:
         """Create a store for the stack's tables. Its client leaves retries to the engine."""

@@ -93,7 +93,7 @@ def bucket_name(region: str, account: str) -> str:
 
 def _own_bucket(aws: Aws, region: str, account: str) -> str:
     bucket = bucket_name(region, account)
-    s3 = aws.session.client("s3")
+    s3 = aws.client("s3")
     # In us-east-1, S3 rejects a location constraint, and accepts creating a bucket that you already own.
     elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):

@@ -46,7 +46,7 @@ def listening(aws: Aws) -> Iterator[Callable[[float], Iterator[Heard]]]:
     Raises:
         UserError: The caller's credentials do not allow it.
     """
-    events = aws.session.client("events")
+    events = aws.client("events")
     bus = aws.outputs["EventBusName"]
     name = f"{bus}-follow-{uuid.uuid4().hex[:8]}"
     try:

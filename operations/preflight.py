@@ -1,11 +1,14 @@
-"""Checks before a deployment whether the account's quotas and the existing stack allow it."""
+"""Checks before a deployment whether the account's quotas, the existing stack and the issuer of tokens allow it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from http.client import HTTPException
 from math import ceil
 from typing import TYPE_CHECKING, Any, cast
+from urllib.request import urlopen
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -38,6 +41,23 @@ _NEVER_RESERVED = 100
 """Lambda keeps this many for functions without a reservation:
 docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html
 """
+
+_UNITS_OF_AN_ORDER = 2
+"""Write units of each change of an order, as part of a transaction. Each change is published as an event."""
+
+_EVENTS_OF_A_REQUEST = 10
+
+_EVENT_QUOTAS = {
+    "PutEvents": ("L-9B653E91", "PutEvents throttle limit in transactions per second"),
+    "Invocations": ("L-5540C5E3", "Invocations throttle limit in transactions per second"),
+}
+"""Codes and names of quotas: docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html"""
+
+_MOST_TRIGGERS = 5
+"""CloudFormation accepts this many rollback triggers."""
+
+_TIMEOUT_SECONDS = 5
+_MOST_BYTES = 1_000_000
 
 _ASK_FOR_MORE = "(Service Quotas, AWS Lambda, Concurrent executions: L-B99A9384)"
 
@@ -204,20 +224,140 @@ def count_publishers(
     """
     shards = 0
     for name in ("Orders", "Products"):
-        warm = [
-            _NEW_TABLE,
-            {unit[0].upper() + unit[1:]: n for unit, n in wanted.get(name, {}).items()},
-        ]
-        # Without permission to read the table, assume a new one.
-        with suppress(BotoCoreError, ClientError):
-            physical = _outputs(account, stack_name).get(f"{name}TableName")
-            if physical:
-                table = account.client("dynamodb").describe_table(TableName=physical)["Table"]
-                warm.append(table.get("WarmThroughput", {}))
-        shards += max(
-            ceil(units.get(unit, 0) / most) for units in warm for unit, most in _PARTITION.items()
-        )
+        units = _capacity(account, stack_name, name, wanted)
+        shards += max(ceil(units[unit] / most) for unit, most in _PARTITION.items())
     return shards * BATCHES_OF_A_SHARD
+
+
+def _capacity(
+    account: AwsAccount, stack_name: str, name: str, wanted: Mapping[str, Mapping[str, int]]
+) -> dict[str, int]:
+    """Find out how many units per second a table supports: as many as a new one, or more if it is warm or will be."""
+    warm = [
+        _NEW_TABLE,
+        {unit[0].upper() + unit[1:]: n for unit, n in wanted.get(name, {}).items()},
+    ]
+    # Without permission to read the table, assume a new one.
+    with suppress(BotoCoreError, ClientError):
+        physical = _outputs(account, stack_name).get(f"{name}TableName")
+        if physical:
+            table = account.client("dynamodb").describe_table(TableName=physical)["Table"]
+            warm.append(table.get("WarmThroughput", {}))
+    return {unit: max(units.get(unit, 0) for units in warm) for unit in _PARTITION}
+
+
+def check_event_quotas(
+    account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]]
+) -> str | None:
+    """Compare EventBridge's quotas with the number of changes to orders that the table supports in a second.
+
+    Returns:
+        The quotas that are too low and what to do, or why the check was impossible; None if the quotas suffice.
+    """
+    capacity = _capacity(account, stack_name, "Orders", wanted)
+    events = capacity["WriteUnitsPerSecond"] // _UNITS_OF_AN_ORDER
+    try:
+        quotas = account.client("service-quotas")
+        most = {name: _quota(quotas, code) for name, (code, _) in _EVENT_QUOTAS.items()}
+    except (BotoCoreError, ClientError) as error:
+        return f"cannot check how many events a second EventBridge allows: {error}"
+    # A full batch of changes fills its requests. Each event is delivered to one target or more.
+    needs = {"PutEvents": ceil(events / _EVENTS_OF_A_REQUEST), "Invocations": events}
+    short = [name for name, needed in needs.items() if most[name] < needed]
+    if not short:
+        return None
+    allows = {"PutEvents": "requests to publish events", "Invocations": "events for targets"}
+    few = " and ".join(f"{most[name]:,} {allows[name]}" for name in short)
+    more = ", ".join(f"{_EVENT_QUOTAS[name][1]}: {_EVENT_QUOTAS[name][0]}" for name in short)
+    return (
+        f"EventBridge allows {few} a second in this account and {account.region}, but the table of orders supports {events:,} changes, "
+        "and each is an event for every target that subscribes to it. Beyond the quota, events arrive late, but none is lost. "
+        f"If you expect so many orders, request more (Service Quotas, Amazon EventBridge, {more})"
+    )
+
+
+def _quota(quotas: Any, code: str) -> int:
+    """Read a quota of the account; if it has none of its own, the default of the region."""
+    which = {"ServiceCode": "events", "QuotaCode": code}
+    try:
+        found = quotas.get_service_quota(**which)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchResourceException":
+            raise
+        found = quotas.get_aws_default_service_quota(**which)
+    return int(found["Quota"]["Value"])
+
+
+def check_issuer(issuer: str) -> str | None:
+    """Compare the issuer of customers' tokens with its discovery document, which leads API Gateway to the keys.
+
+    docs.aws.amazon.com/apigateway/latest/developerguide/http-api-jwt-authorizer.html,
+    openid.net/specs/openid-connect-discovery-1_0.html
+
+    Returns:
+        Why the document or the keys cannot be read; None if all is well.
+
+    Raises:
+        UserError: The document names another issuer, so API Gateway would refuse every token.
+    """
+    address = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    try:
+        document = _read_json(address)
+        if document["issuer"] == issuer:
+            address = document["jwks_uri"]
+            _read_json(address)["keys"]
+            return None
+    except (OSError, HTTPException, ValueError, TypeError, KeyError) as error:
+        what = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        return (
+            f"cannot read {address}: {what}. API Gateway needs the discovery document of jwt.issuer, and the keys that it names; "
+            "without them, it refuses every token"
+        )
+    named = document["issuer"]
+    raise UserError(
+        f'jwt.issuer is "{issuer}" in cdk.json, but {address} names the issuer "{named}". The tokens contain this one, so API '
+        f'Gateway would refuse each of them. Set jwt.issuer to "{named}"'
+    )
+
+
+def _read_json(address: str) -> Any:
+    if not address.startswith(("https://", "http://")):
+        raise ValueError("it is not an https address")
+    with urlopen(address, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - checked above
+        return json.loads(answer.read(_MOST_BYTES))
+
+
+def find_rollback_triggers(
+    account: AwsAccount, stack_name: str, titles: Collection[str]
+) -> tuple[list[str] | None, str | None]:
+    """Find the alarms that are to roll back an update of a stack: the first five that exist and are off.
+
+    An alarm that is already on could roll back the update that fixes its cause. A missing one would make the update fail:
+    docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_RollbackTrigger.html
+
+    Args:
+        account: The account and region of the stack.
+        stack_name: Its name.
+        titles: The alarms' names without the name of the stack, the most important first.
+
+    Returns:
+        The ARNs of the alarms, or None if there is no such stack yet or the alarms cannot be read; and a note, if
+        alarms are left out.
+    """
+    names = [f"{stack_name}-{title}" for title in titles]
+    try:
+        answer = account.client("cloudwatch").describe_alarms(
+            AlarmNames=names, AlarmTypes=["MetricAlarm"]
+        )
+    except (BotoCoreError, ClientError) as error:
+        return None, f"no alarm rolls back this update, because the alarms cannot be read: {error}"
+    alarms = sorted(answer["MetricAlarms"], key=lambda alarm: names.index(alarm["AlarmName"]))
+    if not alarms:
+        return None, None
+    on = [alarm["AlarmName"] for alarm in alarms if alarm["StateValue"] == "ALARM"]
+    off = [alarm["AlarmArn"] for alarm in alarms if alarm["AlarmName"] not in on]
+    note = f"these alarms are already on, so they do not roll back this update: {', '.join(on)}"
+    return off[:_MOST_TRIGGERS], note if on else None
 
 
 def check_concurrency(

@@ -2,8 +2,8 @@
 
 Sources: aws.amazon.com/dynamodb/pricing/on-demand (in force since 1 November 2024), aws.amazon.com/lambda/pricing
 (arm64, first tier), aws.amazon.com/sqs/pricing (first tier), aws.amazon.com/cloudwatch/pricing (first tier; logs of the
-standard class; alarms of the standard resolution), aws.amazon.com/eventbridge/pricing (Scheduler; custom events of up
-to 64 KB, delivered within the account). Lambda's reads of a stream are free:
+standard class; alarms of the standard resolution; Contributor Insights for DynamoDB), aws.amazon.com/eventbridge/pricing
+(Scheduler; custom events of up to 64 KB, delivered within the account). Lambda's reads of a stream are free:
 docs.aws.amazon.com/amazondynamodb/latest/developerguide/CostOptimization_StreamsUsage.html
 """
 
@@ -32,6 +32,7 @@ LOG_GIGABYTE_MONTH = 0.03
 CUSTOM_METRIC_MONTH = 0.30
 ALARM_MONTH = 0.10
 DASHBOARD_MONTH = 3.00
+INSIGHT_RULE_MONTH = 0.50
 
 # The memory of place_orders in the stack. The other contenders load the same libraries, so they need as much.
 MEMORY_GIGABYTES = 1.0

@@ -383,7 +383,7 @@ class Restore:
         self._connect(deployed, "Enabled")
 
     def _deployed(self) -> Deployed:
-        cloudformation = self._aws.session.client("cloudformation")
+        cloudformation = self._aws.client("cloudformation")
         name, orders = self._aws.stack_name, self._aws.outputs["OrdersTableName"]
         return Deployed.of(cloudformation, self._aws.dynamodb, name, orders)
 

@@ -27,6 +27,18 @@ from operations.errors import UserError
 app = typer.Typer()
 _ACCOUNT_PANEL = "Your AWS account"
 _QUALIFIER = "@aws-cdk/core:bootstrapQualifier"
+
+_ROLLBACK_ALARMS = (
+    *("PlaceOrdersErrors", "ChangeOrdersErrors"),
+    *("OrderQueueDeadLetters", "OrderCommandQueueDeadLetters"),
+)
+"""Alarms that turn on if a new version loses or refuses orders and commands: also with `monitoring: basic`."""
+_MONITORING_MINUTES = 10
+"""The alarms turn on after three minutes at most, plus a few until SQS reports."""
+
+_NOT_VALIDATED = "Online validation could not be completed"
+"""How the CDK says that CloudFormation did not check the template."""
+
 _Stage = Annotated[
     str,
     typer.Option(
@@ -90,6 +102,33 @@ def diff(stage: _Stage) -> None:
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
+def validate(stage: _Stage) -> None:
+    """Check whether a stage can be deployed to the AWS account of your environment, without deploying it.
+
+    Checks the account's quotas and the issuer of tokens, as `deploy` does. Then CloudFormation checks the template
+    against the account: it creates a change set, and deletes it.
+    """
+    account = _account_for("validate", stage)
+    _check(account, _settings(stage))
+    done = _run_cdk(
+        account,
+        *("validate", "--unstable=validate", "-c", f"stage={stage}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    screen.print(done.stdout, markup=False, highlight=False, soft_wrap=True)
+    # The CDK succeeds if CloudFormation did not answer.
+    if _NOT_VALIDATED in done.stdout:
+        raise UserError(
+            f"CloudFormation did not check the template of {stack_name(stage)}: the warning above says why. The account "
+            "must be prepared first (make bootstrap)"
+        )
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
 def deploy(
     stage: _Stage,
     yes: Annotated[
@@ -98,33 +137,79 @@ def deploy(
 ) -> None:
     """Deploy the stack to the AWS account of your environment.
 
-    It first checks whether the account's quotas allow the settings in cdk.json, and whether the stack's first
-    deployment failed earlier.
+    It first checks whether the account's quotas and the issuer of tokens allow the settings in cdk.json, and whether the
+    stack's first deployment failed earlier.
+
+    CloudFormation rolls back the update of a production stage if one of these alarms turns on during the update or within
+    10 minutes: `PlaceOrdersErrors`, `ChangeOrdersErrors`, `OrderQueueDeadLetters`, `OrderCommandQueueDeadLetters`, and
+    `Api5xx` (with the setting `jwt`, `CustomerApi5xx`). An invalid message turns them on, too. Alarms that are already
+    on do not count, so that you can deploy a fix.
     """
     account = _account_for("deploy", stage)
     settings = _settings(stage)
+    _check(account, settings)
+    approval = ("--require-approval", "never") if yes else ()
+    triggers: tuple[str, ...] = ()
+    if settings.is_production:
+        _note(preflight.release_failed_creation(account, settings.stack_name))
+        triggers = _rollback_triggers(account, settings)
+    try:
+        _cdk(account, "deploy", "-c", f"stage={stage}", *approval, *triggers)
+    except typer.Exit:
+        aside.print(f"To see the cause again: make diagnose STAGE={stage}")
+        raise
+
+
+@app.command(rich_help_panel=_ACCOUNT_PANEL)
+def diagnose(stage: _Stage) -> None:
+    """Show why the last deployment of a stage failed. `deploy` shows it, too."""
+    account = _account_for("diagnose", stage)
+    _cdk(account, "diagnose", "--unstable=diagnose", "-c", f"stage={stage}")
+
+
+def _check(account: AwsAccount, settings: Settings) -> None:
+    """Check what may prevent a deployment, and print notes on what may limit the stack.
+
+    Raises:
+        UserError: The deployment would fail, or would lose orders or refuse every token.
+    """
     if not settings.fifo_queue:
         preflight.check_removed_queue(account, settings.stack_name)
     warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
     needs = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
     needs["publish_events"] = preflight.count_publishers(account, settings.stack_name, warm)
-    notes = (
-        preflight.check_warm_throughput(account, settings.stack_name, warm),
+    _note(preflight.check_warm_throughput(account, settings.stack_name, warm))
+    _note(
         preflight.check_concurrency(
             account,
             settings.stack_name,
             needs,
             settings.api_limits.requestsPerSecond if settings.api else 0,
             settings.api_limits.concurrentExecutions if settings.api else None,
-        ),
-        preflight.release_failed_creation(account, settings.stack_name)
-        if settings.is_production
-        else None,
+        )
     )
-    for note in filter(None, notes):
+    _note(preflight.check_event_quotas(account, settings.stack_name, warm))
+    if settings.api and settings.jwt is not None:
+        _note(preflight.check_issuer(settings.jwt.issuer))
+
+
+def _note(note: str | None) -> None:
+    if note is not None:
         aside.print(f"[yellow]Note:[/] {escape(note)}")
-    approval = ("--require-approval", "never") if yes else ()
-    _cdk(account, "deploy", "-c", f"stage={stage}", *approval)
+
+
+def _rollback_triggers(account: AwsAccount, settings: Settings) -> tuple[str, ...]:
+    """List the CDK's arguments that make alarms roll back an update. Without them, earlier ones would stay in force."""
+    # An alarm that the update removes must not be among them.
+    titles = [*_ROLLBACK_ALARMS, *(["Api5xx"] if settings.api else [])]
+    if settings.api and settings.jwt is not None:
+        titles.insert(0, "CustomerApi5xx")
+    arns, note = preflight.find_rollback_triggers(account, settings.stack_name, titles)
+    _note(note)
+    if arns is None:
+        return ()
+    minutes = ("--monitoring-time-minutes", str(_MONITORING_MINUTES)) if arns else ()
+    return (*(f"--rollback-trigger-alarm-arns={arn}" for arn in arns or ["none"]), *minutes)
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
@@ -190,12 +275,14 @@ def _cdk_json() -> dict[str, Any]:
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:
     """Run the CDK. If it fails, exit with its status."""
-    region = {"AWS_REGION": account.region, "AWS_DEFAULT_REGION": account.region}
-    done = subprocess.run(
-        [*CDK, *arguments],
-        cwd=ROOT,
-        env=stack.cdk_environment({**os.environ, **region}),
-        check=False,
-    )
+    done = _run_cdk(account, *arguments)
     if done.returncode:
         raise typer.Exit(done.returncode)
+
+
+def _run_cdk(
+    account: AwsAccount, *arguments: str, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    region = {"AWS_REGION": account.region, "AWS_DEFAULT_REGION": account.region}
+    environment = stack.cdk_environment({**os.environ, **region})
+    return subprocess.run([*CDK, *arguments], cwd=ROOT, env=environment, check=False, **options)

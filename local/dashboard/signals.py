@@ -76,7 +76,7 @@ class CloudWatch:
 
     def _ask(self, operation: str, **request: Any) -> Document:
         # Not typed: the stubs of CloudWatch would be another dependency for two calls.
-        client: Any = self._stack().session.client("cloudwatch")
+        client: Any = self._stack().client("cloudwatch")
         try:
             pages = client.get_paginator(operation).paginate(**request)
             answer: Document = pages.build_full_result()

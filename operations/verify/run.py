@@ -108,8 +108,7 @@ class Run:
     def client(self, service: str) -> Any:
         """Create a client for an AWS service."""
         if service not in self._clients:
-            make: Any = self.aws.session.client
-            self._clients[service] = make(service)
+            self._clients[service] = self.aws.client(service)
         return self._clients[service]
 
     @cached_property

@@ -385,7 +385,9 @@ def _wrong_state(alarm: Mapping[str, Any]) -> str:
         return f"is on: {alarm['StateReason']}"
     # Such an alarm keeps its state when data is missing, so it has no state before its metric's first value. The same
     # may be true of metric math: its gaps are filled, but AWS does not document the result if there is no value at all.
-    keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing") or "Metrics" in alarm
+    # An alarm that warms up waits for values first.
+    keeps = alarm.get("TreatMissingData", "missing") in ("ignore", "missing")
+    keeps |= not alarm.keys().isdisjoint(("Metrics", "WarmUpConfiguration"))
     if alarm["StateValue"] == "INSUFFICIENT_DATA" and not keeps:
         return "has never had a value of its metric"
     return ""

@@ -195,14 +195,17 @@ def test_make_runs_no_node_of_the_machine():
     assert found == ["$(VENV)/bin/npm "]
 
 
-@pytest.mark.parametrize("target", ["diff", "deploy", "destroy"])
+@pytest.mark.parametrize("target", ["diff", "validate", "deploy", "diagnose", "destroy"])
 def test_a_stage_must_be_named_before_an_account_is_touched(target):
     line = dry_run(target)[-1]
     assert line.startswith(f'echo "name a stage: make {target} STAGE=dev" >&2; exit 2;')
 
 
 TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
-STAGED = ("audit", "desk", "lanes", "redrive", "synth", "diff", "deploy", "verify", "destroy")
+STAGED = (
+    *("audit", "desk", "lanes", "redrive", "synth", "diff", "validate", "deploy", "diagnose"),
+    *("verify", "destroy"),
+)
 
 
 @pytest.mark.parametrize("target", TARGETS)

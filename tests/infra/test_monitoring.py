@@ -443,6 +443,17 @@ def test_a_stopped_sweep_alarms_within_a_quarter_of_an_hour(template):
     assert on == list(range(on[0], NOW + 1200, 60))
 
 
+def test_an_alarm_on_silence_waits_for_the_first_values(template):
+    """Otherwise, it would turn on right after its creation, before there is anything to measure."""
+    warm_ups = {}
+    for logical_id, alarm in alarms_of(template).items():
+        minutes = alarm.get("WarmUpConfiguration", {}).get("WarmUpPeriodDurationInMinutes")
+        if alarm["TreatMissingData"] == "breaching":
+            assert minutes > alarm["Period"] * alarm["EvaluationPeriods"] / 60
+        warm_ups[logical_id] = minutes
+    assert list(filter(None, warm_ups.values())) == [30]
+
+
 @pytest.fixture
 def age_alarm(template):
     (properties,) = (
@@ -536,12 +547,20 @@ def test_the_cost_figures_count_what_is_emitted_and_what_the_template_has(templa
         "custom metrics": len(emitted),
         "alarms": len(alarms_of(template)),
         "dashboards": len(resources(template, "AWS::CloudWatch::Dashboard")),
+        "rules of Contributor Insights": rules_of_insights(template),
         "standard queues, polled while empty": len(mappings) - fifo,
         "FIFO queues, polled while empty": fifo,
         "sweeps, one a minute": 730 * 60,
     }
     (schedule,) = resources(template, "AWS::Scheduler::Schedule").values()
     assert schedule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
+
+
+def rules_of_insights(template):
+    """Count the rules for throttled keys: one for the partition key, and one more if there is a sort key."""
+    tables = [t["Properties"] for t in resources(template, "AWS::DynamoDB::GlobalTable").values()]
+    keys = [t["KeySchema"] for t in tables if "ContributorInsights" in json.dumps(t)]
+    return sum(map(len, keys))
 
 
 @pytest.fixture(scope="module")
@@ -556,6 +575,7 @@ def test_basic_monitoring_has_few_alarms_and_no_dashboard(template, small):
     assert {name: all_alarms[name] for name in alarms} == alarms
     assert not any("OrderQueueFifo" in alarm.basic for alarm in watched.ALARMS)
     assert len(resources(small, "AWS::CloudWatch::Dashboard")) == costs.BASIC["dashboards"] == 0
+    assert rules_of_insights(small) == costs.BASIC["rules of Contributor Insights"] == 0
     namespaces = {namespace for namespace, _, _ in map(metric_of_alarm, alarms.values())}
     assert emf.NAMESPACE not in namespaces
     assert costs.BASIC["custom metrics"] == 0

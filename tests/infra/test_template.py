@@ -102,6 +102,19 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
         assert shown == {index.name: index[1:] for index in INDEXES.get(table, ())}
 
 
+def test_cloudwatch_shows_throttled_keys_unless_they_belong_to_customers(dev, optional):
+    for table in Table:
+        (replica,) = properties_of(dev, "DynamoDB::GlobalTable", table)["Replicas"]
+        watched = {"Enabled": True, "Mode": "THROTTLED_KEYS"} if table != Table.ORDERS else None
+        assert replica.get("ContributorInsightsSpecification") == watched
+        for index in replica.get("GlobalSecondaryIndexes", ()):
+            # It would inherit the mode of its table.
+            assert "ContributorInsightsSpecification" not in index
+    unwatched = synthesise("dev", monitoring="basic", fifoQueue=False)
+    for template in (optional, unwatched):
+        assert "ContributorInsights" not in json.dumps(template.to_json())
+
+
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 WARM = {"Orders": 20_000, "Products": 30_000}
 

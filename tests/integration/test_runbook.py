@@ -24,7 +24,7 @@ from operations.dead_letters import peek_dead_letters
 from operations.emf import read_samples, values_of
 from testing.events import order_body, sqs_event
 from tests.support.api import api_of
-from tests.support.faults import Fault, FaultyProxy, Shares
+from tests.support.faults import LIMIT, Fault, FaultyProxy, Shares
 from tests.support.runbook import aws_call, commands, expand
 from tests.support.stack import cli, configured, create, unscheduled, wait_until, wait_until_settled
 
@@ -315,7 +315,8 @@ def test_throttles_end_once_the_functions_limit_is_removed(aws):
 
 
 def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embedded_aws):
-    found = run(aws, "ReadThrottles, WriteThrottles", "describe-table")
+    heading = "ReadThrottles, WriteThrottles"
+    found = run(aws, heading, "describe-table")
     assert found["Table"]["TableStatus"] == "ACTIVE"
     create(aws, "rb-throttled", 40)
     with visibility(aws, 5), faults(aws, embedded_aws, throttled=0.33) as proxy:
@@ -323,6 +324,10 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
             send_order(aws, f"rb-throttled-{number}", "rb-throttled")
         wait_until_settled(aws)
         assert proxy.counts[Fault.THROTTLED] > 0
+    wait_until(aws, lambda: log(aws, heading))
+    assert {(line["limit"], line["resource"]) for line in logged(aws, heading)} == {
+        (LIMIT["reason"], "throttled")
+    }
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
     assert (account.available, account.sold, account.difference) == (0, 40, 0)
 

@@ -276,10 +276,20 @@ class FaultyProxy(_Proxy):
         if fault is Fault.CONFLICT:
             others = len(json.loads(body)["TransactItems"]) - 1
             reasons = [{"Code": "TransactionConflict"}, *[{"Code": "None"}] * others]
-            return _error(400, "TransactionCanceledException", reasons)
-        codes = ("ProvisionedThroughputExceededException", "ThrottlingException")
-        return _error(400, codes[self.counts[Fault.THROTTLED] % 2])
+            return _error(400, "TransactionCanceledException", CancellationReasons=reasons)
+        code, member = _THROTTLES[self.counts[Fault.THROTTLED] % 2]
+        return _error(400, code, **{member: [LIMIT]})
 
+
+LIMIT = {
+    "reason": "TableWriteKeyRangeThroughputExceeded",
+    "resource": "arn:aws:dynamodb:us-east-1:000000000000:table/throttled",
+}
+"""Why requests are throttled, as DynamoDB would say."""
+_THROTTLES = (
+    ("ProvisionedThroughputExceededException", "ThrottlingReasons"),
+    ("ThrottlingException", "throttlingReasons"),
+)
 
 _WRITES = {"TransactWriteItems", "UpdateItem", "PutItem", "DeleteItem"}
 _LATE_SECONDS = (0.2, 4.0)
@@ -360,7 +370,6 @@ class FaultyBus(_Proxy):
         return 200, _JSON, json.dumps({"FailedEntryCount": failed, "Entries": answers}).encode()
 
 
-def _error(status: int, code: str, reasons: list[dict[str, str]] | None = None) -> Answer:
-    document = {"__type": code, "message": "injected"}
-    more = {"CancellationReasons": reasons} if reasons else {}
-    return status, _JSON, json.dumps(document | more).encode()
+def _error(status: int, code: str, **members: list[dict[str, str]]) -> Answer:
+    document = {"__type": code, "message": "injected", **members}
+    return status, _JSON, json.dumps(document).encode()

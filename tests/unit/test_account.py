@@ -4,8 +4,10 @@ import json
 import os
 import re
 import subprocess
+import threading
 from collections import defaultdict
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import boto3
@@ -29,7 +31,7 @@ from operations.commands.target import Target
 from operations.errors import UserError
 from operations.queues import FIFO, FIFO_DEAD_LETTERS
 
-STAGED = ("diff", "deploy", "destroy")
+STAGED = ("diff", "validate", "deploy", "diagnose", "destroy")
 ON_ACCOUNT = (
     ["bootstrap"],
     *([command, "--stage", "live"] for command in (*STAGED, "status", "audit", "redrive")),
@@ -44,7 +46,7 @@ def cdk(monkeypatch):
 
     def run(command, **options):
         calls.append((command[1:], options["env"]))
-        return subprocess.CompletedProcess(command, 0)
+        return subprocess.CompletedProcess(command, 0, stdout="")
 
     monkeypatch.setattr(deployment.subprocess, "run", run)
     return calls
@@ -157,6 +159,8 @@ def account(monkeypatch):
         ),
         "describe_stacks": {"Stacks": [{"Outputs": outputs}]},
         "describe_table": {"Table": ORDERS},
+        "get_service_quota": {"Quota": {"Value": 18_750.0}},
+        "describe_alarms": {"MetricAlarms": []},
     }
 
     class Client:
@@ -357,6 +361,224 @@ def test_deploy_removes_an_empty_fifo_queue_only_if_it_may_read_its_depth(
     assert cdk == []
     with_fifo_queue(account, defaultdict(lambda: "0"))
     deploy(cdk)
+
+
+@pytest.mark.parametrize(
+    ("delivered", "units", "noted"),
+    [
+        # The table of orders has a warm throughput of 8,000 write units a second.
+        (750, {}, "allows 750 events for targets a second in this account and us-east-1, but"),
+        (3_999, {}, "the table of orders supports 4,000 changes"),
+        (4_000, {}, None),
+        (4_000, {"writeUnitsPerSecond": 90_000}, "supports 45,000 changes"),
+        (4_000, {"writeUnitsPerSecond": 90_000}, "allows 4,000 requests to publish events and 4,"),
+    ],
+)
+def test_deploy_says_how_many_events_a_second_eventbridge_allows(account, delivered, units, noted):
+    account["get_service_quota"] = {"Quota": {"Value": float(delivered)}}
+    of_account = AwsAccount(None, "us-east-1")
+    note = preflight.check_event_quotas(of_account, "Shop", {"Orders": units})
+    assert (note is None) if noted is None else (noted in note)
+    assert (
+        note is None or "Invocations throttle limit in transactions per second: L-5540C5E3" in note
+    )
+
+
+def test_a_quota_that_the_account_never_changed_is_the_default_of_the_region(account):
+    account["get_service_quota"] = refusal("NoSuchResourceException")
+    account["get_aws_default_service_quota"] = {"Quota": {"Value": 750.0}}
+    of_account = AwsAccount(None, "af-south-1")
+    note = preflight.check_event_quotas(of_account, "Shop", {})
+    assert "750 events for targets a second in this account and af-south-1" in note
+    account["get_service_quota"] = refusal("AccessDeniedException")
+    note = preflight.check_event_quotas(of_account, "Shop", {})
+    assert note.startswith("cannot check how many events a second EventBridge allows: ")
+
+
+@pytest.fixture
+def issuer():
+    """Start a server on the loopback. Returns its address and its documents by path, which tests fill."""
+    documents = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            found = documents.get(self.path)
+            self.send_response(404 if found is None else 200)
+            self.end_headers()
+            self.wfile.write(found or b"")
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/shop", documents
+        server.shutdown()
+
+
+def discovery(named, keys):
+    return json.dumps({"issuer": named, "jwks_uri": keys}).encode()
+
+
+DISCOVERY = "/shop/.well-known/openid-configuration"
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_an_issuer_whose_document_and_keys_are_there_is_accepted(issuer, end):
+    address, documents = issuer
+    documents[DISCOVERY] = discovery(address + end, f"{address}/keys")
+    documents["/shop/keys"] = b'{"keys": []}'
+    assert preflight.check_issuer(address + end) is None
+
+
+def test_an_issuer_that_differs_from_its_document_is_refused(issuer):
+    """The common case: a slash at the end."""
+    address, documents = issuer
+    documents[DISCOVERY] = discovery(f"{address}/", f"{address}/keys")
+    with pytest.raises(UserError) as refused:
+        preflight.check_issuer(address)
+    assert str(refused.value).startswith(f'jwt.issuer is "{address}" in cdk.json, but ')
+    assert str(refused.value).endswith(f'Set jwt.issuer to "{address}/"')
+
+
+@pytest.mark.parametrize(
+    ("document", "keys", "unread"),
+    [
+        (None, None, f"{DISCOVERY}: HTTP Error 404"),
+        (b"no JSON", None, f"{DISCOVERY}: Expecting value"),
+        (b"[]", None, f"{DISCOVERY}: "),
+        (b"{}", None, f"{DISCOVERY}: it has no issuer"),
+        ("/keys", None, "/keys: HTTP Error 404"),
+        ("/keys", b"{}", "/keys: it has no keys"),
+        ("file:///etc/hosts", None, "file:///etc/hosts: it is not an https address"),
+    ],
+)
+def test_deploy_says_that_an_issuers_document_or_keys_cannot_be_read(
+    issuer, document, keys, unread
+):
+    address, documents = issuer
+    if isinstance(document, str):
+        where = document if ":" in document else address + document
+        document = discovery(address, where)
+    documents |= {DISCOVERY: document, "/shop/keys": keys}
+    assert unread in preflight.check_issuer(address)
+
+
+def test_deploy_checks_the_issuer_of_tokens(cdk, account, monkeypatch):
+    asked = []
+    monkeypatch.setattr(preflight, "check_issuer", asked.append)
+    jwt = {"issuer": "https://id.example", "audience": ["shop"]}
+    with_settings(monkeypatch, jwt=jwt)
+    deploy(cdk)
+    assert asked == ["https://id.example"]
+    with_settings(monkeypatch, api=False)
+    CliRunner().invoke(app, ["validate", "--stage", "dev"])
+    assert len(asked) == 1
+
+
+def alarm(title, state="OK"):
+    name = f"InventoryOrders-prod-{title}"
+    return {"AlarmName": name, "AlarmArn": f"arn:{title}", "StateValue": state}
+
+
+def triggers(account, cdk, alarms, stage="prod", **settings):
+    """Deploy a stage with these alarms, and return the alarms that roll back, or the whole arguments if there are none."""
+    account["describe_alarms"] = (
+        alarms if isinstance(alarms, Exception) else {"MetricAlarms": alarms}
+    )
+    account["describe_stacks"] = NOT_DEPLOYED
+    done = CliRunner().invoke(app, ["deploy", "--stage", stage], catch_exceptions=False)
+    ((arguments, _),) = cdk
+    flag = "--rollback-trigger-alarm-arns="
+    found = [each.removeprefix(flag) for each in arguments if each.startswith(flag)]
+    waits = arguments[-2:] == ["--monitoring-time-minutes", "10"]
+    assert waits is bool(found and found != ["none"])
+    return found, done.stderr
+
+
+ORDERED = (
+    *("CustomerApi5xx", "PlaceOrdersErrors", "ChangeOrdersErrors"),
+    *("OrderQueueDeadLetters", "OrderCommandQueueDeadLetters", "Api5xx"),
+)
+
+
+def test_five_alarms_roll_back_an_update_of_a_production_stage(cdk, account):
+    found, said = triggers(account, cdk, [alarm(title) for title in reversed(ORDERED[1:])])
+    assert found == [f"arn:{title}" for title in ORDERED[1:]]
+    assert "Note: these alarms" not in said
+
+
+def test_the_alarm_of_customers_requests_replaces_the_least_important(cdk, account, monkeypatch):
+    jwt = {"issuer": "https://id.example", "audience": ["shop"]}
+    monkeypatch.setattr(preflight, "check_issuer", lambda _: None)
+    wanted = Settings.from_context("prod", {"jwt": jwt})
+    monkeypatch.setattr(deployment, "_settings", lambda stage: wanted)
+    found, _ = triggers(account, cdk, [alarm(title) for title in ORDERED])
+    assert found == [f"arn:{title}" for title in ORDERED[:5]]
+
+
+@pytest.mark.parametrize(
+    ("stage", "alarms", "found", "noted"),
+    [
+        ("prod", [], [], None),  # the first deployment
+        ("dev", [alarm("Api5xx")], [], None),
+        (
+            "prod",
+            [alarm("PlaceOrdersErrors", "INSUFFICIENT_DATA")],
+            ["arn:PlaceOrdersErrors"],
+            None,
+        ),
+        (
+            "prod",
+            [alarm("PlaceOrdersErrors", "ALARM"), alarm("Api5xx")],
+            ["arn:Api5xx"],
+            "so they do not roll back this update: InventoryOrders-prod-PlaceOrdersErrors",
+        ),
+        # Otherwise, the triggers of an earlier update would stay in force.
+        ("prod", [alarm("Api5xx", "ALARM")], ["none"], "InventoryOrders-prod-Api5xx"),
+        ("prod", refusal("AccessDenied"), [], "no alarm rolls back this update"),
+    ],
+)
+def test_only_alarms_that_exist_and_are_off_roll_back(cdk, account, stage, alarms, found, noted):
+    answer, said = triggers(account, cdk, alarms, stage)
+    assert answer == found
+    assert (noted or "deploy: ") in said
+
+
+def test_validate_checks_the_quotas_and_lets_the_cdk_check_the_template(cdk, account):
+    account["get_service_quota"] = {"Quota": {"Value": 750.0}}
+    done = CliRunner().invoke(app, ["validate", "--stage", "dev"], catch_exceptions=False)
+    assert "Note: EventBridge allows" in done.stderr
+    ((arguments, _),) = cdk
+    assert arguments[1:] == ["validate", "--unstable=validate", "-c", "stage=dev"]
+
+
+def test_validate_fails_if_cloudformation_did_not_answer(account, monkeypatch):
+    """The CDK itself would succeed."""
+    said = "Online validation could not be completed for stack 'X': no bootstrap stack"
+    cdk_cli = ROOT / "node_modules" / "aws-cdk" / "lib" / "index.js"
+    assert said.partition(" for ")[0] in cdk_cli.read_text("utf-8")
+    ended = subprocess.CompletedProcess([], 0, stdout=f"{said}\n")
+    monkeypatch.setattr(deployment.subprocess, "run", lambda *_, **__: ended)
+    done = CliRunner().invoke(app, ["validate", "--stage", "dev"])
+    assert said in done.stdout
+    assert str(done.exception).startswith(
+        "CloudFormation did not check the template of InventoryOrders-dev: the warning above"
+    )
+
+
+def test_after_a_failed_deployment_the_command_that_shows_the_cause_is_named(account, monkeypatch):
+    failed = subprocess.CompletedProcess([], 1)
+    monkeypatch.setattr(deployment.subprocess, "run", lambda *_, **__: failed)
+    done = CliRunner().invoke(app, ["deploy", "--stage", "dev"])
+    assert done.exit_code == 1
+    assert done.stderr.endswith("To see the cause again: make diagnose STAGE=dev\n")
+
+
+def test_diagnose_asks_the_cdk_for_the_cause(cdk, account):
+    CliRunner().invoke(app, ["diagnose", "--stage", "dev"], catch_exceptions=False)
+    ((arguments, _),) = cdk
+    assert arguments[1:] == ["diagnose", "--unstable=diagnose", "-c", "stage=dev"]
 
 
 def with_fifo_queue(account, attributes, error=None):

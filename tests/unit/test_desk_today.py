@@ -190,7 +190,7 @@ def cloudwatch(monkeypatch):
         outputs=fake.outputs,
         name="shop",
         service_name="inventory-orders-shop",
-        session=SimpleNamespace(client=lambda name: {"cloudwatch": fake}[name]),
+        client=lambda name: {"cloudwatch": fake}[name],
     )
     fake.signals = CloudWatch(lambda: aws)
     return fake

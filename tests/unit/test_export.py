@@ -37,7 +37,7 @@ MOMENT = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 def account(monkeypatch):
     """Fake an account with DynamoDB and S3. botocore checks each request against AWS's model."""
     dynamodb, s3 = (boto3.client(name, region_name="eu-west-1") for name in ("dynamodb", "s3"))
-    session = SimpleNamespace(client=lambda _: s3)
+    session = SimpleNamespace(client=lambda _, **__: s3)
     outputs = {f"{table.value}TableName": f"{table.value}-1" for table in Table}
     outputs["EventBusName"] = "InventoryOrders-prod"
     aws = Aws(outputs, session, dynamodb, None, None, None, STACK)

@@ -24,6 +24,7 @@ from local.invoke import is_good, readable
 from operations import emf
 from testing.events import order_body, sqs_event
 from testing.handlers import FakeContext, function_names, load_handler
+from testing.simulated_aws import ServiceError
 
 EVENTS = ROOT / "events"
 
@@ -228,6 +229,26 @@ def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, ca
     assert (rejected["correlation_id"], rejected["orderId"]) == ("m-1", "o-2")
     assert "secret-person" not in json.dumps(lines)
     assert readable("\n".join(json.dumps(line) for line in lines))
+
+
+def test_the_log_says_which_limit_throttled_how_many_requests(handle, tea_shop, capsys):
+    """Also if a later attempt succeeds, because the alarm on throttles turns on then too."""
+    table = tea_shop.environment("place_orders")["PRODUCTS_TABLE_NAME"]
+    arn = f"arn:aws:dynamodb:eu-west-1:111122223333:table/{table}"
+    reason = {"reason": "TableReadKeyRangeThroughputExceeded", "resource": arn}
+    errors = [ServiceError("ThrottlingException", "m", extra={"throttlingReasons": [reason]})] * 2
+
+    def before(operation, _):
+        if operation == "BatchGetItem" and errors:
+            raise errors.pop()
+
+    tea_shop.before = before
+    answer = handle(sqs_event(order_body("o-1", {TEA: 1})))
+    assert answer == {"batchItemFailures": []}
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (throttled,) = (line for line in lines if line.get("message") == "throttled by DynamoDB")
+    assert (throttled["limit"], throttled["resource"]) == (reason["reason"], table)
+    assert throttled["requests"] == 2
 
 
 @pytest.mark.parametrize("name", function_names())

@@ -320,3 +320,28 @@ def test_names_of_tests_have_at_most_80_characters():
     names = [n for f in files for n in re.findall(r"def (test_\w+)\(", f.read_text("utf-8"))]
     assert len(names) > 1000
     assert [name for name in names if len(name) > 80] == []
+
+
+# botocore 1.44 changed the default mode and number of attempts.
+MAKES_CLIENT = re.compile(r"\b(?:boto3|session)\.client\b(?P<how>(?:\([^()]*\))?)")
+HAS_SETTINGS = re.compile(r"\bConfig\((?P<how>(?:[^()]|\([^()]*\))*)\)")
+
+
+def test_every_client_of_the_service_and_its_commands_sets_its_own_retries():
+    sources = [
+        path
+        for folder in ("layers", "functions", "operations", "local/desk", "local/dashboard")
+        for path in (ROOT / folder).rglob("*.py")
+        # It only draws the dashboard of the embedded AWS.
+        if path != ROOT / "local" / "dashboard" / "service.py"
+    ]
+    made, settings = [], []
+    for path in sources:
+        text = path.read_text("utf-8")
+        made += [(path.name, made["how"]) for made in MAKES_CLIENT.finditer(text)]
+        settings += [(path.name, config["how"]) for config in HAS_SETTINGS.finditer(text)]
+    assert len(made) > 8
+    assert [name for name, how in made if "config=" not in how] == []
+    assert len(settings) == 5
+    needed = ('"total_max_attempts": ', '"mode": "standard"')
+    assert [name for name, how in settings if not all(part in how for part in needed)] == []

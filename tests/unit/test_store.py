@@ -22,10 +22,11 @@ from inventory_orders.domain.change import IdempotencyMatch
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply, plan
 from inventory_orders.domain.product import NewProduct, ProductStatus
-from inventory_orders.domain.record import OrderRecord
+from inventory_orders.domain.record import OrderKey, OrderRecord
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
+    Limit,
     OutcomeUnknownError,
     RequestInvalidError,
     StoreUnavailableError,
@@ -42,7 +43,7 @@ from inventory_orders.store.stock_parts import (
     read_stock_parts,
     write_stock_part,
 )
-from inventory_orders.store.writes import record_action, transaction_actions
+from inventory_orders.store.writes import ActionKind, record_action, transaction_actions
 from testing.bench import product, stored
 from testing.simulated_aws import ServiceError, answered_by
 from testing.tables import NAMES
@@ -112,6 +113,64 @@ def test_the_client_leaves_every_retry_to_the_engine(code):
         with pytest.raises((ThrottledError, OutcomeUnknownError)):
             store.read(["p"])
     assert len(asked) == 1
+
+
+OF_INDEX = "arn:aws:dynamodb:eu-west-1:111122223333:table/Shop-Orders/index/byUser"
+INDEX_IS_SHORT = "Throughput exceeds the current capacity for one or more global secondary indexes."
+
+
+@pytest.mark.parametrize(
+    ("code", "member"),
+    [
+        ("ProvisionedThroughputExceededException", "ThrottlingReasons"),
+        ("RequestLimitExceeded", "ThrottlingReasons"),
+        ("ThrottlingException", "throttlingReasons"),
+    ],
+)
+def test_a_throttled_request_says_which_limit_of_which_table_or_index(code, member):
+    limit = Limit("IndexWriteKeyRangeThroughputExceeded", "Shop-Orders/index/byUser")
+    reasons = [{"reason": limit.name, "resource": OF_INDEX}] * 2
+    refusal = refuses(code, "Rate exceeded", {member: reasons})
+    with answered_by(refusal), pytest.raises(ThrottledError) as throttled:
+        real_store().read(["p"])
+    assert throttled.value.limits == (limit,)
+    assert str(throttled.value) == (
+        f"{code}: Rate exceeded (IndexWriteKeyRangeThroughputExceeded of Shop-Orders/index/byUser)"
+    )
+
+
+def test_a_throttled_transaction_says_which_tables_are_throttled():
+    sold = product("p", 1)
+    (chain,) = plan([Order("o", "secret", {"p": 1})], Supply(Allocation({"p": sold}))).chains
+    actions = transaction_actions(chain[0][0], NOW)
+    reasons = [{"Code": "None"}] * len(actions)
+    at = {action.kind: number for number, action in enumerate(actions)}
+    reasons[at[ActionKind.PRODUCT]] = {"Code": "ThrottlingError", "Message": "Slow down"}
+    index = {"Code": "ProvisionedThroughputExceeded", "Message": INDEX_IS_SHORT}
+    reasons[at[ActionKind.RECORD]] = index
+    cancelled = {"CancellationReasons": reasons}
+    with answered_by(refuses("TransactionCanceledException", "", cancelled)):
+        with pytest.raises(TransactionCancelledError) as write:
+            real_store().write(actions, "token")
+        with pytest.raises(ThrottledError) as read:
+            real_store().read_together(["p", OrderKey("o")])
+    of_products = Limit("ThrottlingError", "Products")
+    of_index = Limit("ProvisionedThroughputExceeded", "an index of Orders")
+    assert set(write.value.limits) == set(read.value.limits) == {of_products, of_index}
+    assert "ThrottlingError of Products" in str(write.value)
+    assert read.value.code == "ThrottlingException"
+    assert "secret" not in f"{write.value}{read.value}"
+
+
+def refuses(code, message, extra):
+    def answer(*_):
+        raise ServiceError(code, message, extra=extra)
+
+    return answer
+
+
+def real_store():
+    return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), NAMES)
 
 
 @pytest.mark.parametrize("moved", ["version", "createdAt", "order id"])

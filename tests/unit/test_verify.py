@@ -227,6 +227,7 @@ def test_verify_waits_until_alarms_are_off(monkeypatch, run, asked):
         ({"StateValue": "INSUFFICIENT_DATA"}, "Alarm has never had a value of its metric"),
         ({"StateValue": "INSUFFICIENT_DATA", "TreatMissingData": "ignore"}, None),
         ({"StateValue": "INSUFFICIENT_DATA", "Metrics": []}, None),
+        ({"StateValue": "INSUFFICIENT_DATA", "WarmUpConfiguration": {}}, None),
         ({"StateValue": "OK"}, None),
     ],
 )

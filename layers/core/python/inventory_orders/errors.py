@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Outcome(Enum):
@@ -100,15 +100,33 @@ AWS_UNREACHABLE = "AWS_UNREACHABLE"
 """The code of a request to AWS without an answer. The message names the client's exception."""
 
 
+class Limit(NamedTuple):
+    """A limit of DynamoDB that throttled a request.
+
+    Attributes:
+        name: DynamoDB's name of the limit, such as `TableWriteKeyRangeThroughputExceeded`.
+        resource: The table or index that has the limit.
+    """
+
+    name: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.resource}"
+
+
 class StoreError(OutcomeError):
     """A request to DynamoDB failed.
 
     Attributes:
         code: The service's error code or, without an answer, `AWS_UNREACHABLE`, unless the class has a code of its own.
+        limits: The limits that throttled the request, if DynamoDB named them.
     """
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}", self.code or code)
+    def __init__(self, code: str, message: str, limits: Sequence[Limit] = ()) -> None:
+        named = f" ({', '.join(map(str, limits))})" if limits else ""
+        super().__init__(f"{code}: {message}{named}", self.code or code)
+        self.limits = tuple(limits)
 
 
 class ThrottledError(StoreError):

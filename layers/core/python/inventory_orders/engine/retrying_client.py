@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from inventory_orders.domain.record import OrderKey, OrderRecord
 from inventory_orders.engine.memory import Pace, Recent
 from inventory_orders.errors import (
     ContentionError,
+    Limit,
     OutcomeError,
     OutcomeUnknownError,
     StoreError,
@@ -53,12 +54,14 @@ class CommitStats:
         changes_per_transaction: For each committed transaction, how many changes it decided.
         lease_wait: Time spent waiting for leases, in seconds.
         low_stock: Products that stopped being `ACTIVE` because of their stock.
+        throttles: How many requests each limit of DynamoDB throttled.
     """
 
     measured: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     changes_per_transaction: list[int] = field(default_factory=list)
     lease_wait: float = 0.0
     low_stock: list[Product] = field(default_factory=list)
+    throttles: Counter[Limit] = field(default_factory=Counter)
 
     def add(self, other: CommitStats) -> None:
         """Add the measurements of another part of the work."""
@@ -67,6 +70,7 @@ class CommitStats:
         self.changes_per_transaction += other.changes_per_transaction
         self.lease_wait += other.lease_wait
         self.low_stock += other.low_stock
+        self.throttles += other.throttles
 
 
 @dataclass(slots=True, kw_only=True)
@@ -222,7 +226,7 @@ class RetryingClient:
         Args:
             send: Makes one attempt. It has to be safe to repeat.
             deadline: No attempt but the first begins after it.
-            stats: Where to note the waits, if given.
+            stats: Where to note the waits and throttles, if given.
             repeat_after: Returns the minimum wait after an error, in seconds, or None if the error is to be raised.
             attempts: Maximum number of attempts; by default, the policy's.
         """
@@ -231,6 +235,8 @@ class RetryingClient:
             try:
                 return send()
             except OutcomeError as error:
+                if stats is not None and isinstance(error, StoreError):
+                    stats.throttles.update(error.limits)
                 least = repeat_after(error)
                 if least is None:
                     raise
@@ -336,16 +342,17 @@ def read(
 
     def read_missing(answers: list[Snapshot]) -> None:
         """Read the keys that the last answer left out, and append the next answer."""
-        missing = answers[-1].unprocessed
+        missing, limits = answers[-1].unprocessed, tuple[Limit, ...]()
         try:
             answers.append(client.store.read(missing, consistent_records=consistent_records))
-        except ThrottledError:
+        except ThrottledError as error:
             # DynamoDB also leaves keys unprocessed if all of them are throttled.
             if len(answers) == 1:
                 raise
             answers.append(Snapshot(unprocessed=missing))
+            limits = error.limits
         if answers[-1].unprocessed and len(answers) <= _ANSWERS:
-            raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left keys unprocessed")
+            raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left keys unprocessed", limits)
 
     chunks = (keys[start : start + READ_LIMIT] for start in range(0, len(keys), READ_LIMIT))
     # The answers to each chunk. Before the first one, all of its keys are missing.

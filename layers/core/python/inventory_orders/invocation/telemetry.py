@@ -166,7 +166,7 @@ def emit_stale(what: Literal["event", "delete"], **fields: str) -> None:
 
 
 def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
-    """Count what writes have cost: attempts, conflicts, waits and retries. Log products that are low on stock.
+    """Count what writes have cost: attempts, conflicts, waits and retries. Log throttles, and products that are low on stock.
 
     Args:
         stats: The costs.
@@ -181,6 +181,9 @@ def emit_stats(stats: CommitStats, failure: StoreError | None = None) -> None:
     add("LeaseWait", stats.lease_wait * 1000)
     for name, values in stats.measured.items():
         add(name, *values)
+    for limit, requests in stats.throttles.items():
+        fields = {"limit": limit.name, "resource": limit.resource, "requests": requests}
+        logger.warning("throttled by DynamoDB", extra=fields)
     for product in stats.low_stock:
         add("LowStock", 1)
         logger.info(

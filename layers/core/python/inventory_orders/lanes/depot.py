@@ -142,6 +142,7 @@ class Depot:
                     dead_owner,
                 )
             except (ThrottledError, OutcomeUnknownError) as error:
+                stats.throttles.update(error.limits)
                 # A transaction that releases the depot is in flight, so it will be free in a moment.
                 failures = 2 if error.code == "TransactionConflictException" else failures + 1
                 delay = self.client.policy.backoff(failures)

@@ -275,9 +275,8 @@ class Recall:
         throttled = {each.product_id for each in reasons if each.meaning is Meaning.THROTTLED}
         self.throttled |= throttled
         if cancelled.may_be_repeated and not throttled:
-            raise ThrottledError(
-                "CONTENTION", "every attempt met concurrent writers or throttling"
-            ) from cancelled
+            words = "every attempt met concurrent writers or throttling"
+            raise ThrottledError("CONTENTION", words, cancelled.limits) from cancelled
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
         cancelled.check_places()

@@ -611,6 +611,7 @@ def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Pro
         raise ThrottledError(
             "CONTENTION",
             f"too many concurrent writers of {in_words(product_id)}: {met} on every attempt",
+            error.limits,
         )
     return require_product(reason.found, product_id)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.product import Product
-from inventory_orders.errors import CorruptItemError, ProductNotFoundError, StoreError
+from inventory_orders.errors import CorruptItemError, Limit, ProductNotFoundError, StoreError
 from inventory_orders.store.rows import Found, Item
 from inventory_orders.store.writes import Action, ActionKind
 
@@ -79,6 +80,39 @@ class CancellationReason:
         return subject if isinstance(subject, str) else ""
 
 
+def limits_of(response: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[Limit, ...]:
+    """Read from an error response which limits throttled the request.
+
+    Args:
+        response: The response, as parsed by botocore.
+        request: The parameters of the request.
+    """
+    return tuple(dict.fromkeys((*_named_limits(response), *_limits_of_actions(response, request))))
+
+
+def _named_limits(response: Mapping[str, Any]) -> Iterator[Limit]:
+    # docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_ThrottlingReason.html. In botocore's model, only
+    # ThrottlingException has the second spelling.
+    for member in ("ThrottlingReasons", "throttlingReasons"):
+        for reason in response.get(member, ()):
+            # The ARN of a table or index ends with `table/NAME` or `table/NAME/index/NAME`.
+            yield Limit(reason.get("reason", ""), reason.get("resource", "").split("table/")[-1])
+
+
+def _limits_of_actions(response: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Limit]:
+    """A cancelled transaction has reasons in the order of its actions. Only their texts tell a table from its indexes.
+
+    docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+    """
+    reasons, items = response.get("CancellationReasons", ()), request.get("TransactItems", ())
+    for reason, item in zip(reasons, items, strict=False):
+        if _MEANINGS.get(reason.get("Code")) is Meaning.THROTTLED:
+            (action,) = item.values()
+            is_of_index = "secondary index" in (reason.get("Message") or "")
+            table = action["TableName"]
+            yield Limit(reason["Code"], f"an index of {table}" if is_of_index else table)
+
+
 class ConditionFailedError(StoreError):
     """Nothing was written, because the item does not meet the condition of the write.
 
@@ -112,10 +146,9 @@ class TransactionCancelledError(StoreError):
         reasons: One for each action, in the order of the request.
     """
 
-    def __init__(self, reasons: Sequence[CancellationReason]) -> None:
-        super().__init__(
-            "TransactionCanceledException", ", ".join(reason.code for reason in reasons)
-        )
+    def __init__(self, reasons: Sequence[CancellationReason], limits: Sequence[Limit] = ()) -> None:
+        codes = ", ".join(reason.code for reason in reasons)
+        super().__init__("TransactionCanceledException", codes, limits)
         self.reasons = tuple(reasons)
 
     def of(self, kind: ActionKind) -> list[CancellationReason]:

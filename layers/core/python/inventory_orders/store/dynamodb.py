@@ -29,6 +29,7 @@ from inventory_orders.store.cancellations import (
     CancellationReason,
     ConditionFailedError,
     TransactionCancelledError,
+    limits_of,
 )
 from inventory_orders.store.rows import (
     Item,
@@ -223,7 +224,7 @@ class Store:
         """Read items in one transaction, which costs twice as much: at most `READ_LIMIT` keys, and 4 MB in total.
 
         Raises:
-            ThrottledError: A concurrent writer is changing one of the items.
+            ThrottledError: A concurrent writer is changing one of the items, or the read was throttled.
             RequestInvalidError: The items exceed the limits.
         """
         gets = [
@@ -233,9 +234,10 @@ class Store:
         try:
             response = call(self._client.transact_get_items, TransactItems=gets)
         except TransactionCancelledError as error:
-            raise ThrottledError(
-                "CONTENTION", "a concurrent writer was changing one of the items"
-            ) from error
+            code, words = "CONTENTION", "a concurrent writer was changing one of the items"
+            if error.limits:
+                code, words = "ThrottlingException", "a read of several items was throttled"
+            raise ThrottledError(code, words, error.limits) from error
         snapshot = Snapshot()
         for key, answer in zip(keys, response["Responses"], strict=True):
             snapshot.add_item(key, answer.get("Item"))
@@ -407,7 +409,7 @@ def call(operation: Any, actions: Sequence[Action] = (), /, **parameters: Any) -
     try:
         return operation(**parameters)
     except ClientError as error:
-        raise _meaning(error, actions) from error
+        raise _meaning(error, actions, parameters) from error
     except (HTTPClientError, BotoConnectionError) as error:
         # After timeouts and broken connections, the request may still have arrived.
         raise OutcomeUnknownError(AWS_UNREACHABLE, f"{type(error).__name__}: {error}") from error
@@ -415,11 +417,14 @@ def call(operation: Any, actions: Sequence[Action] = (), /, **parameters: Any) -
         raise StoreUnavailableError(AWS_UNREACHABLE, f"{type(error).__name__}: {error}") from error
 
 
-def _meaning(error: ClientError, actions: Sequence[Action]) -> StoreError:
+def _meaning(
+    error: ClientError, actions: Sequence[Action], request: Mapping[str, Any]
+) -> StoreError:
     # mypy: the stubs lack the reasons, and declare keys that may be missing as required.
     response: Mapping[str, Any] = error.response
     code = response.get("Error", {}).get("Code", "Unknown")
     message = response.get("Error", {}).get("Message", str(error))
+    limits = limits_of(response, request)
     if code == "TransactionCanceledException":
         # DynamoDB returns the reasons in the order of the actions.
         return TransactionCancelledError(
@@ -433,10 +438,11 @@ def _meaning(error: ClientError, actions: Sequence[Action]) -> StoreError:
                 for action, reason in zip(
                     actions, response.get("CancellationReasons", ()), strict=False
                 )
-            ]
+            ],
+            limits,
         )
     if code == "ConditionalCheckFailedException":
         return ConditionFailedError(response.get("Item"))
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     other = OutcomeUnknownError if status >= 500 else StoreUnavailableError
-    return _MEANINGS.get(code, other)(code, message)
+    return _MEANINGS.get(code, other)(code, message, limits)
