@@ -27,6 +27,7 @@ from inventory_orders.domain.product import (
     NewProduct,
     Product,
     ProductStatus,
+    sortable_id,
     stock_status,
 )
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
@@ -311,9 +312,10 @@ class ProductCatalogue:
         )
         # This event, whether it was written now or earlier.
         newest = (product.details_event_time or "", product.details_event_id or "")
-        if newest < (event.event_time, event.event_id):
+        given = (event.event_time, sortable_id(event.event_id))
+        if newest < given:
             raise LeaseHeldError(product.product_id, product.lease_left(moment.timestamp()))
-        if newest > (event.event_time, event.event_id):
+        if newest > given:
             return False, product
         if any(getattr(product, name) != event.details.get(name) for name in DETAILS):
             raise RejectedError(
