@@ -6,7 +6,8 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parent.parent
 
 # The benchmarks have their own embedded AWS, separate from the developer's and the tests'.
-os.environ.setdefault("INVENTORY_ORDERS_STATE", str(_ROOT / ".local" / "bench"))
+if not os.environ.get("INVENTORY_ORDERS_STATE"):
+    os.environ["INVENTORY_ORDERS_STATE"] = str(_ROOT / ".local" / "bench")
 
 from local import ROOT  # noqa: E402 - reads that setting
 

@@ -33,7 +33,13 @@ from typing import Any, Generic, TypeVar
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.location import in_words, key_in
-from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
+from inventory_orders.domain.product import (
+    DETAILS,
+    NewProduct,
+    Product,
+    ProductStatus,
+    sortable_id,
+)
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
 from inventory_orders.errors import InvalidMessageError, RejectedError
 from inventory_orders.messages.commands import catalogue_event, notes_in
@@ -113,7 +119,7 @@ class Change:
         details: The details to set; None removes a detail.
         others: Other attributes of `Product` to set.
         event_time: The time of the details, in the format of the tables.
-        event_id: Decides between changes of details with the same time.
+        event_id: Decides between changes of details with the same time, as a catalogue event's id does.
     """
 
     product_id: str
@@ -139,8 +145,9 @@ class Change:
         if self.details:
             same = all(getattr(product, name) == self.details[name] for name in self.details)
             if _newest(product) == self._moment and not same:
-                raise event_id_reused_error(product, self.details)
-            changes |= {"details_event_time": self.event_time, "details_event_id": self.event_id}
+                raise event_id_reused_error(product, self.event_id, self.details)
+            time, event_id = self._moment
+            changes |= {"details_event_time": time, "details_event_id": event_id}
         if "price" in self.details:
             changes["price_changed_at"] = self.event_time if changes["price"] is not None else None
         after = replace(product, **changes)
@@ -160,7 +167,7 @@ class Change:
 
     @property
     def _moment(self) -> tuple[str, str]:
-        return self.event_time, self.event_id
+        return self.event_time, sortable_id(self.event_id)
 
 
 def _newest(product: Product) -> tuple[str, str]:

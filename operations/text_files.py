@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import re
 import zlib
@@ -21,6 +22,11 @@ SAVE_AS_UTF8 = 'save the file as UTF-8 (in Excel: Save As, type "CSV UTF-8")'
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 """Separators between cells of CSV. Excel writes semicolons if the decimal separator is a comma."""
 
+# Maximum number of characters of a line, or of a row of CSV: the size of the largest message that SQS accepts.
+_MAX_LINE = 1_048_576
+# A list or an object that spans several lines is recognised if it is not longer.
+_MAX_DOCUMENT = 64 * _MAX_LINE
+
 _KEYS_SHOWN = 3
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
@@ -28,6 +34,45 @@ _XLS = b"\xd0\xcf\x11\xe0"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 # `surrogateescape` maps each byte that is not UTF-8 to a character.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
+
+
+class _Lines(io.TextIOWrapper):
+    """The lines of a file as text. A line that is too long is never read as a whole.
+
+    Args:
+        raw: The file's bytes, decompressed.
+        path: The file, for the error message.
+    """
+
+    def __init__(self, raw: Any, path: Path) -> None:
+        super().__init__(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        self._path, self._number = path, 0
+
+    def seek(self, cookie: int, whence: int = 0, /) -> int:
+        """Go back to the start of the file, the only target that is used."""
+        self._number = 0
+        return super().seek(cookie, whence)
+
+    def __next__(self) -> str:  # type: ignore[override]
+        """Read a line.
+
+        Raises:
+            UserError: The line is too long.
+        """
+        line = self.readline(_MAX_LINE + 1)
+        if not line:
+            raise StopIteration
+        self._number += 1
+        if len(line) > _MAX_LINE:
+            is_list = line.lstrip().startswith("[")
+            convert = (
+                f". Convert a JSON list with: jq -c '.[]' {self._path.name}" if is_list else ""
+            )
+            raise UserError(
+                f"{self._path}, line {self._number}, has more than {_MAX_LINE:,} characters; write each product or order on "
+                f"a line of its own{convert}"
+            )
+        return line
 
 
 @contextmanager
@@ -39,7 +84,8 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
         what: A description of the expected content, for the error message.
 
     Raises:
-        UserError: The file cannot be read, is a pipe, or has another format, such as a workbook.
+        UserError: The file cannot be read, is a pipe, or has another format, such as a workbook. While the file is read, a
+            line is too long.
     """
     try:
         if path.is_fifo():
@@ -48,7 +94,7 @@ def opened(path: Path, what: str) -> Iterator[TextIO]:
             opener: Any = gzip.open if raw.read(2) == _GZIP else open
         with opener(path, "rb") as raw:
             _check_kind(path, what, raw.read(4))
-        with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        with opener(path, "rb") as raw, _Lines(raw, path) as file:
             yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(
@@ -98,10 +144,21 @@ def csv_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple
     Raises:
         UserError: The file is not CSV, or a column without a name has a value.
     """
-    rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    size = 0
+
+    def bounded() -> Iterator[str]:
+        nonlocal size
+        for line in lines:
+            size += len(line)
+            if size > _MAX_LINE:
+                raise csv.Error(f"the row has more than {_MAX_LINE:,} characters")
+            yield line
+
+    rows = csv.reader(bounded(), delimiter=delimiter, skipinitialspace=True, strict=True)
     number, header = 1, list[str]()
     try:
         for row in rows:
+            size = 0
             cells = [cell.strip() for cell in row]
             if any(cells):
                 header = header or cells[: max(n for n, cell in enumerate(cells, 1) if cell)]
@@ -170,10 +227,18 @@ def _whole_document(lines: Iterator[str]) -> dict[str, Any] | list[Any] | None:
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(first), dict):
             return None
-    text = (first + "".join(lines)).strip()
+    text = (first + "".join(_beginning(lines, _MAX_DOCUMENT))).strip()
     with suppress(ValueError, RecursionError):
         document, end = json.JSONDecoder().raw_decode(text)
         is_line = "\n" not in text[:end] and end < len(text)
         if isinstance(document, dict | list) and not is_line:
             return document
     return None
+
+
+def _beginning(lines: Iterable[str], characters: int) -> Iterator[str]:
+    for line in lines:
+        characters -= len(line)
+        if characters < 0:
+            return
+        yield line

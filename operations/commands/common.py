@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.progress import (
@@ -20,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 
 from ..errors import UserError
@@ -29,13 +31,29 @@ INTERRUPTED = 130
 
 _ENDLESS = 1_000_000
 
+# Rich writes these to the terminal as they are: control characters except tab and line feed, characters that reorder text or
+# break lines, and halves of surrogate pairs, which cannot be encoded.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
 
 class _Output(Console):
     """Prints ids without breaking or truncating them, so that you can search for them and copy them.
 
     On a terminal, a table wraps between words, and is wider than the terminal if its ids are. Elsewhere each row is one
-    line.
+    line. A name or message from a sender cannot control the terminal: `�` replaces each character that could.
     """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Render anything that is printed, without characters that could control the terminal."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and _UNSAFE.search(segment.text):
+                yield segment._replace(text=_UNSAFE.sub("\N{REPLACEMENT CHARACTER}", segment.text))
+            else:
+                yield segment
 
     def print(self, *objects: Any, **more: Any) -> None:
         """Print strings and tables without cutting them. `more` has further arguments of `Console.print`."""

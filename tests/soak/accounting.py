@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from inventory_orders.domain.product import sortable_id
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import (
     parse_adjustment,
@@ -160,7 +161,7 @@ def _is_stored(message: Sent, tables: Tables) -> bool:
             # The event is applied, or is ignored because a newer one was applied.
             row = tables.products.get(key, {})
             newest = (row.get("detailsEventTime", ""), row.get("detailsEventId", ""))
-            return newest >= (document["eventTime"], document["eventId"])
+            return newest >= (document["eventTime"], sortable_id(document["eventId"]))
         case queues.COMMANDS:
             order = tables.orders.get(key)
             return is_carried_out(order, document) or is_answered_with_no(order, document)
@@ -198,9 +199,9 @@ def _strangers(distinct: Iterable[Sent], tables: Tables) -> list[str]:
             if key not in known
         ),
         *(
-            f"event {row['detailsEventId']} in {'/'.join(key)}"
+            f"event {event_id} in {'/'.join(key)}"
             for key, row in tables.products.items()
-            if row.get("detailsEventId") not in {None, *events}
+            if (event_id := row.get("detailsEventId", "").rpartition(" ")[2]) not in {"", *events}
         ),
     ]
 

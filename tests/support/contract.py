@@ -1,8 +1,8 @@
-"""Reads and writes `tests/contract/`: rows and events of released versions, which every later version must read.
+"""Reads and writes `tests/contract/`: rows and events of each version, which every later version must read.
 
-If rows or events have changed since version 1.0, save what the code writes now:
+If rows or events have changed, save what the code writes now, under the next version that will be released:
 
-$ python -m tests.support.contract 1.1
+$ python -m tests.support.contract 1.0
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from inventory_orders.store.rows import (
 )
 from inventory_orders.store.stock_parts import StockPart, read_stock_part
 from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.version import VERSION
 from local import ROOT
 from testing.simulated_aws import Item, ManualClock
 from tests.support.contract_story import Story, StreamedShop, opened, told
@@ -80,7 +82,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Version:
-    """The rows and events that a released version wrote.
+    """The rows and events that a version wrote.
 
     Args:
         name: The version, such as `1.0`.
@@ -130,6 +132,11 @@ def versions() -> list[Version]:
     """Find all versions that have files, with the newest one last."""
     names = (path.name for path in FOLDER.iterdir() if path.is_dir())
     return [Version(name) for name in sorted(names, key=lambda name: [*map(int, name.split("."))])]
+
+
+def is_released(version: str) -> bool:
+    """Whether a version such as `1.0` is released. Until then, its files may be rewritten."""
+    return not VERSION.startswith(f"{version}.0rc")
 
 
 def file_of(table: Table) -> str:
@@ -300,6 +307,8 @@ def write(version: str, folder: Path = FOLDER) -> str:
         FileExistsError: The version already has files with other contents.
     """
     target, files = folder / version, texts()
+    if target.exists() and not is_released(version):
+        shutil.rmtree(target)
     if target.exists():
         stored = {path.name: path.read_text("utf-8") for path in target.iterdir()}
         different = sorted(name for name in files if files[name] != stored.get(name))
@@ -312,7 +321,7 @@ def write(version: str, folder: Path = FOLDER) -> str:
     target.mkdir(parents=True)
     for name, text in files.items():
         (target / name).write_text(text, "utf-8")
-    return f"{version} is written to {target}; add its digest to tests/unit/test_contract.py"
+    return f"{version} is written to {target}; when it is released, add its digest to tests/unit/test_contract.py"
 
 
 def main() -> None:

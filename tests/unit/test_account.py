@@ -468,7 +468,7 @@ def test_deploy_checks_the_issuer_of_tokens(cdk, account, monkeypatch):
     asked = []
     monkeypatch.setattr(preflight, "check_issuer", asked.append)
     jwt = {"issuer": "https://id.example", "audience": ["shop"]}
-    with_settings(monkeypatch, jwt=jwt)
+    with_settings(monkeypatch, jwt=jwt, holdSeconds=900)
     deploy(cdk)
     assert asked == ["https://id.example"]
     with_settings(monkeypatch, api=False)
@@ -511,7 +511,7 @@ def test_five_alarms_roll_back_an_update_of_a_production_stage(cdk, account):
 def test_the_alarm_of_customers_requests_replaces_the_least_important(cdk, account, monkeypatch):
     jwt = {"issuer": "https://id.example", "audience": ["shop"]}
     monkeypatch.setattr(preflight, "check_issuer", lambda _: None)
-    wanted = Settings.from_context("prod", {"jwt": jwt})
+    wanted = Settings.from_context("prod", {"jwt": jwt, "holdSeconds": 900})
     monkeypatch.setattr(deployment, "_settings", lambda stage: wanted)
     found, _ = triggers(account, cdk, [alarm(title) for title in ORDERED])
     assert found == [f"arn:{title}" for title in ORDERED[:5]]

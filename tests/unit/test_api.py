@@ -830,6 +830,7 @@ NO_ORDERS = [
     ("", "INVALID_JSON", None),
     ('{"orderId": "o", "orderId": "o"}', "INVALID_JSON", "orderId"),
     ("[" * 100_000, "INVALID_JSON", None),
+    (f'{json.dumps(ORDER)[:-1]}, "locations": [{"[" * 500}{"]" * 500}]}}', "INVALID_JSON", None),
     ("[]", "SCHEMA_VIOLATION", None),
     ("null", "SCHEMA_VIOLATION", None),
     ("{}", "SCHEMA_VIOLATION", "orderId"),

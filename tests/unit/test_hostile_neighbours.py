@@ -3,6 +3,7 @@
 The real client and engine run on the simulated AWS, in virtual time.
 """
 
+import json
 import math
 from datetime import UTC, datetime
 
@@ -26,6 +27,7 @@ from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.tables import Table
 from testing.bench import LOST, THROTTLED, statuses
+from testing.events import order_body
 from testing.lanes import cancels, leaves_out, of_product
 from testing.shop import INVOCATION_SECONDS
 from testing.simulated_aws import ServiceError
@@ -64,6 +66,62 @@ def throttle(shop, product_id, seconds=math.inf):
             cancel(request)
 
     shop.before = before
+
+
+# ---------------------------------------------------------------- hostile bodies
+
+
+LONG = 250_000
+LISTS = 500
+"""As many levels as a parsed body may have, but more than a recursive search of it may have."""
+
+GOOD = {
+    "Order": order_body("o1", {"tea": 1}),
+    "OrderFifo": order_body("o1", {"tea": 1}),
+    "Stock": {"adjustmentId": "a", "productId": "tea", "delta": 5, "reason": "RECEIPT"},
+    "Catalogue": {
+        "eventId": "e",
+        "eventTime": "2026-01-01T00:00:00Z",
+        "productId": "tea",
+        "details": {"name": "Tea"},
+    },
+    "OrderCommand": {"orderId": "paid", "action": "confirm"},
+    "Expiry": {"orderId": "paid"},
+}
+"""A good message for each queue."""
+
+
+def hostile(good):
+    """Bodies of up to 256 KB, some of which are almost a good message."""
+    deep = "[" * LISTS + "]" * LISTS
+    almost = json.dumps(good)[:-1]
+    return [
+        "[" * LONG,
+        "[" * LISTS + "0," * (LONG // 2) + "NaN" + "]" * LISTS,
+        '{"a":' * LISTS + "[" + '{"a":1,"a":2},' * (LONG // 15) + "0]" + "}" * LISTS,
+        f'{almost}, "locations": [{deep}], "items": [{deep}]}}',
+        f'{almost}, "locations": [{deep}]}}',
+        f'{almost}, "attributes": {{"{"k" * LONG}": null}}}}',
+        f'{almost}, "attributes": {{"\\ud800": null}}, "\\ud800": 1}}',
+        f'{{"orderId": {"9" * LONG}}}',
+        "\ufeff",
+    ]
+
+
+@pytest.mark.parametrize("queue", GOOD)
+def test_every_hostile_body_ends_at_its_first_delivery_and_the_good_message_is_applied(shop, queue):
+    shop.list("tea", stock=10)
+    shop.commit(shop.worker(), Order("paid", "u", {"tea": 1}))
+    before, bodies = (shop.items(Table.PRODUCTS) | shop.items(Table.ORDERS)), hostile(GOOD[queue])
+    group = {"MessageGroupId": "g"} if queue == "OrderFifo" else {}
+    for body in [*bodies, json.dumps(GOOD[queue])]:
+        request = {"QueueUrl": shop.queues[queue].url, "MessageBody": body, **group}
+        shop.aws.sqs.answer("SendMessage", request)
+    assert shop.deliver(queue) == 0
+    assert not shop.queues[queue].messages
+    assert [letter.body for letter in shop.dead_letters(queue)] == bodies
+    after = shop.items(Table.PRODUCTS) | shop.items(Table.ORDERS)
+    assert (after == before) is (queue == "Expiry"), "an order without a hold does not expire"
 
 
 # ---------------------------------------------------------------- huge rows

@@ -4,9 +4,12 @@ import base64
 import json
 import re
 import string
+import sys
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inventory_orders.api.requests import MAX_BODY_BYTES
 from inventory_orders.errors import InvalidMessageError
@@ -21,6 +24,7 @@ from inventory_orders.messages.commands import (
 from inventory_orders.messages.documents import json_schema
 
 QUANTITY = "items[0].quantity"
+UTF16 = "\\ud83c\\udf75" * 64
 GOOD = {"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}
 
 
@@ -193,6 +197,79 @@ def test_what_is_no_envelope_is_not_named_as_one(sent):
     with pytest.raises(InvalidMessageError) as refused:
         parse_order_command(sent)
     assert "is a" not in refused.value.message
+
+
+def steps_of(text):
+    """Count the lines and calls that parsing an invalid order executes. Also returns the error."""
+    steps, before = 0, sys.gettrace()
+
+    def trace(*_):
+        nonlocal steps
+        steps += 1
+        return trace
+
+    sys.settrace(trace)
+    try:
+        parse_order(text)
+    except InvalidMessageError as error:
+        return steps, error
+    finally:
+        sys.settrace(before)
+    raise AssertionError("the order is valid")
+
+
+OPENERS = {"[": "]", '{"a":': "}", '{"a":1,"b":[': "]}", f'{{"{"k" * 90}":': "}"}
+FILLERS = ("0", "9" * 30, "1.5", "NaN", '"\\ud800"', "[]", '{"a":1}', '{"a":1,"a":2}', "[[[7]]]")
+ENDS = ("0", "-Infinity", "9" * 500, '{"a":1,"b":2,"a":3}', '"', "}")
+
+
+@settings(derandomize=True, database=None)
+@given(
+    st.lists(st.sampled_from([*OPENERS]), min_size=1, max_size=3),
+    st.lists(st.sampled_from(FILLERS), min_size=1, max_size=3),
+    st.sampled_from(ENDS),
+    st.booleans(),
+)
+def test_time_to_refuse_a_body_is_linear_in_its_size(openers, fillers, end, in_object):
+    """Deep values around long lists or wide objects, with the first fault anywhere or at the end."""
+
+    def body(size):
+        depth = size // len(openers)
+        values = [fillers[n % len(fillers)] for n in range(size * 10)] + [end]
+        names = (f'"{n}":' if in_object else "" for n in range(len(values)))
+        inside = ",".join(name + value for name, value in zip(names, values, strict=True))
+        inside = f"{{{inside}}}" if in_object else f"[{inside}]"
+        closers = "".join(OPENERS[each] for each in reversed(openers))
+        return "".join(openers) * depth + inside + closers * depth
+
+    (few, _), (many, error) = steps_of(body(30)), steps_of(body(120))
+    assert many <= 4 * few + 200
+    assert len(error.field) <= 200
+    assert len(error.message) <= 1000
+    assert error.message.startswith(error.field)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("[" * 300 + "NaN" + "]" * 300, "[0]" * 32 + "[0..." + "[0]" * 33),
+        (body(attributes={"k" * 500: None}), f"attributes.{'k' * 87}...{'k' * 99}"),
+        (body(**{"\N{TEACUP WITHOUT HANDLE}" * 64: 1}), f"{UTF16[:98]}...{UTF16[-99:]}"),
+        (body(attributes={"\ud800": None}), "attributes.\\ud800"),
+    ],
+    ids=["deep", "long key", "escaped key", "surrogate"],
+)
+def test_a_field_has_at_most_200_characters_with_both_ends_of_its_path(text, field):
+    with pytest.raises(InvalidMessageError) as caught:
+        parse_order(text)
+    assert caught.value.field == field
+    assert caught.value.message.startswith(f"{field}: ")
+
+
+def test_a_long_value_is_quoted_only_in_part():
+    with pytest.raises(InvalidMessageError) as caught:
+        event_at(f"0000-01-01T00:00:00.{'0' * 200_000}Z")
+    assert caught.value.message.endswith(f'no such time as "0000-01-01T00:00:00.{"0" * 59}...')
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,20 @@
 """Order files: what they mean, and errors that name the line and the column."""
 
 import gzip
+import itertools
 import json
 import os
 import re
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from local import ROOT, sample_orders
+from operations.catalogue_file import read_catalogue
 from operations.errors import UserError
 from operations.orders_file import count_orders, read_orders
+from operations.text_files import check_json_lines
 from testing.events import order_body
 
 HEADER = "orderId,userId,productId,quantity"
@@ -215,6 +220,41 @@ def test_json_that_is_not_one_object_on_each_line_says_how_to_write_it(tmp_path,
     for read in (count_orders, orders_in):
         with pytest.raises(UserError, match=says):
             read(path)
+
+
+@pytest.mark.parametrize("read", [count_orders, read_catalogue])
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (["{\n", "[" * 10**6], "line 2, has more than 1,048,576 characters; write each product or"),
+        (["[", "{}," * 10**6], r"line 1, has .*Convert a JSON list with: jq -c '.\[\]' f.gz"),
+        (["productId,", "a" * 10**6], "line 1, has more than 1,048,576 characters"),
+        (
+            ["x,", f'"{"y" * 1000}\n",' * 1000],
+            "line 1, is not CSV .the row has more than 1,048,576 characters",
+        ),
+    ],
+    ids=["line", "list", "CSV line", "CSV row"],
+)
+def test_a_line_without_end_is_refused_without_reading_it(tmp_path, read, content, says):
+    """The compressed file is small; its line has 30 million characters."""
+    path, (begin, more) = tmp_path / "f.gz", content
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        file.write(begin)
+        for _ in range(30_000_000 // len(more)):
+            file.write(more)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=says):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_document_without_end_is_not_read_as_a_whole():
+    endless = itertools.chain(["[\n"], itertools.repeat(f'"{"x" * 10**6}",\n'))
+    check_json_lines(Path("f"), endless, "a catalogue", "{}")
 
 
 def test_a_line_that_is_a_list_does_not_make_the_file_one(tmp_path):

@@ -2,17 +2,20 @@
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, sortable_id
 from inventory_orders.domain.record import AdjustmentKey
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
@@ -234,7 +237,46 @@ def test_events_in_any_order_end_with_the_newest(each_store):
                 )
             )
         )
-    assert finals == {("Three", None, None, "e-3", event(3, 200).event_time)}
+    assert finals == {("Three", None, None, sortable_id("e-3"), event(3, 200).event_time)}
+
+
+@pytest.mark.parametrize(("first", "second"), [(9, 10), (10, 9)])
+def test_of_events_with_the_same_time_the_one_with_the_greater_number_wins(
+    each_store, first, second
+):
+    bench = Bench(each_store)
+    bench.create("p", 1)
+    applied, _ = bench.products.change_details(event(first, 100, name=f"{first}"), bench.soon())
+    then, _ = bench.products.change_details(event(second, 100, name=f"{second}"), bench.soon())
+    assert (applied, then) == (True, first == 9)
+    final = bench.products.get("p", bench.soon())
+    assert (final.name, final.details_event_id) == ("10", "e-00210 e-10")
+    again, _ = bench.products.change_details(event(10, 100, name="10"), bench.soon())
+    assert again, "a repeated event is not stale"
+
+
+def parts_of(event_id):
+    """The characters and numbers of an id. A number sorts as a digit does, then by its value."""
+    found = re.findall("[0-9]+|[^0-9]", event_id)
+    return [("0", int(part)) if part.isdigit() else (part, 0) for part in found]
+
+
+IDS = st.one_of(
+    st.text(sorted({*map(chr, range(0x21, 0x7F))} - {"#", ","}), min_size=1, max_size=128),
+    st.text("019", min_size=1, max_size=128),
+    st.lists(
+        st.sampled_from([*"e!:~", "0", "00", "7", "10", "9" * 40]), min_size=1, max_size=3
+    ).map("".join),
+)
+
+
+@given(IDS, IDS)
+def test_stored_ids_of_events_sort_by_their_numbers_and_stay_different(one, other):
+    stored = sortable_id(one), sortable_id(other)
+    assert [each.rpartition(" ")[2] for each in stored] == [one, other]
+    assert max(map(len, stored)) <= 449
+    if parts_of(one) != parts_of(other):
+        assert (stored[0] < stored[1]) is (parts_of(one) < parts_of(other))
 
 
 def test_many_products_are_created_like_one(bench):

@@ -25,7 +25,7 @@ from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands import main
 from operations import queues
-from operations.commands import books, reports
+from operations.commands import books, common, reports
 from operations.commands import queues as queue_commands
 from operations.errors import UserError
 from testing.lanes import lend
@@ -428,6 +428,19 @@ def test_short_rows_fit_80_columns_and_their_text_wraps(shop, monkeypatch):
 def test_an_id_is_not_printed_as_an_emoji(shop):
     shop.list("a:tea:b", 7)
     assert "a:tea:b " in show().stdout
+
+
+def test_text_from_senders_cannot_control_the_terminal(shop, monkeypatch):
+    """Another program may have written such a name; the service does not accept control characters."""
+    controls = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F)]
+    unsafe = "".join(map(chr, [*controls, *range(0x2066, 0x206A)]))
+    shop.list("jug", 7, name=f"A{unsafe}Z")
+    on_a_terminal(monkeypatch, 300)
+    with common.screen.capture() as printed:
+        common.print_problems("Error", [f"A{unsafe}Z", "\ud800"])
+    shown = show().stdout + printed.get()
+    assert shown.count("A\N{REPLACEMENT CHARACTER}") == 2
+    assert not {*unsafe, "\ud800"}.intersection(shown) - {"\n"}
 
 
 def test_every_command_prints_to_consoles_that_do_not_truncate():

@@ -8,6 +8,7 @@ import pytest
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.product import sortable_id
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import parse_order, parse_order_command
 from inventory_orders.store.rows import decode, encode
@@ -97,7 +98,9 @@ def test_the_outcome_of_every_kind_of_message_is_found():
     state = tables(
         orders=[order_row("o-1", {"tea": 1}, "CANCELLED")],
         adjustments=[RECEIPT],
-        products=[{"productId": "tea", "detailsEventTime": LATE, "detailsEventId": "e-2"}],
+        products=[
+            {"productId": "tea", "detailsEventTime": LATE, "detailsEventId": sortable_id("e-2")}
+        ],
     )
     messages = [
         *(ORDER, ORDER, WRONG, CANCELLATION, sent(queues.STOCK, RECEIPT)),
@@ -131,7 +134,13 @@ def test_the_outcome_of_every_kind_of_message_is_found():
         (
             event("e-2", LATE),
             tables(
-                products=[{"productId": "tea", "detailsEventTime": EARLY, "detailsEventId": "e-9"}]
+                products=[
+                    {
+                        "productId": "tea",
+                        "detailsEventTime": EARLY,
+                        "detailsEventId": sortable_id("e-9"),
+                    }
+                ]
             ),
         ),
         (event("e-2", LATE), tables(products=[{"productId": "tea"}])),
@@ -192,7 +201,7 @@ FUTURE = event("e-bad", "2999-01-01T00:00:00.000000+00:00")
 @pytest.mark.parametrize("dead_letters", [[], [(FUTURE, "EVENT_FROM_THE_FUTURE")]])
 def test_an_applied_invalid_message_that_displaced_a_good_event_is_found(dead_letters):
     bad = json.loads(FUTURE.body)
-    newest = {"detailsEventTime": bad["eventTime"], "detailsEventId": bad["eventId"]}
+    newest = {"detailsEventTime": bad["eventTime"], "detailsEventId": sortable_id(bad["eventId"])}
     state = tables(products=[{"productId": "tea"} | newest])
     ends = account([event("e-2", LATE), FUTURE], state, dead_letters, [FUTURE])
     assert ends.wrong == [f"applied {FUTURE.body[:80]}"]

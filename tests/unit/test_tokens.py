@@ -2,6 +2,7 @@
 
 import base64
 import json
+import runpy
 import time
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+import local
 from infra.settings import Settings
 from local import stack, tokens
 
@@ -76,3 +78,8 @@ def test_the_key_stays_the_same_and_is_private(aws, tmp_path):
     tokens.customer_token(aws)
     with pytest.raises(InvalidSignature):
         checked(aws, first)
+
+
+def test_an_empty_setting_does_not_write_the_private_key_into_the_current_folder(monkeypatch):
+    monkeypatch.setenv("INVENTORY_ORDERS_STATE", "")
+    assert runpy.run_path(local.__file__)["STATE"] == local.ROOT / ".local"

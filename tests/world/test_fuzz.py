@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inventory_orders.domain.order_command import OrderCommand
+from inventory_orders.domain.product import sortable_id
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.loop import Engine
 from inventory_orders.errors import Outcome
@@ -623,7 +624,7 @@ def is_applied(world, function, document):
         return not is_held or row["expiresAt"]["S"] > GRACE_BEGAN
     newest, moment = row["detailsEventTime"]["S"], document["eventTime"].upper()
     applied = datetime.fromisoformat(newest), row["detailsEventId"]["S"]
-    return applied >= (datetime.fromisoformat(moment), document["eventId"])
+    return applied >= (datetime.fromisoformat(moment), sortable_id(document["eventId"]))
 
 
 def is_carried_out(command, row):

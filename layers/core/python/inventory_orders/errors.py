@@ -59,18 +59,25 @@ class OutcomeError(InventoryOrdersError):
         self.code = code or self.code
 
 
+_MAX_FIELD = 200
+
+
 class InvalidMessageError(OutcomeError):
     """A message that can never succeed, however often it is delivered.
 
     Attributes:
         code: Stable name of the cause (`errorCode` of the dead letter).
         message: What the sender has to fix (`errorMessage` of the dead letter).
-        field: Path of the offending field; empty if the message as a whole is at fault.
+        field: Path of the offending field, shortened in the middle to 200 characters; empty if the message as a whole is at
+            fault.
     """
 
     kind = Outcome.INVALID
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
+        if len(field) > _MAX_FIELD:
+            shortened = f"{field[:98]}...{field[-99:]}"
+            message, field = message.replace(field, shortened), shortened
         super().__init__(f"{code}: {message}", code)
         self.message = message
         self.field = field

@@ -1,3 +1,3 @@
 """The version of the service."""
 
-VERSION = "1.0.0"
+VERSION = "1.0.0rc1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -37,7 +38,7 @@ class Product:
         price: In minor units of the currency (cents, pence); None if there is none.
         price_changed_at: When the price was last set.
         details_event_time: Time of the newest catalogue event that was applied.
-        details_event_id: Id of that event.
+        details_event_id: Id of that event, as `sortable_id` returns it.
         last_updated_at: Time of the last change; empty if the row has none.
         locked_by: Owner of the lease on it; None if there is none.
         lock_time: Unix time in seconds when the lease ends; None if there is none.
@@ -222,13 +223,30 @@ DETAILS = ("name", "price")
 """The attributes of which a catalogue event has a snapshot."""
 
 
+_DIGITS = re.compile("[0-9]+")
+
+
+def sortable_id(event_id: str) -> str:
+    """Convert an event's id into a string that sorts by the numbers in the id: `e-9` before `e-10`.
+
+    Before each number, without its leading zeros, comes the number of its digits. The id itself follows, so that different ids
+    stay different: `e-0019 e-9` and `e-00210 e-10`. A space sorts before all characters of an id.
+    """
+
+    def with_length(found: re.Match[str]) -> str:
+        number = found[0].lstrip("0")
+        return f"{len(number):03}{number}"
+
+    return f"{_DIGITS.sub(with_length, event_id)} {event_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogueEvent:
     """A snapshot of a product's details in a catalogue system.
 
     Attributes:
         product_id: The product.
-        event_id: Breaks ties between events with the same time: the greater id is the newer one.
+        event_id: Breaks ties between events with the same time: the greater id, by `sortable_id`, is the newer one.
         event_time: The time of the snapshot, in the service's format.
         details: All details at that time. The service removes details that are missing here.
     """

@@ -21,6 +21,7 @@ from inventory_orders.messages.envelopes import envelope_of, envelope_of_text
 
 # No valid number has nearly as many. A limit is needed because the time to parse a number grows with the square of its length.
 _MAX_DIGITS = 20
+_TOO_DEEP = "the body is nested too deeply"
 
 
 def shown_key(key: str) -> str:
@@ -56,11 +57,11 @@ def strict_json(body: str) -> Any:
         if not reader.liberties:
             return document
         problem = reader.liberties[0]
-        field = next(path for path, part in _parts(document) if part is problem)
+        field = _path_of(problem, document)
     except json.JSONDecodeError as error:
         problem = (reader.liberties or [_not_json(body, error)])[0]
     except RecursionError:
-        problem = (reader.liberties or ["the body is nested too deeply"])[0]
+        problem = (reader.liberties or [_TOO_DEEP])[0]
     raise InvalidMessageError("INVALID_JSON", f"{field}: {problem}" if field else problem, field)
 
 
@@ -124,15 +125,31 @@ class _Reader:
         return int(text)
 
 
-def _parts(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Walk through a parsed value and all values in it, each with its path."""
-    yield path, value
-    if isinstance(value, dict | _Pairs):
-        for key, part in value.items() if isinstance(value, dict) else value:
-            yield from _parts(part, f"{path}.{shown_key(key)}".removeprefix("."))
-    elif isinstance(value, list):
-        for index, part in enumerate(value):
-            yield from _parts(part, f"{path}[{index}]")
+def _path_of(part: object, document: object) -> str:
+    """Find a part of a parsed document, and write its path; empty for the document itself.
+
+    Each value is visited once and one path is written, so the time is linear in the size of the document, however deep it is.
+    """
+    keys: list[str | int] = []
+    found, open_parts = document, [_entries(document)]
+    while found is not part:
+        for key, found in open_parts[-1]:
+            if found is part or isinstance(found, dict | list):
+                keys.append(key)
+                open_parts.append(_entries(found))
+                break
+        else:
+            open_parts.pop()
+            keys.pop()
+    steps = (f"[{key}]" if isinstance(key, int) else f".{shown_key(key)}" for key in keys)
+    return "".join(steps).removeprefix(".")
+
+
+def _entries(value: Any) -> Iterator[tuple[str | int, Any]]:
+    """The values in an object or a list, each with its key or index."""
+    if isinstance(value, _Pairs):
+        return iter(value)
+    return iter(value.items() if isinstance(value, dict) else enumerate(value))
 
 
 # ---------------------------------------------------------------------- schemas
@@ -180,6 +197,9 @@ def validated(
         _validators[name](document)
     except JsonSchemaValueException as error:
         raise wrapped(document, whole) or _violation(error, whole) from None
+    except RecursionError:
+        # The check for duplicates in a list walks through its items before their types are checked.
+        raise InvalidMessageError("INVALID_JSON", _TOO_DEEP) from None
     for field, part in schema["properties"].items():
         if field in document and part.get("format") == "date-time":
             document[field] = _as_stored(field, document[field])
@@ -196,7 +216,7 @@ def _as_stored(field: str, time: str) -> str:
         return timestamp(datetime.fromisoformat(time.upper()))
     except (ValueError, OverflowError):
         raise InvalidMessageError(
-            "SCHEMA_VIOLATION", f"{field}: there is no such time as {time}", field
+            "SCHEMA_VIOLATION", f"{field}: there is no such time as {_shown(time)}", field
         ) from None
 
 
@@ -219,7 +239,7 @@ def wrapped(document: Any, whole: str = "the message") -> InvalidMessageError | 
 
 def _violation(error: JsonSchemaValueException, whole: str) -> InvalidMessageError:
     """Say what to fix: which field, what the schema requires there, and what the sender wrote."""
-    path = (error.name or "").removeprefix("data").removeprefix(".")
+    path = json.dumps((error.name or "").removeprefix("data").removeprefix("."))[1:-1]
     where = path or whole
     if error.rule not in _RULES_ON_FIELDS:
         fields = error.definition.get("properties", {})
@@ -276,6 +296,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         article, kind = ("an", "object") if isinstance(value, dict) else ("a", "list")
         return f"{article} {kind} of {len(value)}" if value else f"an empty {kind}"
+    if isinstance(value, str):
+        value = value[:80]
     text = value.text if isinstance(value, Decimal) else json.dumps(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
 

@@ -27,6 +27,7 @@ from inventory_orders.domain.product import (
     NewProduct,
     Product,
     ProductStatus,
+    sortable_id,
     stock_status,
 )
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
@@ -311,15 +312,16 @@ class ProductCatalogue:
         )
         # This event, whether it was written now or earlier.
         newest = (product.details_event_time or "", product.details_event_id or "")
-        if newest < (event.event_time, event.event_id):
+        given = (event.event_time, sortable_id(event.event_id))
+        if newest < given:
             raise LeaseHeldError(
                 in_words(product.product_id), product.lease_left(moment.timestamp())
             )
-        if newest > (event.event_time, event.event_id):
+        if newest > given:
             return False, product
         details = {name: event.details.get(name) for name in DETAILS}
         if any(getattr(product, name) != details[name] for name in DETAILS):
-            raise event_id_reused_error(product, details)
+            raise event_id_reused_error(product, event.event_id, details)
         return True, product
 
     def change_price(
@@ -489,12 +491,14 @@ def _delisted(product: Product) -> None:
         )
 
 
-def event_id_reused_error(product: Product, details: Mapping[str, Any]) -> RejectedError:
+def event_id_reused_error(
+    product: Product, event_id: str, details: Mapping[str, Any]
+) -> RejectedError:
     """Build the error for an event whose id and time belong to the product's newest event, which set other details."""
     stored = {name: getattr(product, name) for name in details}
     differences = ", ".join(OtherRequest.between(stored, details).differences)
     return RejectedError(
-        f"eventId: the event {product.details_event_id} of {product.details_event_time} has set other details of "
+        f"eventId: the event {event_id} of {product.details_event_time} has set other details of "
         f"{in_words(product.product_id)}: {differences}. If the details sent now are right, send them with a later eventTime",
         "EVENT_ID_REUSED",
     )

@@ -14,7 +14,13 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.change import Transaction, Update
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
-from inventory_orders.domain.product import DETAILS, CatalogueEvent, Product, ProductStatus
+from inventory_orders.domain.product import (
+    DETAILS,
+    CatalogueEvent,
+    Product,
+    ProductStatus,
+    sortable_id,
+)
 from inventory_orders.domain.record import OrderRecord, Record, RecordKey
 from inventory_orders.store.rows import (
     LOCK,
@@ -140,7 +146,7 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
     changed = drop_none(details) | {
         "detailsEventTime": event.event_time,
-        "detailsEventId": event.event_id,
+        "detailsEventId": sortable_id(event.event_id),
         "lastUpdatedAt": timestamp(moment),
     }
     gone = [name for name, value in details.items() if value is None]
@@ -148,7 +154,7 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
         "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
         f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
         time=event.event_time,
-        id=event.event_id,
+        id=changed["detailsEventId"],
         now=unix(moment),
     )
 
@@ -167,7 +173,7 @@ def price_write(price: int, moment: datetime, latest: str) -> Write:
         "priceChangedAt": at,
         "lastUpdatedAt": at,
         "detailsEventTime": at,
-        "detailsEventId": "price-change",
+        "detailsEventId": sortable_id("price-change"),
     }
     return _raise_version(changed).on(
         "#status <> :discontinued AND "
