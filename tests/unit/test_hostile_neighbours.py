@@ -109,7 +109,7 @@ def hostile(good):
 
 
 @pytest.mark.parametrize("queue", GOOD)
-def test_every_hostile_body_ends_at_its_first_delivery_and_the_good_message_is_applied(shop, queue):
+def test_hostile_bodies_end_at_their_first_delivery_and_a_good_message_is_applied(shop, queue):
     shop.list("tea", stock=10)
     shop.commit(shop.worker(), Order("paid", "u", {"tea": 1}))
     before, bodies = (shop.items(Table.PRODUCTS) | shop.items(Table.ORDERS)), hostile(GOOD[queue])
