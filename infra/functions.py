@@ -37,6 +37,9 @@ _USE_LANES = "BatchGetItem UpdateItem ConditionCheckItem"
 # UpdateItem: if the cancellation arrived first, the order replaces its tombstone. GetItem: to judge a single order.
 _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 
+# GetItem: to read the rows of several locations in one transaction. ConditionCheckItem: if that read keeps conflicting.
+_PROVE_REJECTIONS = "GetItem ConditionCheckItem"
+
 
 @dataclass(frozen=True, slots=True)
 class _Function:
@@ -69,7 +72,11 @@ _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
         "place_orders",
         "Places orders from both order queues, in batches",
-        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS, "Allotments": _USE_LANES},
+        {
+            "Products": f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem",
+            "Orders": _WRITE_ORDERS,
+            "Allotments": _USE_LANES,
+        },
         fed_by=("OrderQueue", "OrderQueueFifo"),
         settings=("LANES", *_DEFAULTS_OF_ORDERS),
     ),
@@ -129,7 +136,7 @@ _FUNCTIONS = {
         "api",
         "Answers the HTTP API",
         {
-            "Products": "BatchGetItem GetItem Scan UpdateItem",
+            "Products": f"{_PROVE_REJECTIONS} BatchGetItem Scan UpdateItem",
             "Orders": f"{_WRITE_ORDERS} Scan",
             "Orders/byUser": "Query",
             "Orders/byToFulfil": "Query",

@@ -83,12 +83,13 @@ Sweep                    | dynamodb:Query          | byExpiry                   
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB requires each action within a transaction.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
-PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:UpdateItem | Products | role
+PlaceOrders  | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
+ChangeOrders | dynamodb:BatchGetItem dynamodb:UpdateItem | Products | role
 PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
 AdjustStock, CountStock | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem                        | StockAdjustments | role
 PlaceOrders, AdjustStock, ChangeOrders, ManageProducts | USE_LANES | Allotments | role
-Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem        | Products         | role
+Api            | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
 Api, CountStock | USE_LANES dynamodb:GetItem                                                    | Allotments       | role
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role

@@ -138,7 +138,7 @@ def fill(desk: DeskOfShop) -> None:
         }
     )
     receipt = {"adjustmentId": "r-1", "productId": TEA, "delta": 40, "reason": "RECEIPT"}
-    desk.command("AdjustStock", action="adjust", **receipt, actor="desk:anna")
+    desk.command("AdjustStock", action="adjust", **receipt, locationId="", actor="desk:anna")
     damage = {"adjustmentId": "r-9", "productId": TEA, "delta": -9000, "reason": "DAMAGE"}
     desk.dead_letter("StockDeadLetterQueueUrl", json.dumps(damage), "BELOW_FLOOR")
     desk.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")
