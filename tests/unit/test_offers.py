@@ -805,6 +805,16 @@ class TestOneAttempt:
         assert shop.place(worker, shop.order("a", "b", units=2)) == ["b"]
         assert shop.calls == [READ, WRITE]
 
+    def test_rejects_an_order_at_once_if_one_read_shows_that_no_location_has_enough(
+        self, shop, worker
+    ):
+        shop.stock_at(a=1, b=0)
+        assert shop.place(worker, shop.order("a", "b", units=2)) == ["INSUFFICIENT_STOCK"]
+        assert shop.calls == [READ, PROOF, WRITE]
+        shop.on(PROOF, moves(shop, "a", "b", 1))
+        shop.receive("p#b", 1)
+        assert shop.place(worker, shop.order("a", "b", units=2)) == ["CONTENTION"]
+
     def test_passes_over_a_location_with_concurrent_writers(self, shop, worker):
         shop.stock_at(a=9, b=9)
         worker.client.rivals.observe("p#a")
