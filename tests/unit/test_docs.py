@@ -14,14 +14,14 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 26_750
+MAX_WORDS_IN_ALL = 26_800
 
 MAX_WORDS = {
     "README.md": 600,
     "docs/README.md": 230,
     "docs/architecture.md docs/lanes.md": 3_295,
     "docs/benchmarks.md": 995,
-    "docs/locations.md": 560,
+    "docs/locations.md": 565,
     "docs/exploration.md": 895,
     "docs/aws.md": 660,
     "docs/reference.md": 3_595,
