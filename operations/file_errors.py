@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .cells import remedy_of
 from .errors import UserError
+from .text_files import delimiter_of, first_line, opened
 from .words import counted
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class FileError:
     """A line of a file that was not carried out.
 
     Attributes:
-        line: Its line number in the file, from 1.
+        number: Its line number in the file, from 1.
         code: The reason code.
         message: What to correct. If a column is at fault, the message begins with its name and a colon.
         ids: What the line is about: its fields from `IDS`, as written in the file.
@@ -47,7 +49,7 @@ class FileError:
         value: What the file has there.
     """
 
-    line: int
+    number: int
     code: str
     message: str
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -55,30 +57,33 @@ class FileError:
     value: str = ""
 
     @classmethod
-    def in_line(cls, line: int, code: str, message: str, document: Any) -> FileError:
+    def in_line(cls, number: int, code: str, message: str, document: Any) -> FileError:
         """Build the error of a line, and find its ids, column and value.
 
         Args:
-            line: The line number.
+            number: The line number.
             code: The reason code.
             message: What to correct.
             document: The fields of the line; anything else if it has none.
         """
         found = _PATH.match(message)
         column = found[1] if found else ""
-        return cls(line, code, message, ids_in(document), column, _value_at(document, column))
+        value = _value_at(document, column)
+        message += remedy_of(column, value, message)
+        return cls(number, code, message, ids_in(document), column, value)
 
     @classmethod
-    def of_invalid(cls, line: int, error: InvalidMessageError, document: Any) -> FileError:
+    def of_invalid(cls, number: int, error: InvalidMessageError, document: Any) -> FileError:
         """Build the error of a line from the error of its parser."""
-        return cls.in_line(line, error.code, error.message, document)
+        return cls.in_line(number, error.code, error.message, document)
 
     @property
     def kind(self) -> str:
-        """Its kind in words: the code and the column, which is empty or has a value."""
+        """Its kind in words: the code, and the column, which may be missing."""
         column = _INDEX.sub("", self.column)
-        is_empty = " (empty)" if column and not self.value else ""
-        return f"{self.code}, column {column}{is_empty}" if column else self.code
+        is_missing = self.message.startswith(f"{self.column}: is missing")
+        state = " (missing)" if is_missing else ""
+        return f"{self.code}, column {column}{state}" if column else self.code
 
 
 class FileRefusedError(UserError):
@@ -86,15 +91,11 @@ class FileRefusedError(UserError):
 
     Attributes:
         bad: The errors.
-        delimiter: The character between the cells of the file's rows.
     """
 
-    def __init__(
-        self, heading: str, bad: Sequence[FileError], remedy: str, delimiter: str = ","
-    ) -> None:
+    def __init__(self, heading: str, bad: Sequence[FileError], remedy: str) -> None:
         super().__init__("\n".join([heading, *by_kind(bad), remedy]))
         self.bad = bad
-        self.delimiter = delimiter
 
 
 def ids_in(document: Any) -> dict[str, str]:
@@ -105,16 +106,20 @@ def ids_in(document: Any) -> dict[str, str]:
 
 
 def by_kind(bad: Collection[FileError]) -> Iterator[str]:
-    """Describe errors line by line: each kind with the number of its lines, and its first ones. The largest kind comes first."""
+    """Describe errors line by line: each kind with the number of its lines, and its first messages. The largest kind comes first."""
     kinds: dict[str, list[FileError]] = {}
-    for error in sorted(bad, key=lambda error: error.line):
+    for error in sorted(bad, key=lambda error: error.number):
         kinds.setdefault(error.kind, []).append(error)
     for kind, errors in sorted(kinds.items(), key=lambda item: -len(item[1])):
         yield f"  {counted(len(errors), 'line')}: {kind}"
-        for error in errors[:_SHOWN]:
-            yield f"    line {error.line}: {error.message}"
-        if len(errors) > _SHOWN:
-            yield f"    and {len(errors) - _SHOWN:,} more"
+        first: dict[str, FileError] = {}
+        for error in errors:
+            first.setdefault(error.message, error)
+        shown = list(first.values())[:_SHOWN]
+        for error in shown:
+            yield f"    line {error.number}: {error.message}"
+        if len(errors) > len(shown):
+            yield f"    and {counted(len(errors) - len(shown), 'more line')}"
 
 
 # ---------------------------------------------------------------------- reports
@@ -134,21 +139,23 @@ def objection_to(report: Path) -> str:
     return ""
 
 
-def write_report(report: Path, bad: Collection[FileError], delimiter: str = ",") -> None:
-    """Write all errors to a CSV file, in the sequence of the original file, for the spreadsheet that wrote that file.
+def write_report(report: Path, bad: Collection[FileError], path: Path) -> None:
+    """Write all errors of a file to a CSV file, in its sequence, and for the spreadsheet that wrote it.
 
-    The file begins with a byte order mark, without which Excel takes it for another encoding. A spreadsheet reads text that
-    begins with one of `=+-@` as a formula, so this function puts an apostrophe before it.
+    The report has the file's delimiter, and begins with a byte order mark, without which Excel takes it for another encoding.
+    A spreadsheet reads text that begins with one of `=+-@` as a formula, so this function puts an apostrophe before it.
     """
+    with opened(path, "the file") as lines:
+        delimiter = delimiter_of(first_line(lines))
     ids = [name for name in IDS if any(name in error.ids for error in bad)]
     with report.open("w", encoding="utf-8-sig", errors="replace", newline="") as file:
         rows = csv.writer(file, delimiter=delimiter)
         rows.writerow([_REPORT[0], *ids, *_REPORT[1:]])
-        for error in sorted(bad, key=lambda error: error.line):
+        for error in sorted(bad, key=lambda error: error.number):
             texts = [error.ids.get(name, "") for name in ids]
             texts += [error.column, error.value, error.code, error.message]
             cells = (f"'{text}" if _FORMULA.match(text) else text for text in texts)
-            rows.writerow([error.line, *cells])
+            rows.writerow([error.number, *cells])
 
 
 def is_report(path: Path) -> bool:
