@@ -539,12 +539,12 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     if any(map(not_utf8, header)):
         raise UserError(f"{where} is not UTF-8; {SAVE_AS_UTF8}")
     faults = [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
-    faults += [f"the column {name} appears twice" for name in header if header.count(name) > 1]
+    faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     if "productId" not in header:
         faults.append("the column productId is missing")
     if faults:
         raise UserError(
-            f"{where} is not a valid header: {faults[0]}. It needs productId, and may have the columns "
+            f"{where} is not a valid header: {'; '.join(faults)}. It needs productId, and may have the columns "
             f"{', '.join(COLUMNS)}"
         )
 

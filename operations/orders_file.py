@@ -232,14 +232,14 @@ def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
     """Build an order from adjacent rows with the same `orderId`."""
     begun: dict[str, _Row] = {}
     order: list[_Row] = []
-    for number, cells in _rows(path, lines, delimiter):
+    for number, cells, fields in _rows(path, lines, delimiter):
         if len(cells) != len(COLUMNS):
             # The row may belong to the order next to it.
             fault = f"the row {wrong_width(len(cells), len(COLUMNS), delimiter)}"
-            error = FileError(number, "BAD_ROW", fault)
+            error = FileError.in_line(number, "BAD_ROW", fault, fields)
             yield _Entry(message_of(delimiter.join(cells)), [error], splits=True)
             continue
-        row = _Row(number, *cells)
+        row = _Row(number, *(fields[name] for name in COLUMNS))
         if order and (row.order_id, row.user_id) != (order[0].order_id, order[0].user_id):
             yield _order(order, begun)
             order = []
@@ -281,19 +281,20 @@ def _body(rows: Sequence[_Row]) -> str:
     return json.dumps({"orderId": rows[0].order_id, "userId": rows[0].user_id, "items": items})
 
 
-def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows below the header, with their line numbers. Complete rows get the order of `COLUMNS`."""
+def _rows(
+    path: Path, lines: Iterable[str], delimiter: str
+) -> Iterator[tuple[int, list[str], dict[str, str]]]:
+    """Read the rows below the header: their line numbers, their cells, and their cells by column."""
     rows = csv_rows(path, lines, delimiter)
-    places: list[int] = []
+    header = list[str]()
     for number, header in islice(rows, 1):
-        places = _places(f"{path}, line {number}", header)
+        _check_header(f"{path}, line {number}", header)
     for number, cells in rows:
-        whole = len(cells) == len(places)
-        yield number, [cells[place] for place in places] if whole else cells
+        yield number, cells, dict(zip(header, cells, strict=False))
 
 
-def _places(where: str, header: Sequence[str]) -> list[int]:
-    """Find the position of each of the `COLUMNS` in a header."""
+def _check_header(where: str, header: Sequence[str]) -> None:
+    """Check that a header has each of the `COLUMNS` once, and no other one."""
     if not {*COLUMNS} & {*header}:
         raise UserError(
             f"{where}, is neither an order in JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "
@@ -304,4 +305,3 @@ def _places(where: str, header: Sequence[str]) -> list[int]:
     faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     if faults:
         raise UserError(f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}")
-    return [header.index(name) for name in COLUMNS]

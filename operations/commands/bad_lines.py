@@ -78,9 +78,7 @@ def refusals_of(file: Path, wanted: Path | None) -> Iterator[None]:
         yield
     except FileRefusedError as error:
         if objection := objection_to(report):
-            raise UserError(
-                f"{error}\n{objection}; to list all errors, name a file with --errors"
-            ) from None
+            raise UserError(f"{error}\n{objection}, so they are not listed there") from None
         write_report(report, error.bad, file)
         raise UserError(
             f"{error}\n{report} lists all of them with ids, columns and values"

@@ -456,7 +456,11 @@ def test_a_file_of_json_lines_by_any_name(read, name):
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
-        ("Handle;Title\np;1\n", "f.csv", 'line 1, .* the column "Handle" is unknown'),
+        (
+            "Handle;Title\np;1\n",
+            "f.csv",
+            'line 1, .* the column "Handle" is unknown; .*"Title" is unknown; .*productId is missing',
+        ),
         ("productId|name\np|1\n", "f.csv", r'the column "productId\|name" is unknown'),
         ("openingStock\n1\n", "f.csv", "the column productId is missing"),
         ("productId,productId\np,p\n", "f.csv", "the column productId appears twice"),

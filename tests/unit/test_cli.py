@@ -202,7 +202,10 @@ def test_the_report_of_send_replaces_no_other_file_and_a_good_file_removes_it(ac
     path.write_text(good + "[]\n")
     other.write_text("mine")
     for options, said in (
-        (["--errors", str(other)], f"\n{other} exists and is not a report of bad lines; to list"),
+        (
+            ["--errors", str(other)],
+            f"\n{other} exists and is not a report of bad lines, so they are",
+        ),
         ([], f"\n{report} lists all"),
     ):
         done = RUNNER.invoke(main.app, ["send", str(path), *options])

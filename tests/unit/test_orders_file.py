@@ -270,15 +270,17 @@ def test_a_line_that_is_a_list_does_not_make_the_file_one(tmp_path):
 
 
 def test_every_faulty_row_is_an_error_with_the_ids_of_its_order(tmp_path):
-    rows = "o-1,u-1,tea,1e3\no-1,u-1,1-Mar,1\n#7,u-2,tea,1\no-8,u-2,4.006E+12,1\n"
+    rows = "o-1,u-1,tea,1e3\no-1,u-1,1-Mar,1\n#7,u-2,tea,1\no-8,u-2,4.006E+12,1\no-9,u-2\n"
     path = written(tmp_path, f"{HEADER}\n{rows}")
-    with pytest.raises(FileRefusedError, match="4 errors in 3 orders") as caught:
+    with pytest.raises(FileRefusedError, match="5 errors in 4 orders") as caught:
         count_orders(path)
-    assert [(bad.number, bad.code, bad.ids["orderId"], bad.column) for bad in caught.value.bad] == [
+    found = [(bad.number, bad.code, bad.ids["orderId"], bad.column) for bad in caught.value.bad]
+    assert sorted(found) == [
         (2, "SCHEMA_VIOLATION", "o-1", "quantity"),
         (3, "DATE_INSTEAD_OF_CODE", "o-1", "productId"),
         (4, "SCHEMA_VIOLATION", "#7", "orderId"),
         (5, "ROUNDED_CODE", "o-8", "productId"),
+        (6, "BAD_ROW", "o-9", ""),
     ]
     assert caught.value.bad[0].message.endswith('but is "1e3"; write 1000')
     assert caught.value.bad[2].message.endswith("; write ~237, in all files and messages")
