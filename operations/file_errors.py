@@ -69,7 +69,8 @@ class FileError:
         found = _PATH.match(message)
         column = found[1] if found else ""
         value = _value_at(document, column)
-        message += remedy_of(column, value, message)
+        if code == "SCHEMA_VIOLATION":
+            message += remedy_of(column, value, message)
         return cls(number, code, message, ids_in(document), column, value)
 
     @classmethod

@@ -168,7 +168,7 @@ def _json_lines(lines: Iterable[str]) -> Iterator[_Entry]:
 def _in_json(number: int, error: InvalidMessageError, line: str) -> FileError:
     document = None
     with suppress(ValueError, RecursionError):
-        document = json.loads(line)
+        document = json.loads(line, parse_float=str)
     # The line number is the one in the file.
     message = error.message.replace(" at line 1, column ", " at column ")
     return FileError.in_line(number, error.code, message, document)

@@ -207,6 +207,7 @@ def test_a_code_that_a_spreadsheet_has_rounded_is_an_error_that_says_so(read, co
     assert [line.content.product_id for line in file.creations] == ["p"]
     assert codes(file) == [(n, code, "ROUNDED_CODE") for n in (2, 3)]
     assert f"productId: a spreadsheet has rounded this code to {code}" in file.bad[0].message
+    assert file.bad[0].message.endswith("import this column into the spreadsheet as text")
     receipts = read(f'productId;delta;reason;adjustmentId\np;1;A;"{code}"\n')
     assert receipts.bad[0].message.startswith("adjustmentId: a spreadsheet has rounded")
 

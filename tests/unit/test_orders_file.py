@@ -286,6 +286,18 @@ def test_every_faulty_row_is_an_error_with_the_ids_of_its_order(tmp_path):
     assert caught.value.bad[2].message.endswith("; write ~237, in all files and messages")
 
 
+def test_an_error_in_json_has_its_path_and_the_value_as_written(tmp_path):
+    items = '"items": [{"productId": "tea", "quantity": 1e3}]'
+    path = written(tmp_path, f'{{"orderId": "o", "userId": "u", {items}}}\n')
+    with pytest.raises(FileRefusedError, match=r"column items\.quantity") as caught:
+        count_orders(path)
+    (bad,) = caught.value.bad
+    assert (bad.ids, bad.column, bad.value) == (
+        *({"orderId": "o", "userId": "u"}, "items[0].quantity", "1e3"),
+    )
+    assert bad.message.endswith("but is 1e3; write 1000")
+
+
 def test_a_pipe_is_refused_because_the_file_is_read_twice(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="is a pipe, but must be read twice; write a file of"):
