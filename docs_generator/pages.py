@@ -144,7 +144,7 @@ def _fields_of(schema: Mapping[str, Any], prefix: str) -> Iterable[Row]:
 
 
 def all_codes() -> str:
-    """List the codes of dead letters, rejections, returned messages, answers, parked events, and bad lines of a catalogue."""
+    """List the codes of dead letters, rejections, returned messages, answers, parked events, and bad lines of files."""
     subject = "X"
     rejections = [
         (
@@ -182,7 +182,7 @@ def all_codes() -> str:
         + "EventBridge's own [error codes][bus] occur, too.\n\n"
         + _simple("`errorCode`", codes.UNDELIVERABLE)
         + "\n[bus]: https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html\n"
-        + "\n## Bad lines of a catalogue\n\n"
+        + "\n## Bad lines of files\n\n"
         + _simple("code", codes.BAD_LINES)
     )
 

@@ -18,7 +18,6 @@ So loading a file of counts again books nothing, but another number, time or fil
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
@@ -45,7 +44,6 @@ from inventory_orders.errors import InvalidMessageError, RejectedError
 from inventory_orders.messages.commands import catalogue_event, notes_in
 from inventory_orders.messages.documents import (
     Decimal,
-    checked_id,
     json_schema,
     not_one_of,
     strict_json,
@@ -53,7 +51,9 @@ from inventory_orders.messages.documents import (
 )
 from inventory_orders.products.catalogue import event_id_reused_error
 
+from .cells import check_codes
 from .errors import UserError
+from .file_errors import FileError, ids_in, is_report
 from .text_files import (
     SAVE_AS_UTF8,
     check_json_lines,
@@ -64,7 +64,7 @@ from .text_files import (
     opened,
     wrong_width,
 )
-from .words import counted
+from .words import counted, numbered
 
 _NOTES = ("actor", "reference")
 _FIELDS = {
@@ -101,11 +101,10 @@ _STATUS = {
     "listAgain": {"status": ProductStatus.ACTIVE},
 }
 
+_ADD_UP = "keep one or, if the units lie in several bins, write their sum in one line"
 _EXAMPLE = '{"productId": "p-1", "openingStock": 40}'
 _NUMBERS = {"openingStock", "lowStockThreshold", "backorderLimit", "price", "delta", "counted"}
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
-_IDS = ("productId", "locationId", "adjustmentId", "eventId")
-_ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?[eE]\+[0-9]+")
 _DECIMALS = re.compile(r"[0-9][.,][0-9]")
 _PRICE = re.compile(r"([0-9]{1,10})(?:[.,]([0-9]+))?")
 
@@ -213,27 +212,12 @@ class Line(Generic[T]):
     Attributes:
         number: Its line number in the file, from 1; the number of its first line if it spans several.
         content: The requested change.
+        ids: What it is about, as written in the file.
     """
 
     number: int
     content: T
-
-
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """A line that was not carried out.
-
-    Attributes:
-        number: Its line number in the file, from 1.
-        product_id: Its product; empty if the line names none.
-        code: The reason code.
-        message: What to correct.
-    """
-
-    number: int
-    product_id: str
-    code: str
-    message: str
+    ids: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(slots=True)
@@ -252,7 +236,7 @@ class CatalogueFile:
     changes: list[Line[Change]] = field(default_factory=list)
     adjustments: list[Line[Adjustment]] = field(default_factory=list)
     counts: list[Line[Count]] = field(default_factory=list)
-    bad: list[BadLine] = field(default_factory=list)
+    bad: list[FileError] = field(default_factory=list)
 
     @property
     def good(self) -> int:
@@ -299,7 +283,7 @@ def read_catalogue(
             reader.read_json(lines)
         else:
             reader.read_csv(path, lines, delimiter_of(first))
-    return reader.file
+    return reader.finish()
 
 
 def _holds_json(path: Path, first: str) -> bool:
@@ -307,6 +291,21 @@ def _holds_json(path: Path, first: str) -> bool:
     return kind in {".jsonl", ".ndjson", ".json"} or first.lstrip("\ufeff \t").startswith(
         ("{", "[")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """Lines of which at most one can be right: what they do, how to correct them, the column at fault and their numbers."""
+
+    what: str
+    fix: str
+    column: str
+    numbers: list[int]
+
+    @property
+    def message(self) -> str:
+        where = f"{self.column}: " if self.column else ""
+        return f"{where}{numbered('line', self.numbers)} {self.what}, so none of them was loaded; {self.fix}"
 
 
 class _Reader:
@@ -324,7 +323,9 @@ class _Reader:
         self._currency_decimals = currency_decimals
         self._counted_at = counted_at
         self._now = SystemClock().now()
+        self._are_cells = False
         self._first: dict[tuple[str, ...], int] = {}
+        self._repeated: dict[tuple[str, ...], _Repeated] = {}
 
     def read_json(self, lines: Iterable[str]) -> None:
         """Read JSON lines, one object in each."""
@@ -335,22 +336,35 @@ class _Reader:
 
     def read_csv(self, path: Path, lines: Iterable[str], delimiter: str) -> None:
         """Read CSV with a header. Empty cells become None."""
+        self._are_cells = True
         rows = csv_rows(path, lines, delimiter)
         number, header = next(rows, (1, []))
         _check_header(f"{path}, line {number},", header)
         for number, cells in rows:
-            self._take(number, cells, partial(_document, header, cells, delimiter))
+            known = _document(header, cells)
+            self._take(number, cells, partial(_whole, known, header, cells, delimiter), known)
 
-    def _take(self, number: int, texts: Sequence[str], read: Callable[[], Any]) -> None:
-        """Add a line, given its cells and the function that parses them."""
-        document: Any = None
+    def finish(self) -> CatalogueFile:
+        """Refuse lines that contradict or repeat each other, all of them: which one is right is unknown."""
+        file, refused = self.file, dict[int, str]()
+        for group in self._repeated.values():
+            refused |= dict.fromkeys(group.numbers, group.message)
+        file.bad += chain(
+            *(_taken(file.creations, refused), _taken(file.changes, refused)),
+            *(_taken(file.adjustments, refused), _taken(file.counts, refused)),
+        )
+        return file
+
+    def _take(
+        self, number: int, texts: Sequence[str], read: Callable[[], Any], document: Any = None
+    ) -> None:
+        """Add a line, given its cells, the function that parses them, and its fields as far as they are known before."""
         try:
             _check_utf8(texts)
             document = read()
             self._add(number, document)
         except InvalidMessageError as error:
-            bad = BadLine(number, _product_id(document), error.code, error.message)
-            self.file.bad.append(bad)
+            self.file.bad.append(FileError.of_invalid(number, error, document))
 
     def _add(self, number: int, document: Any) -> None:
         if not isinstance(document, dict):
@@ -369,7 +383,7 @@ class _Reader:
         if isinstance(document.get("details"), dict):
             # A complete set of details, in the form of the command.
             fields = dict.fromkeys(DETAILS) | fields.pop("details") | fields
-        _check_ids(fields)
+        check_codes(fields, are_cells=self._are_cells)
         _check_location(fields)
         if "price" in fields:
             fields["price"] = self._minor_units(number, fields["price"])
@@ -403,7 +417,7 @@ class _Reader:
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
         key = key_in(command)
-        self._must_be_first(number, f"creates {in_words(key)}", "keep one", "create", key)
+        self._must_be_only(number, f"create {in_words(key)}", _ADD_UP, "create", key)
         new = NewProduct(
             key,
             command["openingStock"],
@@ -412,16 +426,19 @@ class _Reader:
             name=command.get("name"),
             price=command.get("price"),
         )
-        self.file.creations.append(Line(number, new))
+        self.file.creations.append(Line(number, new, ids_in(fields)))
 
     def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
         derived = [fields.get(name) for name in ("productId", "delta", "reason")]
         command = _checked(fields, adjustmentId=_digest(derived))
         key, adjustment_id = key_in(command), command["adjustmentId"]
-        how = f"as {adjustment_id}" if fields.get("adjustmentId") else "in the same way"
-        what = f"adjusts {in_words(key)} {how}"
-        fix = "keep one or, if both happened, give each an adjustmentId of its own"
-        self._must_be_first(number, what, fix, "adjust", key, adjustment_id)
+        how = "by the same units for the same reason"
+        fix = "keep one or, if each of them happened, give each an adjustmentId of its own"
+        column = ""
+        if fields.get("adjustmentId"):
+            column, how = "adjustmentId", f"under the same adjustmentId, {adjustment_id}"
+        what = f"adjust {in_words(key)} {how}"
+        self._must_be_only(number, what, fix, "adjust", key, adjustment_id, column=column)
         change = Adjustment(
             key,
             adjustment_id,
@@ -430,7 +447,7 @@ class _Reader:
             notes_in(command, NOTES_OF_ADJUSTMENT),
             names_location="locationId" in fields,
         )
-        self.file.adjustments.append(Line(number, change))
+        self.file.adjustments.append(Line(number, change, ids_in(fields)))
 
     def _add_count(self, number: int, fields: dict[str, Any]) -> None:
         times = {} if self._counted_at is None else {"countedAt": self._counted_at}
@@ -443,8 +460,8 @@ class _Reader:
             )
         _check_past("countedAt", counted_at, self._now)
         stem = f"{_digest([self._name, command['productId'], counted_at])}-"
-        key, fix = key_in(command), "keep one or, if the units are in several places, add them up"
-        self._must_be_first(number, f"counts {in_words(key)}", fix, "count", key)
+        key = key_in(command)
+        self._must_be_only(number, f"count {in_words(key)}", _ADD_UP, "count", key)
         count = Count(
             key,
             command.get("adjustmentId", f"{stem}{command['counted']}"),
@@ -454,7 +471,7 @@ class _Reader:
             notes=notes_in(command, NOTES_OF_ADJUSTMENT),
             names_location="locationId" in fields,
         )
-        self.file.counts.append(Line(number, count))
+        self.file.counts.append(Line(number, count, ids_in(fields)))
 
     def _add_change(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
@@ -471,19 +488,31 @@ class _Reader:
             ) from None
         # A derived id cannot order two changes.
         event_id = fields.get("eventId") or ""
-        self._must_be_first(
+        self._must_be_only(
             number,
-            f"changes {in_words(key)} at the same time",
+            f"change {in_words(key)} at the same time",
             "put all changes in one line, or give each an eventTime",
             *("change", others.get("status", ""), key, event.event_time, event_id),
         )
         change = Change(key, details, others, event.event_time, event.event_id)
-        self.file.changes.append(Line(number, change))
+        self.file.changes.append(Line(number, change, ids_in(fields)))
 
-    def _must_be_first(self, number: int, what: str, fix: str, *key: str) -> None:
+    def _must_be_only(self, number: int, what: str, fix: str, *key: str, column: str = "") -> None:
+        """Remember a line by its key, and refuse it if another line has the same key."""
         first = self._first.setdefault(key, number)
         if first != number:
-            raise InvalidMessageError("DUPLICATE_LINE", f"line {first} {what}; {fix}")
+            group = self._repeated.setdefault(key, _Repeated(what, fix, column, [first]))
+            group.numbers.append(number)
+
+
+def _taken(lines: list[Line[T]], refused: Mapping[int, str]) -> list[FileError]:
+    """Take the refused lines out of a list, and return their errors. `refused` has the messages by line number."""
+    bad = [line for line in lines if line.number in refused]
+    lines[:] = [line for line in lines if line.number not in refused]
+    return [
+        FileError.in_line(line.number, "DUPLICATE_LINE", refused[line.number], line.ids)
+        for line in bad
+    ]
 
 
 def _checked_option(counted_at: str) -> str:
@@ -510,27 +539,33 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     if any(map(not_utf8, header)):
         raise UserError(f"{where} is not UTF-8; {SAVE_AS_UTF8}")
     faults = [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
-    faults += [f"the column {name} appears twice" for name in header if header.count(name) > 1]
+    faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     if "productId" not in header:
         faults.append("the column productId is missing")
     if faults:
         raise UserError(
-            f"{where} is not a valid header: {faults[0]}. It needs productId, and may have the columns "
+            f"{where} is not a valid header: {'; '.join(faults)}. It needs productId, and may have the columns "
             f"{', '.join(COLUMNS)}"
         )
 
 
-def _document(header: Sequence[str], cells: Sequence[str], delimiter: str) -> dict[str, Any]:
+def _document(header: Sequence[str], cells: Sequence[str]) -> dict[str, Any]:
     """Convert a row of CSV to a command."""
-    if len(cells) != len(header):
-        raise InvalidMessageError(
-            "BAD_ROW",
-            f"the row {wrong_width(len(cells), len(header), delimiter)}",
-        )
     return {
         name: int(cell) if name in _NUMBERS and _WHOLE_NUMBER.fullmatch(cell) else cell or None
-        for name, cell in zip(header, cells, strict=True)
+        for name, cell in zip(header, cells, strict=False)
     }
+
+
+def _whole(
+    document: dict[str, Any], header: Sequence[str], cells: Sequence[str], delimiter: str
+) -> dict[str, Any]:
+    """Return the command of a row of CSV, provided that the row has a cell for each column."""
+    if len(cells) != len(header):
+        raise InvalidMessageError(
+            "BAD_ROW", f"the row {wrong_width(len(cells), len(header), delimiter)}"
+        )
+    return document
 
 
 def _changes_in(
@@ -585,17 +620,6 @@ def _schema(action: str) -> dict[str, Any]:
     }
 
 
-def _check_ids(fields: Mapping[str, Any]) -> None:
-    """Reject ids that are long numbers rounded by a spreadsheet, because rounding makes different ids equal."""
-    for name in _IDS:
-        if _ROUNDED.fullmatch(text := _text(fields.get(name))):
-            raise InvalidMessageError(
-                "SCHEMA_VIOLATION",
-                f"{name}: a spreadsheet has rounded this code to {text}, and its last digits are lost. Export the file "
-                "again, and import this column into the spreadsheet as text",
-            )
-
-
 def _check_location(fields: Mapping[str, Any]) -> None:
     """Check that a line about a location sets only attributes that can differ between locations."""
     location_id = fields.get("locationId")
@@ -626,36 +650,3 @@ def _digest(content: Any) -> str:
 def _check_utf8(texts: Iterable[str]) -> None:
     if any(map(not_utf8, texts)):
         raise InvalidMessageError("NOT_UTF8", f"the line is not UTF-8; {SAVE_AS_UTF8}")
-
-
-def _product_id(document: Any) -> str:
-    try:
-        return checked_id("productId", document["productId"])
-    except (TypeError, LookupError, InvalidMessageError):
-        return ""
-
-
-REPORT_HEADER = ("line", "productId", "code", "message")
-
-# https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA = re.compile(r"[=+\-@\t\r\n]")
-
-
-def write_report(path: Path, bad: Iterable[BadLine]) -> None:
-    """Write the bad lines to a CSV file, in the sequence of the original file.
-
-    A spreadsheet reads text that begins with one of `=+-@` as a formula, so this function puts an apostrophe before it.
-    """
-    with path.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(REPORT_HEADER)
-        for line in sorted(bad, key=lambda line: line.number):
-            texts = (line.product_id, line.code, line.message)
-            cells = (f"'{text}" if _FORMULA.match(text) else text for text in texts)
-            rows.writerow((line.number, *cells))
-
-
-def is_report(path: Path) -> bool:
-    """Whether a file begins like a report from `write_report`."""
-    with path.open("rb") as file:
-        return file.readline(200).rstrip() == ",".join(REPORT_HEADER).encode()

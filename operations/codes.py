@@ -56,6 +56,9 @@ DEAD_LETTERS: Mapping[str, Cause] = {
     "ADJUSTMENT_ID_REUSED": Cause(
         "the id belongs to another adjustment of this product", _IF_SECOND
     ),
+    "TRANSFER_ID_REUSED": Cause(
+        "the id belongs to another transfer or adjustment of this product", _IF_SECOND
+    ),
     "EVENT_ID_REUSED": Cause(
         "another event of this product has the same id and time",
         "if this event has the right details, the sender sends them with a later `eventTime`",
@@ -186,12 +189,15 @@ UNDELIVERABLE: Mapping[str, str] = {
 
 BAD_LINES: Mapping[str, str] = {
     "PRODUCT_EXISTS": "the product exists with other attributes, named in the message; nothing was changed",
-    "DUPLICATE_LINE": "an earlier line creates or counts this product, has this `adjustmentId`, or changes the product at the "
-    "same time; the earlier line counts",
+    "DUPLICATE_LINE": "another line creates or counts this product, has this `adjustmentId`, or changes the product at the "
+    "same time; neither was loaded",
     "MOVED_SINCE_COUNT": "units of the product came in or left after they were counted, so the difference is not what is missing; "
     "count again, or book the difference as a receipt or a loss",
     "UNSUPPORTED_ACTION": "unknown `action`",
+    "ROUNDED_CODE": "a spreadsheet has rounded the code",
+    "DATE_INSTEAD_OF_CODE": "the code is a date, into which a spreadsheet has probably converted it",
+    "SPLIT_ORDER": "`send`: more rows of an order come after other orders, or with another `userId`",
     "BAD_ROW": "the row does not match the header",
     "NOT_UTF8": "the line is not in UTF-8",
 }
-"""Codes of `load`, in addition to the codes of dead letters, refusals and returned messages."""
+"""Codes of `load` and `send`, in addition to the codes of dead letters, refusals and returned messages."""

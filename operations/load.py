@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
@@ -58,8 +58,9 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
 
-from .catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, Line
+from .catalogue_file import ATTRIBUTES, CatalogueFile, Change, Count, Line
 from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
+from .file_errors import FileError
 from .moves import Level, Moves, read_moves
 
 _WORKERS = 4
@@ -88,15 +89,17 @@ Stored = Record | CorruptItemError | None
 class Done(StrEnum):
     """The result of a valid line."""
 
-    CREATED = "products created"
-    THERE = "products that already existed"
-    CHANGED = "products changed"
-    SAME = "products that already match their lines"
-    STALE = "changes ignored: the product has newer details"
-    BOOKED = "adjustments booked"
-    BOOKED_BEFORE = "adjustments booked before (another one with the same numbers needs an adjustmentId of its own)"
-    COUNTED = "counts booked"
-    COUNTED_BEFORE = "counts already booked"
+    CREATED = "new product"
+    LISTED = "new location of a product"
+    THERE = "product that already existed"
+    LISTED_BEFORE = "location of a product that already existed"
+    CHANGED = "change"
+    SAME = "no change: the product already matches the line"
+    STALE = "change ignored: the product has newer details"
+    BOOKED = "adjustment"
+    BOOKED_BEFORE = "adjustment booked before (another one with the same numbers needs an adjustmentId of its own)"
+    COUNTED = "count"
+    COUNTED_BEFORE = "count booked before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +112,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a valid line, with a description of its effect on the product."""
+    """The result of a valid line, with a description of its effect on the product.
+
+    Attributes:
+        done: The result.
+        words: The effect.
+        kind: The kind of the effect, without its values.
+    """
 
     done: Done
     words: str
+    kind: str = ""
 
 
 Answer = Done | Finding | Problem
@@ -156,8 +166,7 @@ class Load:
         done: The number of valid lines so far with each result.
         bad: The lines that were not carried out, including invalid ones.
         stocked: The number of lines so far that put units at each location.
-        findings: The effects of lines on their products: line number, product with its location, and the change with
-            old and new values.
+        findings: The effects of lines on their products: line number, product with its location, and the effect.
     """
 
     def __init__(
@@ -171,7 +180,7 @@ class Load:
         self.done: Counter[Done] = Counter()
         self.bad = list(file.bad)
         self.stocked: Counter[str] = Counter()
-        self.findings: list[tuple[int, str, str]] = []
+        self.findings: list[tuple[int, str, Finding]] = []
         self._file = file
         self._store = store
         self._rate = rate
@@ -247,11 +256,10 @@ class Load:
             for line, answer in zip(batch, answers, strict=True):
                 key = line.content.product_id
                 if isinstance(answer, Problem):
-                    bad = BadLine(line.number, product_of(key), answer.code, answer.message)
-                    self.bad.append(bad)
+                    self.bad.append(_bad_line(line, answer))
                 elif isinstance(answer, Finding):
                     self.done[answer.done] += 1
-                    self.findings.append((line.number, _name(line.content), answer.words))
+                    self.findings.append((line.number, _name(line.content), answer))
                 else:
                     self.done[answer] += 1
                 if _puts_units(line.content) and not isinstance(answer, Problem):
@@ -338,7 +346,7 @@ class _Writer:
                 if creation.error is not None:
                     answers[new.product_id] = _problem(new.product_id, creation.error)
                 elif creation.created:
-                    answers[new.product_id] = Done.CREATED
+                    answers[new.product_id] = _created(new)
                 else:
                     products[new.product_id] = creation.product
         return answers
@@ -449,7 +457,7 @@ class _Checker:
         own, location_id = self._products[product_of(key)], location_of(key)
         if own is not None and location_id:
             self._products[own.product_id] = replace(own, places=own.places | {location_id})
-        return Done.CREATED
+        return _created(new)
 
     def change(self, batch: Batch[Change]) -> Sequence[Answer]:
         self._read(line.content.product_id for line in batch)
@@ -624,6 +632,15 @@ def _obstacle(
     )
 
 
+def _created(new: NewProduct) -> Done:
+    """Return the result of a new row."""
+    return Done.LISTED if location_of(new.product_id) else Done.CREATED
+
+
+def _bad_line(line: Line[Any], problem: Problem) -> FileError:
+    return FileError.in_line(line.number, problem.code, problem.message, line.ids)
+
+
 def _puts_units(content: NewProduct | Change | Adjustment | Count) -> bool:
     """Whether a line puts units at its location."""
     match content:
@@ -654,7 +671,8 @@ def _counted(count: Count, delta: int) -> Answer:
     """Build the result of a booked count."""
     if not delta:
         return Done.COUNTED
-    return Finding(Done.COUNTED, f"counted {count.counted:,}, corrected by {delta:+,}")
+    words = f"counted {count.counted:,}, corrected by {delta:+,}"
+    return Finding(Done.COUNTED, words, "stock corrected")
 
 
 def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
@@ -669,6 +687,7 @@ def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:
 
 def _compared(new: NewProduct, product: Product, opening: Stored) -> Answer:
     """Find out whether an existing product was created with the values of its line."""
+    there = Done.LISTED_BEFORE if location_of(new.product_id) else Done.THERE
     other = {
         column
         for column, attribute in ATTRIBUTES.items()
@@ -688,10 +707,9 @@ def _compared(new: NewProduct, product: Product, opening: Stored) -> Answer:
             "stock, use delta or counted",
         )
     if kept:
-        return Finding(
-            Done.THERE, f"exists; kept {', '.join(sorted(kept))} as changed at {changed_at}"
-        )
-    return Done.THERE
+        kind = f"kept {', '.join(sorted(kept))}"
+        return Finding(there, f"exists; {kind} as changed at {changed_at}", kind)
+    return there
 
 
 def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
@@ -702,19 +720,19 @@ def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
             Done.STALE,
             f"ignored: name or price were changed later, at {own.before.details_event_time}",
         )
-    words = [_difference(own.before, own.after)]
-    words += [
-        f"{difference} at {location_of(other.after.product_id)}"
+    parts = [("", _differences(own.before, own.after))]
+    parts += [
+        (f" at {location_of(other.after.product_id)}", _differences(other.before, other.after))
         for other in others
-        if (difference := _difference(other.before, other.after))
     ]
-    said = "; ".join(filter(None, words))
-    return Finding(Done.CHANGED, said) if said else Done.SAME
+    words = [f"{'; '.join(found.values())}{where}" for where, found in parts if found]
+    kinds = dict.fromkeys(kind for _, found in parts for kind in found)
+    return Finding(Done.CHANGED, "; ".join(words), ", ".join(kinds)) if words else Done.SAME
 
 
-def _difference(before: Product, after: Product) -> str:
-    """Describe the attributes that a change sets and removes."""
-    parts = []
+def _differences(before: Product, after: Product) -> dict[str, str]:
+    """Describe the attributes that a change sets and removes, by the kind of the difference."""
+    found: dict[str, str] = {}
     for column, attribute in ATTRIBUTES.items():
         old, new = (
             json.dumps(getattr(each, attribute), ensure_ascii=False) for each in (before, after)
@@ -722,12 +740,14 @@ def _difference(before: Product, after: Product) -> str:
         if old == new:
             continue
         if new == "null":
-            parts.append(f"{column} {old} removed")
+            found[f"{column} removed"] = f"{column} {old} removed"
         else:
-            parts.append(f"{column} {'set' if old == 'null' else f'from {old}'} to {new}")
+            was = "set" if old == "null" else f"from {old}"
+            found[f"{column} changed"] = f"{column} {was} to {new}"
     if before.is_discontinued != after.is_discontinued:
-        parts.append("discontinued" if after.is_discontinued else "listed again")
-    return "; ".join(parts)
+        status = "discontinued" if after.is_discontinued else "listed again"
+        found[status] = status
+    return found
 
 
 def _unknown(product_id: str) -> Problem:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import MAX_QUANTITY, parse_order
 
+from .cells import check_codes
 from .errors import UserError
+from .file_errors import FileError, FileRefusedError
 from .text_files import (
     SAVE_AS_UTF8,
     check_json_lines,
@@ -32,7 +35,6 @@ COLUMNS = ("orderId", "userId", "productId", "quantity")
 
 _HEADER = ",".join(COLUMNS)
 _EXAMPLE = '{"orderId": "o-1", "userId": "u-1", "items": [{"productId": "p-1", "quantity": 2}]}'
-_FAULTS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +57,13 @@ class _Entry:
     """An order in a file, or a line that is not an order.
 
     Attributes:
-        line: The number of its first line in the file.
         message: The message to send.
-        fault: Where the fault is and how to correct it; empty for a valid order.
+        faults: The errors in its lines; none for a valid order.
         splits: Whether some rows of an order would be sent without its other rows.
     """
 
-    line: int
     message: OrderMessage
-    fault: str
+    faults: Sequence[FileError] = ()
     splits: bool = False
 
 
@@ -91,32 +91,25 @@ def count_orders(path: Path, limit: int | None = None, *, unchecked: bool = Fals
     Raises:
         UserError: The file cannot be read, or has lines that must not be sent; the message names the first ones.
     """
-    count, bad = 0, list[_Entry]()
+    count, bad, is_split = 0, list[FileError](), False
     for entry in _entries(path):
         is_sent = limit is None or count < limit
         count += is_sent
-        if entry.splits or (entry.fault and is_sent and not unchecked):
-            bad.append(entry)
+        if entry.splits or (is_sent and not unchecked):
+            bad += entry.faults
+            is_split |= entry.splits
     if not count:
         raise UserError(f"{path} contains no orders; nothing was sent")
     if bad:
-        raise _refusal(path, count, bad)
+        raise FileRefusedError(
+            f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:",
+            bad,
+            "Correct them. --unchecked does not send them, because some orders would be placed only in part"
+            if is_split
+            else "Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
+            "dead-letters the lines that are not orders",
+        )
     return count
-
-
-def _refusal(path: Path, count: int, bad: Sequence[_Entry]) -> UserError:
-    """Build the error for a file with bad lines."""
-    shown = "".join(f"\n  line {entry.line}{entry.fault}" for entry in bad[:_FAULTS_SHOWN])
-    more = f"\n  and {len(bad) - _FAULTS_SHOWN:,} more" if len(bad) > _FAULTS_SHOWN else ""
-    remedy = (
-        "Correct them. --unchecked does not send them, because some orders would be placed only in part"
-        if any(entry.splits for entry in bad)
-        else "Correct them, or send them unchanged with --unchecked (or `make demo UNCHECKED=1`); the service then "
-        "dead-letters the lines that are not orders"
-    )
-    return UserError(
-        f"{path} has {counted(len(bad), 'error')} in {counted(count, 'order')}, so nothing was sent:{shown}{more}\n{remedy}"
-    )
 
 
 def order_message(order_id: str, user_id: str, lines: Sequence[tuple[str, int]]) -> OrderMessage:
@@ -169,9 +162,16 @@ def _json_lines(lines: Iterable[str]) -> Iterator[_Entry]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             message, error = _checked(line.rstrip("\r\n"))
-            # The line number is the one in the file.
-            fault = error.message.replace(" at line 1, column ", " at column ") if error else ""
-            yield _Entry(number, message, fault and f": {fault}")
+            yield _Entry(message, [_in_json(number, error, line)] if error else [])
+
+
+def _in_json(number: int, error: InvalidMessageError, line: str) -> FileError:
+    document = None
+    with suppress(ValueError, RecursionError):
+        document = json.loads(line, parse_float=str)
+    # The line number is the one in the file.
+    message = error.message.replace(" at line 1, column ", " at column ")
+    return FileError.in_line(number, error.code, message, document)
 
 
 # ---------------------------------------------------------------------- CSV
@@ -195,29 +195,51 @@ class _Row:
         return {"productId": self.product_id, "quantity": number}
 
     @property
-    def fault(self) -> str:
-        """The faulty column and how to correct it; empty for a valid row."""
+    def cells(self) -> dict[str, str]:
+        """Its cells by column."""
+        return dict(
+            zip(COLUMNS, (self.order_id, self.user_id, self.product_id, self.quantity), strict=True)
+        )
+
+    @property
+    def fault(self) -> FileError | None:
+        """The faulty column and how to correct it; None for a valid row."""
         number = self.item["quantity"]
         if not isinstance(number, int) or not 1 <= number <= MAX_QUANTITY:
-            return (
-                f", column quantity: must be a whole number from 1 to {MAX_QUANTITY:,}, "
-                f"but is {json.dumps(self.quantity[:80])}"
+            given = json.dumps(self.quantity[:80])
+            return self.error(
+                "SCHEMA_VIOLATION",
+                f"quantity: must be a whole number from 1 to {MAX_QUANTITY:,}, but is {given}",
             )
         error = _checked(_body([self]))[1]
-        return f", column {error.message.removeprefix('items[0].')}" if error else ""
+        return self.error(error.code, error.message.removeprefix("items[0].")) if error else None
+
+    @property
+    def rewritten(self) -> FileError | None:
+        """The id that a spreadsheet has rewritten, if any. An order with it would be valid."""
+        try:
+            check_codes(self.cells, are_cells=True)
+        except InvalidMessageError as error:
+            return self.error(error.code, error.message)
+        return None
+
+    def error(self, code: str, message: str) -> FileError:
+        """Build an error of the row."""
+        return FileError.in_line(self.line, code, message, self.cells)
 
 
 def _csv(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[_Entry]:
     """Build an order from adjacent rows with the same `orderId`."""
     begun: dict[str, _Row] = {}
     order: list[_Row] = []
-    for number, cells in _rows(path, lines, delimiter):
+    for number, cells, fields in _rows(path, lines, delimiter):
         if len(cells) != len(COLUMNS):
             # The row may belong to the order next to it.
-            fault = f": {wrong_width(len(cells), len(COLUMNS), delimiter)}"
-            yield _Entry(number, message_of(delimiter.join(cells)), fault, splits=True)
+            fault = f"the row {wrong_width(len(cells), len(COLUMNS), delimiter)}"
+            error = FileError.in_line(number, "BAD_ROW", fault, fields)
+            yield _Entry(message_of(delimiter.join(cells)), [error], splits=True)
             continue
-        row = _Row(number, *cells)
+        row = _Row(number, *(fields[name] for name in COLUMNS))
         if order and (row.order_id, row.user_id) != (order[0].order_id, order[0].user_id):
             yield _order(order, begun)
             order = []
@@ -232,12 +254,12 @@ def _order(rows: Sequence[_Row], begun: dict[str, _Row]) -> _Entry:
     message, error = _checked(_body(rows))
     began = begun.setdefault(first.order_id, first)
     if began is not first:
-        return _Entry(first.line, message, _split(began, first), splits=True)
-    if error is not None:
-        faults = ((row.line, row.fault) for row in rows if row.fault)
-        line, fault = next(faults, (first.line, f": {error.message}"))
-        return _Entry(line, message, fault)
-    return _Entry(first.line, message, "")
+        return _Entry(message, [first.error("SPLIT_ORDER", _split(began, first))], splits=True)
+    found = ((row.fault if error else None) or row.rewritten for row in rows)
+    faults = [fault for fault in found if fault]
+    if error is not None and not faults:
+        faults = [first.error(error.code, error.message)]
+    return _Entry(message, faults)
 
 
 def _split(began: _Row, row: _Row) -> str:
@@ -245,11 +267,11 @@ def _split(began: _Row, row: _Row) -> str:
     where = f"the order {row.order_id} began at line {began.line}"
     if row.user_id != began.user_id:
         return (
-            f", column userId: {where} with another userId; give all its rows the same one, or, if this is another order, "
+            f"userId: {where} with another userId; give all its rows the same one, or, if this is another order, "
             "another orderId"
         )
     return (
-        f", column orderId: {where}; sort the file by orderId, so that all its rows are next to each other. If this row "
+        f"orderId: {where}; sort the file by orderId, so that all its rows are next to each other. If this row "
         "corrects an earlier one, remove that one first"
     )
 
@@ -259,19 +281,20 @@ def _body(rows: Sequence[_Row]) -> str:
     return json.dumps({"orderId": rows[0].order_id, "userId": rows[0].user_id, "items": items})
 
 
-def _rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows below the header, with their line numbers. Complete rows get the order of `COLUMNS`."""
+def _rows(
+    path: Path, lines: Iterable[str], delimiter: str
+) -> Iterator[tuple[int, list[str], dict[str, str]]]:
+    """Read the rows below the header: their line numbers, their cells, and their cells by column."""
     rows = csv_rows(path, lines, delimiter)
-    places: list[int] = []
+    header = list[str]()
     for number, header in islice(rows, 1):
-        places = _places(f"{path}, line {number}", header)
+        _check_header(f"{path}, line {number}", header)
     for number, cells in rows:
-        whole = len(cells) == len(places)
-        yield number, [cells[place] for place in places] if whole else cells
+        yield number, cells, dict(zip(header, cells, strict=False))
 
 
-def _places(where: str, header: Sequence[str]) -> list[int]:
-    """Find the position of each of the `COLUMNS` in a header."""
+def _check_header(where: str, header: Sequence[str]) -> None:
+    """Check that a header has each of the `COLUMNS` once, and no other one."""
     if not {*COLUMNS} & {*header}:
         raise UserError(
             f"{where}, is neither an order in JSON nor the header {_HEADER}: {', '.join(header)[:80]}. "
@@ -282,4 +305,3 @@ def _places(where: str, header: Sequence[str]) -> list[int]:
     faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     if faults:
         raise UserError(f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}")
-    return [header.index(name) for name in COLUMNS]

@@ -18,6 +18,7 @@ from local.commands.embedded import start_embedded
 from local.desk import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
+from operations.commands.bad_lines import refusals_of
 from operations.commands.common import aside, screen
 from operations.commands.target import Target, aws_of, on_stack
 from operations.errors import UserError
@@ -62,7 +63,8 @@ def demo(
         # make passes the name in quotes, so no shell expands `~`.
         orders = orders.expanduser()
         if not sample_orders.is_real(orders):
-            count_orders(orders, unchecked=unchecked)
+            with refusals_of(orders, None):
+                count_orders(orders, unchecked=unchecked)
     running = start_embedded(screen)
     # Start the dashboard before the orders: it samples queue depths, which are not stored anywhere.
     page = background.start()

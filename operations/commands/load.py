@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from inventory_orders.domain.location import left_out
 
 from ..words import counted
+from .bad_lines import ErrorsFile, report_bad_lines, report_for
 from .common import INTERRUPTED, aside, print_problems, progress_bar, screen, table_of
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from inventory_orders.store.dynamodb import Store
 
-    from ..catalogue_file import BadLine, CatalogueFile
-    from ..load import Load
+    from ..catalogue_file import CatalogueFile
+    from ..load import Done, Finding, Load
+
+    _Found = tuple[int, str, Finding]
 
 app = typer.Typer()
 
-_SHOWN = 3
+_SHOWN, _MOST = 3, 20
 
 
 _Check = Annotated[
@@ -56,14 +59,11 @@ _CountedAt = Annotated[
     ),
 ]
 
-_ErrorsFile = Annotated[
-    Path | None,
+_All = Annotated[
+    bool,
     typer.Option(
-        metavar="FILE",
-        dir_okay=False,
-        help="Where to report bad lines, as CSV. Default: FILE.errors.csv, in the folder of FILE. Text that begins with "
-        "=, +, - or @ gets an apostrophe in front, because a spreadsheet would read it as a formula; load never "
-        "removes one.",
+        "--all",
+        help=f"List every change. Default: the first {_SHOWN} of each kind, if there are more than {_MOST}.",
     ),
 ]
 
@@ -86,7 +86,8 @@ def load(
         typer.Option(min=0.1, help="Maximum lines to write per second. Default: no limit."),
     ] = None,
     counted_at: _CountedAt = None,
-    errors: _ErrorsFile = None,
+    errors: ErrorsFile = None,
+    every: _All = False,
     account: Target | None = None,
 ) -> None:
     """Load products, prices, receipts or counts from a file. The exit status is 1 if a line was bad.
@@ -114,14 +115,13 @@ def load(
     """
     from ..catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 
-    report = errors or file.with_name(f"{file.name}.errors.csv")
-    _check_report(report)
+    report = report_for(file, errors)
     with aside.status(f"Reading {file.name}"):
         catalogue = read_catalogue(file, currency_decimals, counted_at)
     aws, began = aws_of(account), time.monotonic()
     work, failure, status = _carry_out(catalogue, aws.store(), rate, check=check)
-    _show_load(work, time.monotonic() - began, check=check)
-    _report_bad_lines(work.bad, report)
+    _show_load(work, time.monotonic() - began, check=check, every=every)
+    report_bad_lines(work.bad, report, file)
     _warn_of_locations(work.stocked, aws.locations)
     if failure:
         aside.print(
@@ -129,19 +129,6 @@ def load(
         )
     if failure or work.bad:
         raise typer.Exit(status)
-
-
-def _check_report(report: Path) -> None:
-    """Check that the report may be written to a file: it is writable, and is empty or an earlier report."""
-    from ..catalogue_file import is_report  # noqa: PLC0415
-
-    if report.exists() and not (report.is_file() and is_report(report)):
-        problem = f"{report} exists and is not a report of `load`"
-    elif not os.access(report if report.exists() else report.parent, os.W_OK):
-        problem = f"{report} cannot be written"
-    else:
-        return
-    raise typer.BadParameter(f"{problem}; name another file", param_hint="--errors")
 
 
 def _carry_out(
@@ -170,20 +157,43 @@ def _carry_out(
     return work, "", 1
 
 
-def _show_load(work: Load, seconds: float, *, check: bool) -> None:
+def _show_load(work: Load, seconds: float, *, check: bool, every: bool) -> None:
+    heading = "what would happen" if check else "what happened"
+    kinds = Counter((found.done, found.kind) for _, _, found in work.findings)
     if work.findings:
-        heading = "what would happen" if check else "what happened"
-        screen.print(table_of(("line", "product", heading), sorted(work.findings)))
-    counts = Table("lines", "", box=None, show_header=False)
-    counts.columns[0].justify = "right"
-    for done in work.done:
-        counts.add_row(f"{work.done[done]:,}", done.value)
-    screen.print(counts)
+        _show_findings(work, list(kinds), heading, every=every)
+    rest = work.done - Counter(done for done, _ in kinds.elements())
+    counts = [(lines, done.value) for done, lines in rest.items()]
+    counts += [
+        (lines, ": ".join(filter(None, (done, kind)))) for (done, kind), lines in kinds.items()
+    ]
+    if counts:
+        screen.print(table_of(("lines", heading), counts, {"lines"}))
     lines = work.done.total()
     what = "checked; nothing was written" if check else "done"
     screen.print(
         f"{counted(lines, 'line')} {what}. [dim]{seconds:.1f} s, {lines / seconds:,.0f} lines a second.[/]"
     )
+
+
+def _show_findings(
+    work: Load, kinds: Iterable[tuple[Done, str]], heading: str, *, every: bool
+) -> None:
+    """Show what lines change: each of them, or the first ones of each kind."""
+    shown = sorted(work.findings, key=lambda finding: finding[0])
+    is_part = not every and len(shown) > _MOST
+    if is_part:
+        shown = [finding for kind in kinds for finding in _first(shown, kind)]
+    rows = ((line, product, found.words) for line, product, found in shown)
+    screen.print(table_of(("line", "product", heading), rows))
+    if is_part:
+        note = f"The first {_SHOWN} of each kind; --all lists all {len(work.findings):,}."
+        screen.print(f"[dim]{note}[/]", "")
+
+
+def _first(findings: Iterable[_Found], kind: tuple[Done, str]) -> Iterator[_Found]:
+    """Find the first findings of a kind."""
+    return islice((each for each in findings if (each[2].done, each[2].kind) == kind), _SHOWN)
 
 
 def _warn_of_locations(stocked: Mapping[str, int], setting: Collection[str]) -> None:
@@ -194,18 +204,3 @@ def _warn_of_locations(stocked: Mapping[str, int], setting: Collection[str]) -> 
         if location_id not in setting
     )
     print_problems("Warning", warnings, aside)
-
-
-def _report_bad_lines(bad: Sequence[BadLine], report: Path) -> None:
-    from ..catalogue_file import write_report  # noqa: PLC0415
-
-    if bad:
-        write_report(report, bad)
-        screen.print(
-            f"[bold red]Bad lines: {len(bad):,}[/], with their reasons in {escape(str(report))}"
-        )
-        for line in sorted(bad, key=lambda line: line.number)[:_SHOWN]:
-            screen.print(escape(f"  line {line.number}: {line.message}"))
-    else:
-        # Otherwise an earlier load's report could be mistaken for this one's.
-        report.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from ..errors import UserError
 from ..orders_file import OrderMessage, count_orders, read_orders
 from ..redrive import MAY_SUCCEED_NOW
 from ..words import counted, without_full_stop
+from .bad_lines import ErrorsFile, refusals_of
 from .common import AsJson, aside, print_json, screen, table_of
 from .target import Target, aws_of, on_stack
 
@@ -259,6 +260,7 @@ def send(
     yes: Annotated[bool, typer.Option("--yes", help="Send to an account without asking.")] = (
         False
     ),
+    errors: ErrorsFile = None,
     account: Target | None = None,
 ) -> None:
     """Send the orders of a file through SQS. The whole file is checked before the first order is sent.
@@ -266,7 +268,8 @@ def send(
     JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows of
     that order follow further down, the file is refused: sort it by orderId.
     """
-    found = count_orders(file, limit, unchecked=unchecked)
+    with refusals_of(file, errors), aside.status(f"Checking {file.name}"):
+        found = count_orders(file, limit, unchecked=unchecked)
     aws = aws_of(account)
     output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
     url = queues.url_of(aws, output)
@@ -278,7 +281,7 @@ def send(
     def progress(more: int) -> None:
         nonlocal count
         count += more
-        spinner.update(f"{counted(count, 'message')} sent")
+        spinner.update(f"{counted(count, 'message')} of {counted(found, 'order')} sent")
 
     messages = _with_duplicates(islice(read_orders(file), limit), duplicates / 100)
     began = time.monotonic()

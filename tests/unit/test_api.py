@@ -2107,12 +2107,16 @@ def test_units_move_from_one_location_to_another_once(located):
         assert (said["from"]["locationId"], said["from"]["stockCount"]) == ("lyon", 291)
         assert (said["to"]["locationId"], said["to"]["stockCount"]) == ("", 69)
     for change, code in (
-        ({"quantity": 8}, (409, "ADJUSTMENT_ID_REUSED")),
+        ({"quantity": 8}, (409, "TRANSFER_ID_REUSED")),
         ({"transferId": "t-2", "quantity": 999}, (409, "BELOW_FLOOR")),
         ({"transferId": "t-2", "to": "paris"}, (404, "UNKNOWN_PRODUCT")),
         ({"to": "lyon"}, (400, "SCHEMA_VIOLATION")),
     ):
-        assert located("POST", f"/products/{TEA}/transfers", body | change).code == code
+        said = located("POST", f"/products/{TEA}/transfers", body | change)
+        assert said.code == code
+        if code[1] == "TRANSFER_ID_REUSED":
+            assert said.document["detail"].startswith("transferId: another transfer is stored")
+            assert said.document["detail"].endswith("differ in quantity (stored 9, sent 8)")
 
 
 # ---------------------------------------------------------------------- who may do what

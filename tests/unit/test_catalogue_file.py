@@ -4,14 +4,17 @@ import csv
 import gzip
 import json
 import os
+import re
 
 import pytest
 
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.product import NewProduct
 from local import ROOT
-from operations.catalogue_file import BadLine, read_catalogue, write_report
+from operations.catalogue_file import read_catalogue
+from operations.cells import encoded_id
 from operations.errors import UserError
+from operations.file_errors import FileError, by_kind, write_report
 
 SAVED = "2026-01-12T13:46:40.000000+00:00"
 
@@ -36,7 +39,7 @@ def reasons(file):
 
 
 def codes(file):
-    return [(bad.number, bad.product_id, bad.code) for bad in file.bad]
+    return [(bad.number, bad.ids.get("productId", ""), bad.code) for bad in file.bad]
 
 
 def test_both_formats_have_the_same_meaning(read):
@@ -173,11 +176,14 @@ def test_the_id_of_a_count_follows_from_file_name_product_units_and_time(read):
     twice = read("productId,counted\np,7\np,2\n", counted_at=SAVED)
     assert reasons(twice) == [
         (
-            3,
+            line,
             "DUPLICATE_LINE",
-            "line 2 counts p; keep one or, if the units are in several places, add them up",
+            "lines 2 and 3 count p, so none of them was loaded; keep one or, if the units lie in several bins, write their sum in "
+            "one line",
         )
+        for line in (2, 3)
     ]
+    assert twice.counts == []
 
 
 def test_a_count_needs_the_time_when_it_began(read):
@@ -199,10 +205,71 @@ def test_a_count_needs_the_time_when_it_began(read):
 def test_a_code_that_a_spreadsheet_has_rounded_is_an_error_that_says_so(read, code):
     file = read(f'productId;openingStock\n"{code}";1\n"{code}";2\np;3\n')
     assert [line.content.product_id for line in file.creations] == ["p"]
-    assert codes(file) == [(n, code if "," not in code else "", "SCHEMA_VIOLATION") for n in (2, 3)]
+    assert codes(file) == [(n, code, "ROUNDED_CODE") for n in (2, 3)]
     assert f"productId: a spreadsheet has rounded this code to {code}" in file.bad[0].message
+    assert file.bad[0].message.endswith("import this column into the spreadsheet as text")
     receipts = read(f'productId;delta;reason;adjustmentId\np;1;A;"{code}"\n')
     assert receipts.bad[0].message.startswith("adjustmentId: a spreadsheet has rounded")
+
+
+@pytest.mark.parametrize(
+    ("code", "is_date"),
+    [
+        *((code, True) for code in ("1-Mar", "02-Jan", "Mar-25", "1-Mar-25", "01. Mrz", "3-déc.")),
+        *((code, True) for code in ("2025-01-02", "02.01.2025", "1/31/2025 0:00", "02/01/25")),
+        *(
+            (code, False)
+            for code in ("MAR1", "3-1", "10-DEC", "10-SET", "1-Mars-bar", "2025-13-41")
+        ),
+        *((code, False) for code in ("2025-01", "01012025", "4006381333931")),
+    ],
+)
+def test_a_code_that_a_spreadsheet_made_a_date_is_an_error_that_says_so(read, code, is_date):
+    file = read(f"productId,openingStock\n{code},1\nq,2\n")
+    assert [line.content.product_id for line in file.creations] == [
+        *([] if is_date else [code]),
+        "q",
+    ]
+    assert codes(file) == [(2, code, "DATE_INSTEAD_OF_CODE")] * is_date
+    for bad in file.bad:
+        assert bad.message.startswith(
+            f"productId: {code} is a date, probably because a spreadsheet"
+        )
+        assert (bad.column, bad.value) == ("productId", code)
+    # Ids of receipts may be dates, and JSON does not come from a spreadsheet.
+    assert not read("productId,delta,reason,adjustmentId\np,1,A,2025-01-02\n").bad
+    lines = read('{"productId": "1-Mar", "openingStock": 1}', "f.jsonl")
+    assert lines.creations[0].content.product_id == "1-Mar"
+
+
+def test_a_value_that_is_refused_says_how_to_write_it(read):
+    rows = {
+        '"1e3",lyon,p': "delta: .*; write 1000",
+        '"1E+03",lyon,p': "delta: .*; write 1000, unless a spreadsheet has rounded it",
+        '"1,5E+03",lyon,p': "delta: .*; write 1500, unless a spreadsheet has rounded it",
+        '"12.0",lyon,p': "delta: .*; write 12",
+        '"+12",lyon,p': "delta: .*; write 12",
+        '"1,000",lyon,p': "delta: .*; write it without separators or decimals",
+        '"1 000",lyon,p': "delta: .*; write it without separators or decimals",
+        '"2.5",lyon,p': 'delta: .* but is "2.5"',
+        '"1e99",lyon,p': 'delta: .* but is "1e99"',
+        '1,lyon,"Earl Grey, 50 %"': "productId: .*; write Earl~20Grey~2C~2050~20~25, in all files and messages",
+        "1,lyon,#1001": "productId: .*; write ~231001, in all files and messages",
+        f"1,lyon,{'x' * 65}": 'productId: .* but is "x*"',
+        "1,Lyon Depot,p": "locationId: .*; write Lyon-Depot, in all files and messages",
+    }
+    file = read("delta,locationId,productId,reason\n" + "".join(f"{row},A\n" for row in rows))
+    assert [bad.number for bad in file.bad] == list(range(2, 2 + len(rows)))
+    for bad, said in zip(file.bad, rows.values(), strict=True):
+        assert re.fullmatch(said, bad.message), bad.message
+    assert file.bad[9].ids == {"productId": "Earl Grey, 50 %", "locationId": "lyon"}
+
+
+def test_the_page_on_limits_has_the_encoding_of_ids():
+    page = (ROOT / "docs/limits.md").read_text("utf-8")
+    sku, written = re.search(r'sku = "(.*)"\n(?:.*\n)*?assert product_id == "(.*)"', page).groups()
+    assert encoded_id(sku) == written
+    assert encoded_id("a~b") == "a~7Eb"
 
 
 @pytest.mark.parametrize("price", ["12.5", '"12,50"', "79.00", "$12.50", '"1,250.00"'])
@@ -254,9 +321,9 @@ def test_bad_cells_are_named_in_the_words_of_the_handlers(read):
     assert [line.content.product_id for line in file.creations] == ["p-6"]
     assert reasons(file) == [
         (2, "SCHEMA_VIOLATION",
-         'productId: must be 1 to 64 printable ASCII characters other than space, comma and #, but is "p 1"'),
+         'productId: must be 1 to 64 printable ASCII characters other than space, comma and #, but is "p 1"; write p~201, in all files and messages'),
         (3, "SCHEMA_VIOLATION",
-         'openingStock: must be a whole number from 0 to 1,000,000,000, but is "2.0"'),
+         'openingStock: must be a whole number from 0 to 1,000,000,000, but is "2.0"; write 2'),
         (4, "SCHEMA_VIOLATION",
          "openingStock: must be a whole number from 0 to 1,000,000,000, but is -1"),
         (5, "SCHEMA_VIOLATION",
@@ -316,16 +383,25 @@ def test_what_a_file_says_twice_is_reported(read):
         ),
         "f.jsonl",
     )
-    assert codes(file) == [(n, "p", "DUPLICATE_LINE") for n in (2, 4, 6, 9)]
-    assert file.bad[0].message == "line 1 creates p; keep one"
-    assert file.bad[1].message.startswith(
-        "line 3 adjusts p in the same way; keep one or, if both happened, give each an adjustmentId"
+    # Which of them is right is unknown, so none of them counts.
+    assert sorted(codes(file)) == [(n, "p", "DUPLICATE_LINE") for n in (1, 2, 3, 4, 5, 6, 8, 9)]
+    assert [line.number for line in (*file.creations, *file.adjustments, *file.changes)] == [7]
+    said = {bad.number: bad.message for bad in file.bad}
+    assert said[1] == said[2]
+    assert said[1].startswith("lines 1 and 2 create p, so none of them was loaded; keep one or, if")
+    assert said[3].startswith(
+        "lines 3 and 4 adjust p by the same units for the same reason, so none of them was loaded; keep one or, if each of them "
+        "happened, give each an adjustmentId"
     )
+    assert said[6].startswith(
+        "adjustmentId: lines 5 and 6 adjust p under the same adjustmentId, r, "
+    )
+    assert said[8].startswith("lines 8 and 9 change p at the same time, ")
 
 
 def test_a_row_that_does_not_fit_its_header(read):
     file = read('productId,openingStock,name\np,1\nq,1,Tea, black\nr,1,"Tea,\nblack"\ns,1,Tea\n')
-    assert codes(file) == [(2, "", "BAD_ROW"), (3, "", "BAD_ROW"), (4, "r", "SCHEMA_VIOLATION")]
+    assert codes(file) == [(2, "p", "BAD_ROW"), (3, "q", "BAD_ROW"), (4, "r", "SCHEMA_VIOLATION")]
     assert file.bad[0].message == (
         "the row has 2 cells, but the header has 3; write one for each column, with a comma between them, so that every value "
         "is in its own column"
@@ -349,7 +425,7 @@ def test_a_file_that_was_saved_in_the_future_says_so(tmp_path):
 
 def test_a_line_that_is_not_utf8(read):
     file = read("productId,openingStock,name\np,1,Café\nq,1,Cafe\nr,1,Thé\n".encode("latin-1"))
-    assert codes(file) == [(2, "", "NOT_UTF8"), (4, "", "NOT_UTF8")]
+    assert codes(file) == [(2, "p", "NOT_UTF8"), (4, "r", "NOT_UTF8")]
     assert file.good == 1
 
 
@@ -381,7 +457,11 @@ def test_a_file_of_json_lines_by_any_name(read, name):
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
-        ("Handle;Title\np;1\n", "f.csv", 'line 1, .* the column "Handle" is unknown'),
+        (
+            "Handle;Title\np;1\n",
+            "f.csv",
+            'line 1, .* the column "Handle" is unknown; .*"Title" is unknown; .*productId is missing',
+        ),
         ("productId|name\np|1\n", "f.csv", r'the column "productId\|name" is unknown'),
         ("openingStock\n1\n", "f.csv", "the column productId is missing"),
         ("productId,productId\np,p\n", "f.csv", "the column productId appears twice"),
@@ -429,13 +509,13 @@ def test_a_file_that_is_not_a_catalogue_is_refused_as_a_whole(read, content, nam
 def test_reports_contain_no_formulas_and_load_keeps_apostrophes(read, tmp_path):
     odd = ["=1+1", "+1", "-5", "@SUM(1)", "'=1+1"]
     file = read("productId,openingStock\n" + "".join(f"{each},x\n" for each in odd))
-    file.bad.append(BadLine(7, "", "SCHEMA_VIOLATION", "\t=1: unknown field"))
+    file.bad.append(FileError(7, "SCHEMA_VIOLATION", "\t=1: unknown field"))
     report = tmp_path / "report.csv"
-    write_report(report, file.bad)
-    rows = list(csv.reader(report.read_text().splitlines()))[1:]
+    write_report(report, file.bad, tmp_path / "catalogue.csv")
+    rows = list(csv.reader(report.read_text("utf-8-sig").splitlines()))[1:]
     assert [row[0] for row in rows] == ["2", "3", "4", "5", "6", "7"]
     assert [row[1] for row in rows[:5]] == ["'=1+1", "'+1", "'-5", "'@SUM(1)", "'=1+1"]
-    assert rows[5][3] == "'\t=1: unknown field"
+    assert rows[5][5] == "'\t=1: unknown field"
     ids = [row[1] for row in rows[:4]]
     again = read("productId,openingStock\n" + "".join(f"{each},1\n" for each in ids))
     assert [line.content.product_id for line in again.creations] == ids
@@ -443,13 +523,42 @@ def test_reports_contain_no_formulas_and_load_keeps_apostrophes(read, tmp_path):
         read_catalogue(report)
 
 
-def test_the_report_is_in_the_order_of_the_file(read, tmp_path):
-    file = read("productId,openingStock\np,x\nq,\n")
+def test_the_report_is_in_the_order_of_the_file_and_has_ids_columns_and_values(read, tmp_path):
+    file = read(
+        "productId;locationId;adjustmentId;delta;reason\np;lyon;d 1;5;A\nThé vert;berlin;;1e3;A\nq;;;5\n"
+    )
     report = tmp_path / "report.csv"
-    write_report(report, reversed(file.bad))
-    lines = report.read_text().splitlines()
-    assert lines[0] == "line,productId,code,message"
-    assert [line.split(",")[:3] for line in lines[1:]] == [
-        ["2", "p", "SCHEMA_VIOLATION"],
-        ["3", "q", "SCHEMA_VIOLATION"],
+    write_report(report, list(reversed(file.bad)), tmp_path / "catalogue.csv")
+    assert report.read_bytes().startswith(b"\xef\xbb\xbf"), "Excel needs a byte order mark"
+    header, *rows = csv.reader(report.read_text("utf-8-sig").splitlines(), delimiter=";")
+    assert header == [
+        *("line", "productId", "locationId", "adjustmentId", "column", "value", "code", "message")
+    ]
+    assert [row[:-1] for row in rows] == [
+        ["2", "p", "lyon", "d 1", "adjustmentId", "d 1", "SCHEMA_VIOLATION"],
+        ["3", "Thé vert", "berlin", "", "productId", "Thé vert", "SCHEMA_VIOLATION"],
+        ["4", "q", "", "", "", "", "BAD_ROW"],
+    ]
+    assert re.search("; write Th~C3~A9~20vert, in all files and messages$", rows[1][-1])
+
+
+def test_errors_are_listed_by_kind_with_different_messages_first():
+    def bad(line, code, message):
+        return FileError.in_line(line, code, message, {"productId": f"p-{line}"})
+
+    errors = [bad(n, "UNKNOWN_PRODUCT", f"there is no product p-{n}") for n in range(2, 602)]
+    errors += [bad(n, "BAD_ROW", "too short") for n in (700, 701)]
+    errors += [bad(702, "SCHEMA_VIOLATION", "productId: is missing in the line")]
+    errors += [bad(703, "SCHEMA_VIOLATION", "items[1].productId: no")]
+    assert list(by_kind(errors)) == [
+        "  600 lines: UNKNOWN_PRODUCT",
+        *(f"    line {n}: there is no product p-{n}" for n in (2, 3, 4)),
+        "    and 597 more lines",
+        "  2 lines: BAD_ROW",
+        "    line 700: too short",
+        "    and 1 more line",
+        "  1 line: SCHEMA_VIOLATION, column productId (missing)",
+        "    line 702: productId: is missing in the line",
+        "  1 line: SCHEMA_VIOLATION, column items.productId",
+        "    line 703: items[1].productId: no",
     ]

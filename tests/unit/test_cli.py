@@ -176,8 +176,13 @@ def test_invalid_orders_are_named_by_line_and_nothing_is_sent(account, tmp_path)
     assert isinstance(done.exception, UserError)
     said = str(done.exception)
     assert "2 errors in 5 orders" in said
-    assert "\n  line 4: userId" in said
-    assert "\n  line 6: " in said
+    assert "\n    line 4: userId" in said
+    assert "\n    line 6: " in said
+    report = path.with_name(f"{path.name}.errors.csv")
+    assert f"\n{report} lists all of them with ids, columns and values" in said
+    header, *rows = report.read_text("utf-8-sig").splitlines()
+    assert header == "line,orderId,column,value,code,message"
+    assert rows[0].startswith('4,o-9,userId,,SCHEMA_VIOLATION,"userId: is missing')
     assert account == []
     assert RUNNER.invoke(main.app, ["send", str(path), "--limit", "3"]).exit_code == 0
     assert account == ["o-0", "o-1", "o-2"]
@@ -187,8 +192,29 @@ def test_invalid_orders_are_named_by_line_and_nothing_is_sent(account, tmp_path)
     path.with_suffix(".csv").write_text(apart)
     for options in ([], ["--unchecked"], ["--unchecked", "--limit", "1"]):
         done = RUNNER.invoke(main.app, ["send", str(path.with_suffix(".csv")), *options])
-        assert "line 4, column orderId: the order o-1 began at line 2" in str(done.exception)
+        assert "line 4: orderId: the order o-1 began at line 2" in str(done.exception)
     assert account[8:] == []
+
+
+def test_the_report_of_send_replaces_no_other_file_and_a_good_file_removes_it(account, tmp_path):
+    path, other = orders_file(tmp_path), tmp_path / "other.csv"
+    good, report = path.read_text(), tmp_path / f"{path.name}.errors.csv"
+    path.write_text(good + "[]\n")
+    other.write_text("mine")
+    for options, said in (
+        (
+            ["--errors", str(other)],
+            f"\n{other} exists and is not a report of bad lines, so they are",
+        ),
+        ([], f"\n{report} lists all"),
+    ):
+        done = RUNNER.invoke(main.app, ["send", str(path), *options])
+        assert "1 error in 4 orders" in str(done.exception)
+        assert said in str(done.exception)
+    assert other.read_text() == "mine"
+    path.write_text(good)
+    assert RUNNER.invoke(main.app, ["send", str(path)]).exit_code == 0
+    assert (account, report.exists()) == (["o-0", "o-1", "o-2"], False)
 
 
 class PickySqs:

@@ -158,8 +158,8 @@ def test_a_forgotten_customers_order_is_not_described():
         (
             Transfer("p", "p#lyon", "a", 40),
             [
-                "delta (stored 40, sent -40)",
-                'reason (stored "RECEIPT", sent "TRANSFER_OUT")',
+                'reason (stored "RECEIPT", sent nothing)',
+                'from (stored nothing, sent "")',
                 'to (stored nothing, sent "lyon")',
             ],
         ),
@@ -168,6 +168,17 @@ def test_a_forgotten_customers_order_is_not_described():
 def test_another_adjustment_under_the_same_id_names_what_differs(sent, differences):
     record = Adjustment("p", "a", 40, "RECEIPT").record(None, {"p": product("p", 1)}, NOW)
     assert sent.match(record) == OtherRequest(differences)
+
+
+def test_another_transfer_under_the_same_id_names_the_fields_of_transfers():
+    products = {key: product(key, 9) for key in ("p", "p#lyon")}
+    stored = Transfer("p", "p#lyon", "t", 9).parts[0].record(None, products, NOW)
+    assert Transfer("p", "p#lyon", "t", 9).match(stored) is IdempotencyMatch.SAME_REQUEST
+    for sent, differences in (
+        (Transfer("p", "p#lyon", "t", 8), ["quantity (stored 9, sent 8)"]),
+        (Transfer("p", "p#berlin", "t", 9), ['to (stored "lyon", sent "berlin")']),
+    ):
+        assert sent.match(stored) == OtherRequest(differences)
 
 
 @pytest.mark.parametrize(

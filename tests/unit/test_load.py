@@ -100,7 +100,7 @@ def many(count, prefix="p"):
 
 
 def codes(load):
-    return [(bad.number, bad.product_id, bad.code) for bad in load.bad]
+    return [(bad.number, bad.ids["productId"], bad.code) for bad in load.bad]
 
 
 def test_a_file_is_carried_out_and_a_second_time_changes_nothing(shelf):
@@ -159,7 +159,7 @@ def test_creating_an_existing_different_product_is_a_bad_line(shelf, row, other)
 
 
 def findings(load):
-    return sorted(load.findings)
+    return sorted((number, name, found.words) for number, name, found in load.findings)
 
 
 def test_a_price_list_keeps_names_an_empty_cell_removes_them_and_the_check_lists_it(shelf):
@@ -374,7 +374,7 @@ def test_a_product_that_was_sold_and_renamed_since_counts_as_existing(shelf):
     ProductCatalogue(RetryingClient(shelf.store)).change_details(event, soon())
     again = shelf.load()
     assert again.done == {Done.THERE: 1}
-    assert "exists; kept name, price as changed at 20" in again.findings[0][2]
+    assert "exists; kept name, price as changed at 20" in findings(again)[0][2]
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
 
 
@@ -550,7 +550,7 @@ def test_the_adjustments_of_a_product_are_in_one_batch_in_sequence(shelf):
     [
         ("catalogue.csv", {Done.THERE: 2, Done.SAME: 1, Done.BOOKED_BEFORE: 1}),
         ("catalogue.jsonl", {Done.THERE: 2, Done.SAME: 1, Done.BOOKED_BEFORE: 1}),
-        ("locations.csv", {Done.THERE: 4}),
+        ("locations.csv", {Done.THERE: 1, Done.LISTED_BEFORE: 3}),
     ],
 )
 def test_the_sample_file_works_on_the_demos_shop(simulated_store, name, done):
@@ -616,9 +616,11 @@ class TestTheCommand:
         assert "nothing was written" in said
         assert shelf.rows()[Table.PRODUCTS] == []
         said = run(shelf.path, status=1)
-        assert "Bad lines: 2, with their reasons in" in said
+        assert f"Bad lines: 2. {report} lists all of them" in said
+        assert "1 line: SCHEMA_VIOLATION, column openingStock (missing) line 3: opening" in said
+        assert "1 line: UNKNOWN_PRODUCT line 6: there is no product q" in said
         assert [line[:2] for line in report.read_text().splitlines()[1:]] == ["3,", "6,"]
-        assert "1 products created" in said
+        assert "1 new product" in said
         run(shelf.path, content=MIXED)
         assert not report.exists(), "an old report could be mistaken for this load's"
 
@@ -632,7 +634,7 @@ class TestTheCommand:
         counts, at = "productId,counted\np,1\nq,2\n", datetime.now(UTC).isoformat()
         said = run(shelf.path, "--counted-at", at, content=counts)
         assert "2 p counted 1, corrected by -14" in said
-        assert "2 counts already booked" in run(shelf.path, "--counted-at", at)
+        assert "2 count booked before" in run(shelf.path, "--counted-at", at)
         for time, why in (
             ("2026-11-20 18:00", "must be an RFC 3339"),
             ("2999-01-01T00:00:00Z", ""),
@@ -643,11 +645,32 @@ class TestTheCommand:
     def test_the_report_goes_where_it_is_wanted(self, shelf, run, tmp_path):
         wanted = tmp_path / "elsewhere.csv"
         run(shelf.path, "--errors", wanted, content=HEADER + "create,p,x,,,,,\n", status=1)
-        assert wanted.read_text().splitlines()[1].startswith("2,p,SCHEMA_VIOLATION,")
+        assert wanted.read_text().splitlines()[1].startswith("2,p,openingStock,x,SCHEMA_VIOLATION,")
+
+    def test_a_long_price_list_is_summed_up_by_kind_and_listed_on_demand(self, shelf, run):
+        rows = "".join(f"p-{n:02},{n + 1},P,\n" for n in range(30))
+        run(shelf.path, content=f"productId,openingStock,name,price\n{rows}p-30,1,Q,9\n")
+        prices = "".join(f"p-{n:02},P,{n}\n" for n in range(30)) + "p-30,,9\n"
+        content = f"productId,name,price\n{prices}"
+        said = run(shelf.path, "--check", "--all", content=content)
+        assert said.count("price set to") == 30
+        for options in (["--check"], []):
+            said = run(shelf.path, *options)
+            assert said.count("price set to") == 3
+            # A removal is never hidden among the other changes.
+            assert '32 p-30 name "Q" removed' in said
+            assert "The first 3 of each kind; --all lists all 31. " in said
+            assert "30 change: price changed 1 change: name removed 31 lines" in said
+
+    def test_no_line_of_a_product_that_is_there_twice_is_loaded(self, shelf, run):
+        content = "productId,openingStock\np,40\nq,1\np,2\n"
+        said = run(shelf.path, content=content, status=1)
+        assert "2 lines: DUPLICATE_LINE line 2: lines 2 and 4 create p, so none of them was" in said
+        assert (shelf.product("p"), shelf.product("q").stock_count) == (None, 1)
 
     def test_a_report_replaces_no_file_of_another_kind(self, shelf, run, tmp_path):
         said = run(shelf.path, "--errors", shelf.path, content=MIXED, status=2)
-        assert "is not a report of `load`; name another file" in said
+        assert "is not a report of bad lines; name another file" in said
         assert shelf.path.read_text() == MIXED
         assert "cannot be written" in run(
             shelf.path, "--errors", tmp_path / "nowhere" / "report.csv", status=2

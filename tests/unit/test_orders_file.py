@@ -13,6 +13,7 @@ import pytest
 from local import ROOT, sample_orders
 from operations.catalogue_file import read_catalogue
 from operations.errors import UserError
+from operations.file_errors import FileRefusedError
 from operations.orders_file import count_orders, read_orders
 from operations.text_files import check_json_lines
 from testing.events import order_body
@@ -122,44 +123,50 @@ def test_a_file_that_is_not_one_of_orders_is_refused_unchecked_too(tmp_path, con
         assert str(path) in str(caught.value)
 
 
-WHOLE_NUMBER = "line 2, column quantity: must be a whole number from 1 to 1,000,000"
-BEGAN = ", column orderId: the order o-1 began at line 2"
+WHOLE_NUMBER = "line 2: quantity: must be a whole number from 1 to 1,000,000"
+BEGAN = ": orderId: the order o-1 began at line 2"
 
 
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
         ("o-1,u-1,tea,two", WHOLE_NUMBER),
-        ("o-1,u-1,tea,1\no-1,u-1,mug,0", "line 3, column quantity: must be a whole number"),
+        ("o-1,u-1,tea,1\no-1,u-1,mug,0", "line 3: quantity: must be a whole number"),
         ("o-1,u-1,tea,", f'{WHOLE_NUMBER}, but is ""'),
         ('o-1,u-1,tea,"1,000"', f'{WHOLE_NUMBER}, but is "1,000"'),
-        ("o-1,u-1,tea,-1", "line 2, column quantity: "),
-        ("o-1,u-1,tea,2.0", "line 2, column quantity: "),
-        ("o-1,u-1,tea,1000001", "line 2, column quantity: "),
-        ("o-1,u-1,tea,1\n\no-1,u-1,BANK CHARGES,1", "line 4, column productId: must be 1 to 64 "),
-        ("o 1,u-1,tea,1", "line 2, column orderId: must be "),
-        ("o-1,,tea,1", "line 2, column userId: must be "),
-        ("o-1,u-1,tea", "line 2: has 3 cells, but the header has 4; write one for each column"),
+        ("o-1,u-1,tea,-1", "line 2: quantity: "),
+        ("o-1,u-1,tea,2.0", "line 2: quantity: "),
+        ("o-1,u-1,tea,1000001", "line 2: quantity: "),
+        ("o-1,u-1,tea,1\n\no-1,u-1,BANK CHARGES,1", "line 4: productId: must be 1 to 64 "),
+        ("o 1,u-1,tea,1", "line 2: orderId: must be "),
+        ("o-1,,tea,1", "line 2: userId: must be "),
+        (
+            "o-1,u-1,tea",
+            "line 2: the row has 3 cells, but the header has 4; write one for each column",
+        ),
         (
             "o-1;u-1;tea;1",
-            "line 2: has 1 cell, but the header has 4; write one for each column, with a",
+            "line 2: the row has 1 cell, but the header has 4; write one for each column, with a",
         ),
-        ("o-1,u-1,tea, green,1", "line 2: has 5 cells, but the header has 4; put quotation marks"),
+        (
+            "o-1,u-1,tea, green,1",
+            "line 2: the row has 5 cells, but the header has 4; put quotation marks",
+        ),
         ("o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,1", f"line 4{BEGAN}"),
         ("o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,x", f"line 4{BEGAN}"),
         (
             "o-1,u-1,tea,1\no-1,u-2,mug,1",
-            "line 3, column userId: the order o-1 began at line 2 with another userId",
+            "line 3: userId: the order o-1 began at line 2 with another userId",
         ),
         ("\n".join(f"o-1,u-1,p-{n},1" for n in range(100)), "line 2: items: an order may have at"),
-        (HEADER, "line 2, column quantity: "),
+        (HEADER, "line 2: quantity: "),
     ],
 )
 def test_an_error_names_its_line_and_column(tmp_path, rows, fault):
     path = written(tmp_path, f"{HEADER}\n{rows}\no-9,u-9,tea,1\n")
     with pytest.raises(UserError) as caught:
         count_orders(path)
-    assert f"\n  {fault}" in str(caught.value)
+    assert f"\n    {fault}" in str(caught.value)
     assert "items[" not in str(caught.value)
     # Unchecked, every line is sent, and the valid lines keep their meaning.
     *bad, good = read_orders(path)
@@ -175,10 +182,10 @@ APART = "o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,"
     [
         (f"{APART}mug,1", f"line 4{BEGAN}; sort the file by orderId"),
         (f"{APART}mug,x", f"line 4{BEGAN}"),
-        (f"{APART}mug", "line 4: has 3 cells"),
+        (f"{APART}mug", "line 4: the row has 3 cells"),
         ("o-1,u-1,tea,x\no-2,u-1,tea,1\no-1,u-1,mug,1", f"line 4{BEGAN}"),
-        ("o-1,u-1,tea,1\no-1,u-2,mug,1", "line 3, column userId"),
-        ("o-1,u-1,tea,1\no-1,u-1,mug, red,1", "line 3: has 5 cells"),
+        ("o-1,u-1,tea,1\no-1,u-2,mug,1", "line 3: userId"),
+        ("o-1,u-1,tea,1\no-1,u-1,mug, red,1", "line 3: the row has 5 cells"),
     ],
 )
 @pytest.mark.parametrize("limit", [None, 1])
@@ -187,7 +194,7 @@ def test_no_option_sends_an_order_in_part(tmp_path, rows, fault, limit, unchecke
     path = written(tmp_path, f"{HEADER}\n{rows}\n")
     with pytest.raises(UserError) as caught:
         count_orders(path, limit, unchecked=unchecked)
-    assert f"\n  {fault}" in str(caught.value)
+    assert f"\n    {fault}" in str(caught.value)
     assert "--unchecked does not send them" in str(caught.value)
 
 
@@ -201,7 +208,7 @@ def test_unchecked_counts_lines_that_are_not_orders(tmp_path):
 
 def test_an_error_in_json_lines_names_its_line_and_column(tmp_path):
     path = written(tmp_path, f'{LINES}{{"orderId": "o-3\n')
-    with pytest.raises(UserError, match=r"\n  line 3: .* starting at column 13, before"):
+    with pytest.raises(UserError, match=r"\n    line 3: .* starting at column 13, before"):
         count_orders(path)
 
 
@@ -262,10 +269,33 @@ def test_a_line_that_is_a_list_does_not_make_the_file_one(tmp_path):
     assert [order for order in orders_in(path) if order] == ORDERS
 
 
-def test_only_the_first_errors_are_listed(tmp_path):
-    path = written(tmp_path, f"{HEADER}\n" + "".join(f"o-{n},u,tea,x\n" for n in range(5)))
-    with pytest.raises(UserError, match=r"5 errors in 5 orders(?s:.*)line 4, (?s:.*)and 2 more"):
+def test_every_faulty_row_is_an_error_with_the_ids_of_its_order(tmp_path):
+    rows = "o-1,u-1,tea,1e3\no-1,u-1,1-Mar,1\n#7,u-2,tea,1\no-8,u-2,4.006E+12,1\no-9,u-2\n"
+    path = written(tmp_path, f"{HEADER}\n{rows}")
+    with pytest.raises(FileRefusedError, match="5 errors in 4 orders") as caught:
         count_orders(path)
+    found = [(bad.number, bad.code, bad.ids["orderId"], bad.column) for bad in caught.value.bad]
+    assert sorted(found) == [
+        (2, "SCHEMA_VIOLATION", "o-1", "quantity"),
+        (3, "DATE_INSTEAD_OF_CODE", "o-1", "productId"),
+        (4, "SCHEMA_VIOLATION", "#7", "orderId"),
+        (5, "ROUNDED_CODE", "o-8", "productId"),
+        (6, "BAD_ROW", "o-9", ""),
+    ]
+    assert caught.value.bad[0].message.endswith('but is "1e3"; write 1000')
+    assert caught.value.bad[2].message.endswith("; write ~237, in all files and messages")
+
+
+def test_an_error_in_json_has_its_path_and_the_value_as_written(tmp_path):
+    items = '"items": [{"productId": "tea", "quantity": 1e3}]'
+    path = written(tmp_path, f'{{"orderId": "o", "userId": "u", {items}}}\n')
+    with pytest.raises(FileRefusedError, match=r"column items\.quantity") as caught:
+        count_orders(path)
+    (bad,) = caught.value.bad
+    assert (bad.ids, bad.column, bad.value) == (
+        *({"orderId": "o", "userId": "u"}, "items[0].quantity", "1e3"),
+    )
+    assert bad.message.endswith("but is 1e3; write 1000")
 
 
 def test_a_pipe_is_refused_because_the_file_is_read_twice(tmp_path):

@@ -135,7 +135,7 @@ class Transfer(Change):
     units: int
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
-    id_reused_code: ClassVar = Adjustment.id_reused_code
+    id_reused_code: ClassVar = "TRANSFER_ID_REUSED"
     moves_goods = True
 
     @property
@@ -163,4 +163,19 @@ class Transfer(Change):
 
     def match(self, record: Record) -> IdempotencyMatch | OtherRequest | Rejection:
         # A record at the target never equals the outgoing side: its sign, reason or `transfer_with` differs.
-        return self.parts[0].match(record)
+        meaning = self.parts[0].match(record)
+        if isinstance(meaning, OtherRequest) and isinstance(record, AdjustmentRecord):
+            return OtherRequest.between(
+                _content_as_transfer(record), _content_as_transfer(self.parts[0])
+            )
+        return meaning
+
+
+def _content_as_transfer(side: Adjustment | AdjustmentRecord) -> dict[str, object]:
+    """What makes two transfers the same request, by names that the sender knows. An adjustment has a reason, but only one location."""
+    units, here = abs(side.delta), location_of(side.product_id)
+    if side.transfer_with is None:
+        return {"quantity": units, "reason": side.reason}
+    there = location_of(side.transfer_with)
+    source, target = (here, there) if side.delta < 0 else (there, here)
+    return {"from": source, "to": target, "quantity": units}
