@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from inventory_orders.api.products import shown_stock
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
 from inventory_orders.domain.location import location_of, product_of, public_key
+from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.levels import (
@@ -19,6 +21,7 @@ from inventory_orders.lanes.levels import (
     read_levels,
     read_rows,
 )
+from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.lists import list_products
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -28,7 +31,11 @@ from .aws import Aws, query
 # The time in which to try for a read without a concurrent write, and the time that one page of a list may take, in
 # seconds.
 PATIENCE = 10.0
-_PAGE = 100
+
+# More products than a page of a list can hold, so it ends after 1 MB.
+_ROWS = 1_000_000
+# How often all products are read again, if a sweep subtracts the units of outbound pages from rows during the read.
+_TRIES = 3
 
 # Products that need attention come first.
 URGENCY = (
@@ -53,16 +60,49 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
         The levels, and the errors of unreadable rows by key.
     """
     client = RetryingClient(aws.store())
+    after = _read_outbound(client)
+    for _ in range(_TRIES):
+        before = after
+        levels, unreadable = _list_rows(client, before)
+        # If a sweep has subtracted units of these pages from rows, they may count twice.
+        after = _read_outbound(client) if _units_on(before) else before
+        if not _units_on(before) - _units_on(after):
+            break
+    levels.sort(key=lambda level: (URGENCY.index(level.product.status), level.product.product_id))
+    return levels, unreadable
+
+
+def _read_outbound(client: RetryingClient) -> Snapshot:
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    return read_all(client, OUTBOUND_KEYS, deadline, CommitStats())
+
+
+def _units_on(outbound: Snapshot) -> Counter[tuple[OutboundKey, Generation]]:
+    """Return the units of each product on each outbound page."""
+    pages = (page for page in outbound.outbound.values() if isinstance(page, OutboundPage))
+    return Counter(
+        {(page.key, each): units for page in pages for each, units in page.units.items()}
+    )
+
+
+def _list_rows(
+    client: RetryingClient, outbound: Snapshot
+) -> tuple[list[StockLevel], dict[str, str]]:
+    """Read the rows of all products and their pages in lanes, given the outbound pages."""
     levels: list[StockLevel] = []
     unreadable: dict[str, str] = {}
-    after, has_more = None, True
+    position, has_more = None, True
     while has_more:
         deadline = Deadline.after(PATIENCE, SystemClock())
-        found, after = client.call(partial(list_products, client.store, _PAGE, after), deadline)
-        levels += estimate_levels(client, found, deadline).values()
+        listing = partial(list_products, client.store, _ROWS, position)
+        found, position = client.call(listing, deadline)
+        found.add(outbound)
+        # Units move between lanes and rows all the time, so these rows are read immediately before the pages.
+        lent = [row.product_id for row in found.products.values() if row and row.lent_to]
+        found.add(read_all(client, lent, deadline, CommitStats()))
+        levels += estimate_levels(client, found, deadline, on_hand=False).values()
         unreadable |= {name: str(error) for name, error in found.unreadable.items()}
-        has_more = after is not None
-    levels.sort(key=lambda level: (URGENCY.index(level.product.status), level.product.product_id))
+        has_more = position is not None
     return levels, unreadable
 
 

@@ -9,6 +9,7 @@ from operations import queues
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
 from operations.dead_letters import POLL_SECONDS, peek_dead_letters
+from operations.stock import URGENCY
 
 Document = dict[str, Any]
 
@@ -41,15 +42,23 @@ def held(listed: Document) -> Document:
 
 
 def products(listed: Document) -> Document:
-    """Count the products that are out of stock, low on stock, or oversold at any location."""
-    levels, promised = Counter[str](), 0
+    """Count the products that are out of stock or low at any location, and list those with more units promised than on hand.
+
+    A product counts at each of its `levels`, but only once among the `worst` ones.
+    """
+    levels, worst, promised = Counter[str](), Counter[str](), list[str]()
     for product in listed["products"]:
         places = product.get("places", [product])
         # A shop may leave the default location unused.
         used = (one for one in places if "locationId" in one or one["onHand"] or one["committed"])
-        levels.update({product["status"], *(one["status"] for one in used)})
-        promised += any(one["available"] < 0 for one in places)
-    return {"count": len(listed["products"]), "levels": levels, "promised": promised}
+        found = {product["status"], *(one["status"] for one in used)}
+        levels.update(found)
+        if any(one["available"] < 0 for one in places):
+            promised.append(product["productId"])
+        else:
+            worst[min(found, key=URGENCY.index)] += 1
+    count = len(listed["products"])
+    return {"count": count, "levels": levels, "worst": worst, "promised": promised}
 
 
 def depths(aws: Aws) -> dict[str, int]:

@@ -345,3 +345,17 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
                 dialog.get_by_role("button", name="Yes, do it").press("Enter")
             said(page, f"Hand over {order_id}: done")
         assert [desk.shop.status(one) for one in ("o-2", "o-3")] == ["FULFILLED", "FULFILLED"]
+
+
+def test_ids_and_a_status_wrap_only_where_a_column_has_no_space_left(page, desk):
+    long_id, user = "8f14e45f-ceea-467f-a0e6-b1c3d2e4f5a6", "auth0|65f1c0ffee1234567890abcd"
+    name = "Ceylon Highland Orange Pekoe, hand-picked in the spring of 2026, in a tin of 250 g"
+    desk.command("ManageProducts", action="change", productId=TEA, name=name)
+    place(desk, long_id, user=user)
+    place(desk, "o-2", user=user, is_paid=False, holdSeconds=900)
+    for path, title in (("", "Orders to ship"), ("/held", "Orders waiting for payment")):
+        show(page, desk, f"orders{path}", title)
+        lines = "(one) => one.clientHeight / parseFloat(getComputedStyle(one).lineHeight)"
+        order, customer = page.locator("tbody .wide:not(.act) a").all()
+        for part in (order, customer, page.locator("tbody td:nth-last-child(2) > div")):
+            assert part.evaluate(lines) < 1.5, part.inner_text()

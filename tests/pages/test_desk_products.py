@@ -284,6 +284,13 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     assert page.get_by_role("link", name="mug").count() == 0
 
 
+def test_a_long_name_is_not_cut_in_its_field(page, desk):
+    name = "Ceylon Highland Orange Pekoe, hand-picked in the spring of 2026, in a tin of 250 g"
+    change(desk, TEA, name=name)
+    show(page, desk, f"product/{TEA}", name)
+    assert page.get_by_label("Name").evaluate("(one) => one.scrollWidth <= one.clientWidth")
+
+
 def begin_to_count(page, desk):
     show(page, desk, f"product/{TEA}", "Earl Grey")
     page.get_by_role("button", name="Begin to count").press("Enter")

@@ -47,6 +47,8 @@ BEYOND = """
     return left < 0 || right > clientWidth || width < 24 || height < 24;
   });
   const words = beyond.map((one) => `${one.getBoundingClientRect().width} x ${one.getBoundingClientRect().height}: ${one.outerHTML.slice(0, 200)}`);
-  return scrollWidth > clientWidth ? [`the page is ${scrollWidth} px wide`, ...words] : words;
+  if (scrollWidth > clientWidth) words.unshift(`the page is ${scrollWidth} px wide`);
+  const top = document.getElementById("view").getBoundingClientRect().top + scrollY;
+  return top > 0.35 * innerHeight ? [`the content begins at ${top} px`, ...words] : words;
 }
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
+from inventory_orders.domain.product import NewProduct
 from local.desk.live import Live, News
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
@@ -147,9 +148,10 @@ def desk_of_shop(
     is_production: bool = False,
     signals: Any = None,
     service: Any = None,
+    products: Sequence[NewProduct] | None = None,
 ) -> Iterator[DeskOfShop]:
-    """Serve the desk of a new tea shop. `signals` is its monitoring, and `service` its dashboard."""
-    with open_shop(catalogue()) as shop:
+    """Serve the desk of a new shop. `signals` is its monitoring, `service` its dashboard; without `products`, it sells tea."""
+    with open_shop(catalogue() if products is None else products) as shop:
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
         desk = Desk(lambda: aws, is_embedded=is_embedded, signals=signals)

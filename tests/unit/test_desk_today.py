@@ -39,7 +39,8 @@ def test_a_quiet_day_reads_no_dead_letters(desk):
     desk.shop.calls.clear()
     shown = get(desk, "today")
     assert shown["toShip"]["count"] == shown["held"]["count"] == shown["deadLetters"]["count"] == 0
-    assert shown["products"] == {"count": 40, "levels": {"ACTIVE": 40}, "promised": 0}
+    every = {"ACTIVE": 40}
+    assert shown["products"] == {"count": 40, "levels": every, "worst": every, "promised": []}
     assert "ReceiveMessage" not in desk.shop.calls
     assert desk.shop.calls.count("Scan") == 1
     assert "alarms" not in shown
@@ -69,8 +70,12 @@ def test_today_counts_what_needs_somebody(desk):
     }
     next_end = desk.shop.order_row("o-4")["expiresAt"]
     assert shown["held"] == {"count": 2, "isAll": True, "nextEnd": next_end}
-    levels = {"ACTIVE": 39, "LOW_STOCK": 1}
-    assert shown["products"] == {"count": 40, "levels": levels, "promised": 1}
+    assert shown["products"] == {
+        "count": 40,
+        "levels": {"ACTIVE": 39, "LOW_STOCK": 1},
+        "worst": {"ACTIVE": 39},
+        "promised": [TEA],
+    }
     assert shown["deadLetters"]["count"] == 4
     causes = [(cause["code"], cause["count"]) for cause in shown["deadLetters"]["causes"]]
     assert causes == [("INVALID_JSON", 3), ("SCHEMA_VIOLATION", 1)]
@@ -82,8 +87,10 @@ def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk)
     for location_id, units in (("berlin", 0), ("store", 5)):
         opening = {"productId": TEA, "locationId": location_id, "openingStock": units}
         desk.command("ManageProducts", action="create", **opening)
-    levels = {"ACTIVE": 40, "OUT_OF_STOCK": 1}
-    assert get(desk, "today")["products"] == {"count": 40, "levels": levels, "promised": 0}
+    shown = get(desk, "today")["products"]
+    assert (shown["count"], shown["promised"]) == (40, [])
+    assert shown["levels"] == {"ACTIVE": 40, "OUT_OF_STOCK": 1}
+    assert shown["worst"] == {"ACTIVE": 39, "OUT_OF_STOCK": 1}
 
 
 def test_today_reads_no_more_than_it_shows(desk, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,8 +20,10 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.levels import estimate_levels, read_level
+from inventory_orders.products.fold import Fold
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.lane_leases import lease_lane
+from inventory_orders.store.lists import list_products
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands import main
@@ -28,6 +31,7 @@ from operations import queues
 from operations.commands import books, common, reports
 from operations.commands import queues as queue_commands
 from operations.errors import UserError
+from operations.stock import list_stock
 from testing.lanes import lend
 from testing.simulated_aws import ServiceError
 from tests.support.terminal import on_a_terminal
@@ -172,6 +176,61 @@ def test_the_list_starts_with_low_stock_and_includes_lanes(shop):
     assert "tea        1,000          0      1,000      10  ACTIVE        Earl Grey" in shown
     assert shown.endswith("3 products of 3 (1 out of stock, 1 low, 0 discontinued).\n")
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def in_hundreds(shop):
+    """Read all levels as the HTTP API does: a hundred rows, then their pages and the outbound pages."""
+    client, levels, position = shop.worker().client, {}, None
+    while True:
+        found, position = list_products(shop.store, 100, position)
+        levels |= estimate_levels(client, found, Deadline.after(10, client.clock))
+        if position is None:
+            return levels
+
+
+def test_all_products_are_read_by_the_megabyte_and_the_outbound_pages_once(shop):
+    tea = replace(shop.product("tea"), stock_count=0, on_hand=0, lent_to=frozenset())
+    # 3,000 rows of 500 bytes.
+    shop.put(*(replace(tea, product_id=f"p-{n}", name="x" * 300) for n in range(3000)))
+    shop.edit(Table.PRODUCTS, "p-7", status={"S": "?"})
+    shop.calls.clear()
+    assert len(list_stock(shop.stack)[0]) == 3002
+    assert Counter(shop.calls) == {"Scan": 2, "BatchGetItem": 3}, "tea is lent: a row and pages"
+
+    shop.order("o-1", tea=3, mug=2)
+    for action in (OrderAction.CONFIRM, OrderAction.FULFIL):
+        shop.do(OrderCommand("o-1", action))
+    shop.calls.clear()
+    levels, unreadable = list_stock(shop.stack)
+    # The pages have units, so a second read shows whether a sweep subtracted them from rows.
+    assert Counter(shop.calls) == {"Scan": 2, "BatchGetItem": 4}
+    assert {level.product.product_id: level for level in levels} == in_hundreds(shop)
+    assert [*unreadable] == ["p-7"]
+    assert {one.product.product_id: one.outbound for one in levels if one.outbound} == {
+        "tea": 3,
+        "mug": 2,
+    }
+
+
+def test_units_that_a_sweep_takes_off_a_page_during_the_list_count_once(shop):
+    shop.order("o-1", mug=2)
+    for action in (OrderAction.CONFIRM, OrderAction.FULFIL):
+        shop.do(OrderCommand("o-1", action))
+    fold = Fold(shop.worker().client, shop.soon())
+    shop.once("Scan", lambda _: fold.run() and None)
+    (mug,) = (one for one in list_stock(shop.stack)[0] if one.product.product_id == "mug")
+    assert (fold.folded, mug.on_hand, mug.committed, mug.available) == (1, 3, 0, 3)
+
+
+def test_units_that_a_lane_borrows_during_the_list_count_once(shop):
+    def borrow(request):
+        shop.calm()
+        lend(shop.store, "tea", 0, {9: 100})
+
+    # The list has read the rows before it reads the lent ones again.
+    shop.on("BatchGetItem", borrow, lambda request: "Products" in request["RequestItems"])
+    (tea,) = (one for one in list_stock(shop.stack)[0] if one.product.product_id == "tea")
+    assert (tea.in_lanes[9], tea.on_hand, tea.available) == (130, 1000, 1000)
 
 
 def test_a_product_that_cannot_be_read_is_named_and_hides_no_other(shop):

@@ -168,6 +168,9 @@ async function open() {
   view.start?.(shown.state, ids);
   feed();
   await read();
+  // A phone shows only some of the links at a time.
+  const here = document.querySelector("nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft + 2 * here.offsetWidth - innerWidth;
   if (!document.activeElement?.closest("#view")) document.querySelector("[data-first]")?.focus();
 }
 

@@ -25,19 +25,21 @@ function alarmOf([key, some]) {
   return { key, kind: "bad", what: toDashboard(words), step: hasDashboard() || !headings ? key : T.pair(key, T.today.runbook(headings)) };
 }
 
-// The things to do, the most urgent first: how bad each is, what it is, and the first step.
-export function rowsOf({ alarms, deadLetters, toShip, products: { promised, levels } }) {
-  const needs = [
-    ["deadLetters", "bad", deadLetters.count, "dead-letters"],
-    ["blocked", "bad", toShip.blocked, "orders"],
-    ["promised", "bad", promised, "products", "PROMISED"],
-    ["out", "warn", levels.OUT_OF_STOCK ?? 0, "products", "OUT_OF_STOCK"],
-    ["low", "warn", levels.LOW_STOCK ?? 0, "products", "LOW_STOCK"],
-  ].filter(([, , count]) => count > 0);
+// What to do: ship, then the problems, the most urgent first. Each row has what it is, how bad it is, and the first step. One problem is one
+// row: dead letters with their alarm, orders to ship with the products that they wait for, a product by the worst that is said of it.
+export function rowsOf({ alarms, deadLetters, toShip, products: { promised, levels, worst } }) {
+  const rowOf = (key, kind, count, ...path) => (count ? [{ key, kind, what: link(T.today[key](count, toShip), ...path), step: T.today.steps[key] }] : []);
+  const others = (alarms?.on ?? []).filter((alarm) => !deadLetters.count || !isOfLetters(alarm));
+  const isMissing = (productId) => Object.hasOwn(toShip.missing, productId);
   return [
+    ...rowOf("ship", "good", toShip.count - toShip.blocked, "orders"),
     ...(alarms?.problem ? [{ key: "unknown", kind: "warn", what: T.today.noAlarms, step: alarms.problem }] : []),
-    ...[...Map.groupBy(alarms?.on ?? [], ({ step }) => step)].map(alarmOf),
-    ...needs.map(([key, kind, count, ...path]) => ({ key, kind, what: link(T.today[key](count), ...path), step: T.today.steps[key] })),
+    ...[...Map.groupBy(others, ({ step }) => step)].map(alarmOf),
+    ...rowOf("deadLetters", "bad", deadLetters.count, "dead-letters"),
+    ...rowOf("blocked", "bad", toShip.blocked, "orders"),
+    ...rowOf("promised", "bad", promised.every(isMissing) ? 0 : promised.length, "products", "PROMISED"),
+    ...rowOf("out", "warn", worst.OUT_OF_STOCK && levels.OUT_OF_STOCK, "products", "OUT_OF_STOCK"),
+    ...rowOf("low", "warn", worst.LOW_STOCK && levels.LOW_STOCK, "products", "LOW_STOCK"),
   ];
 }
 
@@ -45,10 +47,10 @@ const bounded = ({ count, isAll }) => T.today.bounded(number(count), isAll);
 
 function summaryOf(rows, toShip) {
   const needs = rows.filter(({ isGone }) => !isGone);
-  const kind = needs.length === 0 ? "good" : needs.some((need) => need.kind === "bad") ? "bad" : "warn";
+  const kind = ["bad", "warn"].find((each) => needs.some((need) => need.kind === each)) ?? "good";
   const itemOf = ({ what, step, isGone }) => html`<li class=${isGone ? "is-gone" : ""}><strong>${what}</strong> ${isGone ? T.today.isGone : step}</li>`;
-  const work = toShip.count > 0 ? link(T.today.ship(bounded(toShip), toShip.count), "orders") : T.today.nothingToShip;
-  return html`<section class="card summary ${kind}"><h2>${needs.length ? T.today.needs(needs.length) : T.today.well}</h2><ol>${rows.map(itemOf)}</ol><p>${work}</p></section>`;
+  return html`<section class="card summary ${kind}"><h2>${needs.length ? T.today.needs(needs.length) : T.today.well}</h2><ol>${rows.map(itemOf)}</ol>
+    ${toShip.count ? nothing : html`<p>${T.today.nothingToShip}</p>`}</section>`;
 }
 
 const listOf = (items) => html`<ul>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
@@ -61,14 +63,14 @@ function ordersCard({ toShip, held }) {
     T.nav.orders,
     figure(bounded(toShip), link(T.today.toShip, "orders")),
     toShip.oldest ? hint(T.today.oldest(age(toShip.oldest))) : nothing,
-    toShip.blocked ? [hint(T.today.cannotShip(toShip.blocked)), listOf(waiting)] : nothing,
+    toShip.blocked ? [hint(T.today.cannotShip(toShip.blocked, toShip)), listOf(waiting)] : nothing,
     figure(bounded(held), link(T.today.held, "orders", "held")),
     held.nextEnd ? hint(T.today.nextEnd(age(held.nextEnd), clock(Date.parse(held.nextEnd) / 1000))) : nothing,
   );
 }
 
 function productsCard({ products: { count, levels, promised } }) {
-  const figures = [["OUT_OF_STOCK", levels.OUT_OF_STOCK, "warn"], ["LOW_STOCK", levels.LOW_STOCK, "warn"], ["PROMISED", promised, "bad"]];
+  const figures = [["OUT_OF_STOCK", levels.OUT_OF_STOCK, "warn"], ["LOW_STOCK", levels.LOW_STOCK, "warn"], ["PROMISED", promised.length, "bad"]];
   return card(T.nav.products, figures.map(([level, amount = 0, kind]) => figure(number(amount), link(T.today.levels[level], "products", level), kind)), hint(T.today.ofProducts(count)));
 }
 
