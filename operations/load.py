@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
@@ -60,6 +60,7 @@ from inventory_orders.store.rows import Key
 
 from .catalogue_file import ATTRIBUTES, BadLine, CatalogueFile, Change, Count, Line
 from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
+from .currency import Currency
 from .moves import Level, Moves, read_moves
 
 _WORKERS = 4
@@ -702,22 +703,29 @@ def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
             Done.STALE,
             f"ignored: name or price were changed later, at {own.before.details_event_time}",
         )
-    words = [_difference(own.before, own.after)]
+    words = [_difference(own.before, own.after, change.currency)]
     words += [
         f"{difference} at {location_of(other.after.product_id)}"
         for other in others
-        if (difference := _difference(other.before, other.after))
+        if (difference := _difference(other.before, other.after, change.currency))
     ]
     said = "; ".join(filter(None, words))
     return Finding(Done.CHANGED, said) if said else Done.SAME
 
 
-def _difference(before: Product, after: Product) -> str:
+def _written(column: str, value: Any, currency: Currency) -> str:
+    """Format the value of a column; "null" if there is none."""
+    if column == "price" and value is not None:
+        return currency.shown(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _difference(before: Product, after: Product, currency: Currency) -> str:
     """Describe the attributes that a change sets and removes."""
     parts = []
     for column, attribute in ATTRIBUTES.items():
         old, new = (
-            json.dumps(getattr(each, attribute), ensure_ascii=False) for each in (before, after)
+            _written(column, getattr(each, attribute), currency) for each in (before, after)
         )
         if old == new:
             continue
