@@ -19,6 +19,8 @@ from fastjsonschema import JsonSchemaValueException
 
 from inventory_orders.naming import STAGE, service_name, stack_name
 
+from .currencies import DIGITS
+
 SCHEMA: dict[str, Any] = json.loads(
     Path(__file__).with_name("settings.schema.json").read_text("utf-8")
 )
@@ -107,6 +109,7 @@ class Arguments(TypedDict, total=False):
     hold_grace_seconds: int
     sweep_minutes: int
     locations: Sequence[str]
+    currency: str | None
     table_key: str | None
     warm_throughput: Mapping[str, Mapping[str, int]]
     functions: Mapping[str, Mapping[str, int]]
@@ -147,6 +150,7 @@ class Settings:
     hold_grace_seconds: int
     sweep_minutes: int
     locations: tuple[str, ...]
+    currency: str | None
     table_key: str | None
     alarm_email: str | None
     monitoring: str
@@ -340,6 +344,7 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     chosen.setdefault("lanes", min(workers, SCHEMA["properties"]["lanes"]["maximum"]))
     _check_windows(chosen, sources)
     _check_holds(chosen, sources)
+    _check_currency(chosen["currency"], sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
             f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign its requests "
@@ -380,6 +385,16 @@ def _check_holds(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
             f"{_named('holdSeconds', sources)} is null, but with the setting jwt, customers place orders, and those who never "
             "pay would keep their stock forever. Set holdSeconds to a whole number from 60 to 604800, or allowEndlessHolds "
             "to true"
+        )
+
+
+def _check_currency(code: str | None, sources: Mapping[str, str]) -> None:
+    """Refuse a code that ISO 4217 does not list."""
+    if code is not None and code not in DIGITS:
+        hint = f"; did you mean {code.upper()}?" if code.upper() in DIGITS else ""
+        raise SettingsError(
+            f"{_named('currency', sources)} is {json.dumps(code)}; it must be "
+            f"{must_be(SCHEMA['properties']['currency'])}{hint}"
         )
 
 

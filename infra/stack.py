@@ -18,6 +18,7 @@ from inventory_orders.store.tables import Table
 from inventory_orders.version import VERSION
 
 from .api import Api, access_log
+from .currencies import DIGITS
 from .events import Events
 from .functions import RETENTION, Functions
 from .monitoring import Monitoring, list_things
@@ -51,6 +52,7 @@ OUTPUTS = {
     "DashboardName": "The CloudWatch dashboard; absent with `monitoring: basic`",
     "SweepScheduleName": "The schedule that invokes the sweep",
     "OrderLocations": "The setting `locations`, as JSON",
+    "Currency": "The setting `currency` and its number of decimals, as JSON; absent without the setting",
     "{name}FunctionName": "The name of a function; invoke its alias, `live`",
     "{name}LogGroupName": "The log of a function",
 }
@@ -125,6 +127,7 @@ class InventoryOrders(Construct):
             "OrdersStreamArn": tables.orders.table_stream_arn or "",
             "SweepScheduleName": functions.sweep_schedule.ref,
             "OrderLocations": json.dumps(settings.locations),
+            **_output_of_currency(settings.currency),
         }
         if monitoring.dashboard is not None:
             self._outputs["DashboardName"] = monitoring.dashboard.dashboard_name
@@ -174,6 +177,10 @@ def _outputs_of_apis(apis: Mapping[str, Api], log: LogGroup) -> dict[str, str]:
         return {}
     urls = {f"{name}Url": api.http_api.attr_api_endpoint for name, api in apis.items()}
     return {**urls, "ApiAccessLogGroupName": log.log_group_name}
+
+
+def _output_of_currency(code: str | None) -> dict[str, str]:
+    return {} if code is None else {"Currency": json.dumps({"code": code, "digits": DIGITS[code]})}
 
 
 class _Configured(InventoryOrders):

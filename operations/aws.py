@@ -19,6 +19,7 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
 from inventory_orders.store.rows import Item
 from inventory_orders.store.tables import Table
 
+from .currency import Currency
 from .errors import LostAnswerError, UserError
 from .words import without_full_stop
 
@@ -156,6 +157,11 @@ class Aws:
     def locations(self) -> tuple[str, ...]:
         """The locations that serve an order without `locations`, in order of preference."""
         return tuple(json.loads(self.outputs["OrderLocations"]))
+
+    @property
+    def currency(self) -> Currency:
+        """The setting `currency`."""
+        return Currency(**json.loads(self.outputs.get("Currency", "{}")))
 
     def live(self, function: str) -> str:
         """Return the ARN of a function's alias. The function is named as in the outputs, such as `CountStock`."""

@@ -52,8 +52,10 @@ from inventory_orders.messages.documents import (
 from inventory_orders.products.catalogue import event_id_reused_error
 
 from .cells import check_codes
+from .currency import NONE, Currency
 from .errors import UserError
 from .file_errors import FileError, ids_in, is_report
+from .file_prices import FilePrices
 from .text_files import (
     SAVE_AS_UTF8,
     check_json_lines,
@@ -64,7 +66,7 @@ from .text_files import (
     opened,
     wrong_width,
 )
-from .words import counted, numbered
+from .words import numbered
 
 _NOTES = ("actor", "reference")
 _FIELDS = {
@@ -105,8 +107,6 @@ _ADD_UP = "keep one or, if the units lie in several bins, write their sum in one
 _EXAMPLE = '{"productId": "p-1", "openingStock": 40}'
 _NUMBERS = {"openingStock", "lowStockThreshold", "backorderLimit", "price", "delta", "counted"}
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
-_DECIMALS = re.compile(r"[0-9][.,][0-9]")
-_PRICE = re.compile(r"([0-9]{1,10})(?:[.,]([0-9]+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ class Change:
         others: Other attributes of `Product` to set.
         event_time: The time of the details, in the format of the tables.
         event_id: Decides between changes of details with the same time, as a catalogue event's id does.
+        currency: The currency of the price.
     """
 
     product_id: str
@@ -126,6 +127,7 @@ class Change:
     others: Mapping[str, Any]
     event_time: str
     event_id: str
+    currency: Currency = NONE
 
     def is_stale(self, product: Product) -> bool:
         """Whether the product has newer details than the change, which then has no effect at all."""
@@ -247,7 +249,7 @@ class CatalogueFile:
 
 
 def read_catalogue(
-    path: Path, currency_decimals: int | None = None, counted_at: str | None = None
+    path: Path, currency: Currency = NONE, counted_at: str | None = None
 ) -> CatalogueFile:
     """Read a file, which may be compressed with gzip.
 
@@ -255,12 +257,12 @@ def read_catalogue(
 
     Args:
         path: The file.
-        currency_decimals: The number of decimals of the currency; None if prices are in minor units (cents, pence).
+        currency: The currency of the prices. Without one, they are in minor units (cents, pence).
         counted_at: The time of all counts whose lines do not have a time.
 
     Raises:
-        UserError: The file cannot be read, is neither CSV nor JSON lines, or has prices in an unknown unit; or `counted_at`
-            is not a time in the past.
+        UserError: The file cannot be read, is neither CSV nor JSON lines, or has prices in an unknown unit or with ambiguous
+            separators; or `counted_at` is not a time in the past.
     """
     if is_report(path):
         raise UserError(
@@ -275,7 +277,7 @@ def read_catalogue(
             raise UserError(f"{path} is empty; a catalogue has one line for each product")
         lines.seek(0)
         saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        reader = _Reader(path.name, timestamp(saved), currency_decimals, counted_at)
+        reader = _Reader(path.name, timestamp(saved), currency, counted_at)
         # Bytes that are not UTF-8 make their line invalid, without ending the read.
         if _holds_json(path, first):
             check_json_lines(path, lines, what, _EXAMPLE)
@@ -283,6 +285,7 @@ def read_catalogue(
             reader.read_json(lines)
         else:
             reader.read_csv(path, lines, delimiter_of(first))
+    reader.prices.check(path)
     return reader.finish()
 
 
@@ -311,16 +314,15 @@ class _Repeated:
 class _Reader:
     """Sorts the lines of one file by command.
 
-    It needs the file's name, the time at which it was saved, the decimals of its prices, and the time of its counts.
+    It needs the file's name, the time at which it was saved, the currency of its prices, and the time of its counts.
     """
 
-    def __init__(
-        self, name: str, saved: str, currency_decimals: int | None, counted_at: str | None
-    ) -> None:
+    def __init__(self, name: str, saved: str, currency: Currency, counted_at: str | None) -> None:
         self.file = CatalogueFile()
+        self.prices = FilePrices(currency)
         self._name = name
         self._saved = saved
-        self._currency_decimals = currency_decimals
+        self._currency = currency
         self._counted_at = counted_at
         self._now = SystemClock().now()
         self._are_cells = False
@@ -386,33 +388,13 @@ class _Reader:
         check_codes(fields, are_cells=self._are_cells)
         _check_location(fields)
         if "price" in fields:
-            fields["price"] = self._minor_units(number, fields["price"])
+            fields["price"] = self.prices.minor_units(number, fields["price"])
         add = {
             "create": self._add_creation,
             "adjust": self._add_adjustment,
             "count": self._add_count,
         }.get(action, self._add_change)
         add(number, fields)
-
-    def _minor_units(self, number: int, price: Any) -> Any:
-        """Convert a price to minor units, such as 12.50 to 1250. Leave values that are not prices unchanged."""
-        text, decimals = _text(price), self._currency_decimals
-        if decimals is None and _DECIMALS.search(text):
-            raise UserError(
-                f"line {number} has the price {text[:40]}, but without --currency-decimals prices are in the smallest unit of "
-                "the currency, where 79 means 79 cents. Add --currency-decimals 2 if 12.5 means 12.50 and 79 means 79.00, "
-                "or write every price in the smallest unit, such as 1250"
-            )
-        if decimals is None or price is None:
-            return price
-        found = _PRICE.fullmatch(text)
-        fraction = (found[2] or "") if found else ""
-        if found is None or len(fraction) > decimals:
-            raise InvalidMessageError(
-                "SCHEMA_VIOLATION",
-                f'price: must be a number with at most {counted(decimals, "decimal")}, but is "{text[:40]}"',
-            )
-        return int(found[1] + fraction.ljust(decimals, "0"))
 
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
@@ -494,7 +476,7 @@ class _Reader:
             "put all changes in one line, or give each an eventTime",
             *("change", others.get("status", ""), key, event.event_time, event_id),
         )
-        change = Change(key, details, others, event.event_time, event.event_id)
+        change = Change(key, details, others, event.event_time, event.event_id, self._currency)
         self.file.changes.append(Line(number, change, ids_in(fields)))
 
     def _must_be_only(self, number: int, what: str, fix: str, *key: str, column: str = "") -> None:

@@ -60,6 +60,7 @@ from inventory_orders.store.rows import Key
 
 from .catalogue_file import ATTRIBUTES, CatalogueFile, Change, Count, Line
 from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
+from .currency import Currency
 from .file_errors import FileError
 from .moves import Level, Moves, read_moves
 
@@ -720,9 +721,12 @@ def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
             Done.STALE,
             f"ignored: name or price were changed later, at {own.before.details_event_time}",
         )
-    parts = [("", _differences(own.before, own.after))]
+    parts = [("", _differences(own.before, own.after, change.currency))]
     parts += [
-        (f" at {location_of(other.after.product_id)}", _differences(other.before, other.after))
+        (
+            f" at {location_of(other.after.product_id)}",
+            _differences(other.before, other.after, change.currency),
+        )
         for other in others
     ]
     words = [f"{'; '.join(found.values())}{where}" for where, found in parts if found]
@@ -730,12 +734,19 @@ def _changed(change: Change, updates: Sequence[Update[Product]]) -> Answer:
     return Finding(Done.CHANGED, "; ".join(words), ", ".join(kinds)) if words else Done.SAME
 
 
-def _differences(before: Product, after: Product) -> dict[str, str]:
+def _written(column: str, value: Any, currency: Currency) -> str:
+    """Format the value of a column; "null" if there is none."""
+    if column == "price" and value is not None:
+        return currency.shown(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _differences(before: Product, after: Product, currency: Currency) -> dict[str, str]:
     """Describe the attributes that a change sets and removes, by the kind of the difference."""
     found: dict[str, str] = {}
     for column, attribute in ATTRIBUTES.items():
         old, new = (
-            json.dumps(getattr(each, attribute), ensure_ascii=False) for each in (before, after)
+            _written(column, getattr(each, attribute), currency) for each in (before, after)
         )
         if old == new:
             continue

@@ -85,9 +85,10 @@ class Desk:
         self._signals = signals
 
     def about(self) -> Document:
-        """Return where the stack runs, and whether it is in production."""
-        aws, here = self._stack(), self._is_embedded
-        return {"place": aws.place, "embedded": here, "production": aws.is_production}
+        """Return where the stack runs, whether it is in production, and the currency of its prices."""
+        aws = self._stack()
+        about = {"place": aws.place, "embedded": self._is_embedded, "production": aws.is_production}
+        return about | {"currency": aws.currency._asdict()}
 
     def attention(self) -> object:
         """Return state that can change without an event: the number of dead letters in each queue, and alarms that are on."""

@@ -41,16 +41,6 @@ _Check = Annotated[
     ),
 ]
 
-_CurrencyDecimals = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=4,
-        help="Prices in the file are in the currency's main unit, with this many decimals: with 2, 12.5 is 12.50 "
-        "and 79 is 79.00. Default: prices are whole numbers in the smallest unit, such as 1250 cents.",
-    ),
-]
-
 _CountedAt = Annotated[
     str | None,
     typer.Option(
@@ -80,7 +70,6 @@ def load(
         ),
     ],
     check: _Check = False,
-    currency_decimals: _CurrencyDecimals = None,
     rate: Annotated[
         float | None,
         typer.Option(min=0.1, help="Maximum lines to write per second. Default: no limit."),
@@ -96,7 +85,8 @@ def load(
 
     - openingStock, perhaps with name, price, lowStockThreshold and backorderLimit: creates the product
 
-    - one of these four without openingStock: changes it. An empty cell removes a name or a price, and sets the other two to 0
+    - one of these four without openingStock: changes it. An empty cell removes a name or a price, and sets the other two to 0.
+    A price is in the setting `currency` (with EUR, 79 is 79.00); without this setting, it is in minor units, such as cents
 
     - delta and reason: books stock that came in (40) or went out (-2)
 
@@ -116,9 +106,9 @@ def load(
     from ..catalogue_file import read_catalogue  # noqa: PLC0415 - the layer is slow to import
 
     report = report_for(file, errors)
-    with aside.status(f"Reading {file.name}"):
-        catalogue = read_catalogue(file, currency_decimals, counted_at)
     aws, began = aws_of(account), time.monotonic()
+    with aside.status(f"Reading {file.name}"):
+        catalogue = read_catalogue(file, aws.currency, counted_at)
     work, failure, status = _carry_out(catalogue, aws.store(), rate, check=check)
     _show_load(work, time.monotonic() - began, check=check, every=every)
     report_bad_lines(work.bad, report, file)

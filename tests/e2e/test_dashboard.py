@@ -197,4 +197,6 @@ def test_there_is_one_server_and_its_address_is_printed(aws, url):
     sockets = psutil.Process(server.pid).net_connections()
     assert {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     about = ask(url, "GET", "/data/about", X_Desk_Token=server.token).said
-    assert about == {"place": aws.place, "embedded": True, "production": False}
+    currency = {"code": "", "digits": 0}
+    here = {"place": aws.place, "embedded": True, "production": False, "currency": currency}
+    assert about == here

@@ -28,7 +28,8 @@ def service():
 def shown(page, service):
     """Open the dashboard page with the values of a busy minute."""
     desk = MagicMock()
-    desk.about.return_value = {"place": "made up", "embedded": True, "production": False}
+    about = {"place": "made up", "embedded": True, "production": False}
+    desk.about.return_value = {**about, "currency": {"code": "", "digits": 0}}
     here = service, SimpleNamespace()
     with serving(Site(desk, TOKEN, LiveByHand(), *here)) as port:
         page.goto(f"http://127.0.0.1:{port}/dashboard#token={TOKEN}")

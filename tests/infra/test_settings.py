@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+from collections import Counter
 from dataclasses import fields
 from functools import partial
 
@@ -12,6 +13,7 @@ from aws_cdk import aws_lambda
 from aws_cdk.assertions import Annotations, Match, Template
 from typer.testing import CliRunner
 
+from infra.currencies import DIGITS
 from infra.settings import SCHEMA, Settings, SettingsError, check_names
 from inventory_orders.domain import allotments
 from inventory_orders.messages.documents import json_schema
@@ -217,6 +219,20 @@ def test_orders_are_placed_from_the_default_location_by_default():
     assert (of_stage.locations, of_stage.sources["locations"]) == (("",), "stages.dev")
 
 
+def test_prices_have_no_currency_unless_the_shop_names_one():
+    assert Settings.from_context("dev").currency is None
+    found = Settings.from_context("dev", {"currency": "JPY"}, {"dev": {"currency": "KWD"}})
+    assert (found.currency, found.sources["currency"]) == ("KWD", "stages.dev")
+
+
+def test_the_decimals_of_a_currency_are_not_those_of_libraries_but_of_iso_4217():
+    assert Counter(DIGITS.values()) == {0: 17, 2: 139, 3: 7, 4: 2}
+    assert all(re.fullmatch("[A-Z]{3}", code) for code in DIGITS)
+    others = {"HUF": 2, "RSD": 2, "ISK": 0, "UGX": 0, "IQD": 3, "LBP": 2, "CLF": 4}
+    assert {code: DIGITS[code] for code in others} == others
+    assert not DIGITS.keys() & {"XAU", "XTS", "XXX", "BGN"}
+
+
 def test_settings_and_orders_allow_the_same_locations():
     ours, of_orders = (
         SCHEMA["properties"]["locations"],
@@ -349,6 +365,13 @@ def test_the_app_prints_the_error_instead_of_a_traceback(monkeypatch):
         ("locations", ["x" * 33], "; it must be 1 to 32 characters"),
         ("locations", ["berlin\n"], "settings.locations[0] is"),
         ("locations", None, "settings.locations is null; it must be a list"),
+        (
+            "currency",
+            5,
+            "settings.currency is 5; it must be a code of ISO 4217 for a currency with",
+        ),
+        ("currency", "eur", "with minor units, such as EUR, or null; did you mean EUR?"),
+        ("currency", "XAU", 'settings.currency is "XAU"; it must be a code of ISO 4217'),
         ("api", "yes", 'settings.api is "yes"; it must be true or false'),
         ("showStock", True, "settings.showStock is true; it must be one of availability, numbers"),
         ("cors", "https://a.example", 'settings.cors is "https://a.example"; it must be a list'),

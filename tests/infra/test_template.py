@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -24,7 +25,8 @@ from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
 from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
 from local.invoke import FED_BY
-from operations.aws import LIVE
+from operations.aws import LIVE, Aws
+from operations.currency import NONE, Currency
 from operations.preflight import BATCHES_OF_A_SHARD
 from testing.streams import product_row
 from tests.support.template import EVERYTHING, resources, shared_stack_of, stack_of, synthesise
@@ -134,6 +136,7 @@ def optional():
         holdGraceSeconds=0,
         sweepMinutes=5,
         locations=["", "berlin"],
+        currency="KWD",
         tracing=True,
         functions={
             name: {"memoryMegabytes": 1024, "timeoutSeconds": 900} for name in SETTINGS.functions
@@ -520,6 +523,17 @@ def test_the_stack_has_the_outputs_that_other_tools_use(dev):
         ChangeOrdersFunctionName PublishEventsFunctionName ApiFunctionName ApiUrl ApiAccessLogGroupName
     """
     assert set(dev.to_json()["Outputs"]) >= set(names.split())
+
+
+def test_commands_and_the_desk_get_the_currency_from_an_output(dev, optional):
+    clients = [SimpleNamespace()] * 5
+    stacks = [
+        Aws(
+            {name: output["Value"] for name, output in template.find_outputs("*").items()}, *clients
+        )
+        for template in (dev, optional)
+    ]
+    assert [aws.currency for aws in stacks] == [NONE, Currency("KWD", 3)]
 
 
 def test_production_keeps_queues_and_logs_unless_their_first_deployment_fails(prod):

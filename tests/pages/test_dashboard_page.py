@@ -82,7 +82,8 @@ def service():
 @pytest.fixture
 def url(service):
     desk = MagicMock()
-    desk.about.return_value = {"place": "made up", "embedded": True, "production": False}
+    about = {"place": "made up", "embedded": True, "production": False}
+    desk.about.return_value = {**about, "currency": {"code": "", "digits": 0}}
     here = service, SimpleNamespace(shelf=list)
     with serving(Site(desk, TOKEN, LiveByHand(), *here)) as port:
         yield f"http://127.0.0.1:{port}"

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from operations.currency import NONE, Currency
 from tests.support.desk import desk_for
 
 TEA, DECAF = "tea-earl-grey", "tea-earl-grey-decaf"
@@ -244,7 +245,7 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
         page.keyboard.press("Enter")
         said(page, outcome, role)
     page.get_by_role("link", name="mug").click()
-    page.get_by_text("mug · 12.50 · listed").wait_for()
+    page.get_by_text("mug · €12.50 · listed").wait_for()
 
     # Another desk changes the other limit and the name.
     page.get_by_role("button", name="Save limits").click()
@@ -256,8 +257,8 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     page.locator(".level").get_by_text("low").wait_for()
     page.get_by_label("Price").fill("9.99")
     page.keyboard.press("Enter")
-    page.get_by_text("mug · 9.99 · listed").wait_for()
-    said(page, "Change mug: it costs 9.99")
+    page.get_by_text("mug · €9.99 · listed").wait_for()
+    said(page, "Change mug: it costs €9.99")
     mug = desk.shop.row("mug")
     limits = mug["lowStockThreshold"], mug["backorderLimit"], mug["name"], mug["price"]
     assert limits == ({"N": "9"}, {"N": "100"}, {"S": "Mug"}, {"N": "999"})
@@ -289,6 +290,52 @@ def test_a_long_name_is_not_cut_in_its_field(page, desk):
     change(desk, TEA, name=name)
     show(page, desk, f"product/{TEA}", name)
     assert page.get_by_label("Name").evaluate("(one) => one.scrollWidth <= one.clientWidth")
+
+
+@pytest.mark.parametrize(
+    ("currency", "label", "shown", "prefilled", "typed", "refused"),
+    [
+        (
+            Currency("JPY", 0), "Price in JPY", "¥1,200", "1200",
+            {"1,250": (1250, "¥1,250"), "3000000": (3_000_000, "¥3,000,000")},
+            ("12.5", "1.200"),
+        ),
+        (
+            Currency("KWD", 3), "Price in KWD", "KWD 1.200", "1.200",
+            {"0,75": (750, "KWD 0.750"), "1,250.5": (1_250_500, "KWD 1,250.500")},
+            ("1.2505", "1,250"),
+        ),
+        # Chromium gives the forint no decimals.
+        (
+            Currency("HUF", 2), "Price in HUF", "HUF 12.00", "12.00",
+            {"12,50": (1250, "HUF 12.50"), "1,250": (125_000, "HUF 1,250.00")},
+            ("1.250", "1,2,3", "-1", "10000000.01"),
+        ),
+        (NONE, "Price in minor units", "1,200", "1200", {"1250": (1250, "1,250")}, ("12.50",)),
+    ],
+)  # fmt: skip
+def test_prices_are_shown_and_typed_with_the_decimals_of_the_currency(
+    page, currency, label, shown, prefilled, typed, refused
+):
+    with desk_for(page, currency=currency) as desk:
+        desk.command("ManageProducts", action="create", productId="mug", openingStock=5, price=1200)
+        show(page, desk, "products", "Products")
+        page.get_by_role("cell", name=shown, exact=True).wait_for()
+        show(page, desk, "product/mug", "mug")
+        field = page.get_by_label(label, exact=True)
+        assert field.input_value() == prefilled
+        for text, (units, words) in typed.items():
+            field.fill(text)
+            page.keyboard.press("Enter")
+            said(page, f"Change mug: it costs {words}")
+            page.get_by_text(f"mug · {words} · listed").wait_for()
+            assert desk.shop.row("mug")["price"] == {"N": str(units)}
+        for text in refused:
+            field.fill(text)
+            page.keyboard.press("Enter")
+            said(page, f'{label}: "{text}" cannot be read as a price; write it like', "alert")
+            assert field.get_attribute("aria-invalid") == "true"
+            assert desk.shop.row("mug")["price"] == {"N": str(units)}
 
 
 def begin_to_count(page, desk):

@@ -28,7 +28,7 @@ def test_an_order_is_placed_and_taken_further_and_its_events_are_listed(page, de
     asked = []
     page.on("request", lambda request: asked.append(request.url.removeprefix(desk.origin)))
     page.goto(desk.address("try"))
-    page.get_by_role("radio", name="Earl Grey tea-earl-grey 6.80 in stock (60)").check()
+    page.get_by_role("radio", name="Earl Grey tea-earl-grey €6.80 in stock (60)").check()
     page.get_by_label("Quantity").fill("3")
     page.get_by_role("button", name="Place order").click()
     page.get_by_role("status").get_by_text("placed, 201 Created after").wait_for()

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from threading import Event
 from types import SimpleNamespace
@@ -21,11 +21,13 @@ from local.desk.trial import Trial
 from local.desk.work import Desk
 from local.sample_orders import catalogue
 from operations.aws import Aws
+from operations.currency import Currency
 from operations.follow import Heard
 from operations.http_api import Reply
 from testing.shop import Shop, open_shop
 
 TOKEN = "a-secret"
+EURO = Currency("EUR", 2)
 
 
 def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | None) -> Reply:
@@ -146,6 +148,7 @@ def desk_of_shop(
     *,
     is_embedded: bool = True,
     is_production: bool = False,
+    currency: Currency = EURO,
     signals: Any = None,
     service: Any = None,
     products: Sequence[NewProduct] | None = None,
@@ -154,6 +157,7 @@ def desk_of_shop(
     with open_shop(catalogue() if products is None else products) as shop:
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
+        aws = replace(aws, outputs={**aws.outputs, "Currency": json.dumps(currency._asdict())})
         desk = Desk(lambda: aws, is_embedded=is_embedded, signals=signals)
         here: Any = (service or SimpleNamespace(), TrialOfShop(shop, aws)) if is_embedded else ()
         live = LiveByHand()

@@ -24,6 +24,7 @@ EVERYTHING = {
     "holdSeconds": 900,
     "cors": ["https://shop.example"],
     "stockEvents": True,
+    "currency": "EUR",
     "apiLimits": {"concurrentExecutions": 5},
     "warmThroughput": {"Orders": {"readUnitsPerSecond": 12_000, "writeUnitsPerSecond": 4_000}},
 }

@@ -13,19 +13,21 @@ from inventory_orders.domain.product import NewProduct
 from local import ROOT
 from operations.catalogue_file import read_catalogue
 from operations.cells import encoded_id
+from operations.currency import NONE, Currency
 from operations.errors import UserError
 from operations.file_errors import FileError, by_kind, write_report
 
+EURO, YEN, DINAR = Currency("EUR", 2), Currency("JPY", 0), Currency("KWD", 3)
 SAVED = "2026-01-12T13:46:40.000000+00:00"
 
 
 @pytest.fixture
 def read(tmp_path):
-    def read(content, name="catalogue.csv", currency_decimals=None, counted_at=None):
+    def read(content, name="catalogue.csv", currency=NONE, counted_at=None):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         os.utime(path, (1_768_225_600, 1_768_225_600))
-        return read_catalogue(path, currency_decimals, counted_at)
+        return read_catalogue(path, currency, counted_at)
 
     return read
 
@@ -275,43 +277,86 @@ def test_the_page_on_limits_has_the_encoding_of_ids():
 @pytest.mark.parametrize("price", ["12.5", '"12,50"', "79.00", "$12.50", '"1,250.00"'])
 def test_prices_in_an_unknown_unit_are_asked_about_before_anything_is_stored(read, price):
     with pytest.raises(
-        UserError, match=r"line 3 has the price .*79 cents. Add --currency-decimals 2"
+        UserError,
+        match=r"line 3 has the price .*, but the stack has no currency, .*Add the setting",
     ):
         read(f"productId,price\np,79\nq,{price}\n")
 
 
 def test_a_price_with_decimals_in_json_is_asked_about_too(read):
-    with pytest.raises(UserError, match=r"line 2 has the price 12\.5, .*--currency-decimals 2"):
+    with pytest.raises(UserError, match=r"line 2 has the price 12\.5, .*the setting currency"):
         read('{"productId": "p", "price": 79}\n{"productId": "q", "price": 12.5}\n', "f.jsonl")
 
 
 @pytest.mark.parametrize(
-    ("decimals", "prices", "minor_units"),
+    ("currency", "prices", "minor_units"),
     [
-        (2, ["79", "12.5", "12,50", "0", "0.05", ""], [7900, 1250, 1250, 0, 5, None]),
-        (0, ["79", "1250"], [79, 1250]),
-        (3, ["1.5"], [1500]),
+        (EURO, ["79", "12.5", "12,50", "0", "0.05", ""], [7900, 1250, 1250, 0, 5, None]),
+        (EURO, ["10000000.00"], [1_000_000_000]),
+        (YEN, ["79", "1250"], [79, 1250]),
+        (DINAR, ["1.5", "1.250", "0.500", "12.345"], [1500, 1250, 500, 12345]),
+        (DINAR, ["1,250", "3,5"], [1250, 3500]),
     ],
 )
-def test_prices_in_the_main_unit_of_a_currency(read, decimals, prices, minor_units):
+def test_prices_have_the_decimals_of_the_currency(read, currency, prices, minor_units):
     rows = "".join(f'p-{n};"{price}"\n' for n, price in enumerate(prices))
-    table = read(f"productId;price\n{rows}", currency_decimals=decimals)
+    table = read(f"productId;price\n{rows}", currency=currency)
     assert [line.content.details["price"] for line in table.changes] == minor_units
     numbers = "\n".join(
         f'{{"productId": "p-{n}", "price": {price.replace(",", ".") or "null"}}}'
         for n, price in enumerate(prices)
     )
-    lines = read(numbers, "f.jsonl", decimals)
+    lines = read(numbers, "f.jsonl", currency)
     assert [line.content.details["price"] for line in lines.changes] == minor_units
 
 
-def test_a_price_that_does_not_fit_its_currency_is_a_bad_line(read):
-    file = read("productId,price\np,12.505\nq,12 EUR\nr,-1\ns,1.5\n", currency_decimals=2)
-    assert [line.content.product_id for line in file.changes] == ["s"]
-    assert reasons(file)[0] == (
-        2, "SCHEMA_VIOLATION", 'price: must be a number with at most 2 decimals, but is "12.505"'
-    )  # fmt: skip
-    assert [bad.number for bad in file.bad] == [2, 3, 4]
+@pytest.mark.parametrize(
+    ("currency", "bad", "limits"),
+    [
+        (
+            EURO,
+            ["12.505", "12 EUR", "-1", "10000000.01", "1e3"],
+            "10000000.00 EUR, with at most 2 decimals",
+        ),
+        (YEN, ["12.5", "79.00", "2.500.000", "1000000001"], "1000000000 JPY, without decimals"),
+        (DINAR, ["1.2505"], "1000000.000 KWD, with at most 3 decimals"),
+    ],
+)
+def test_a_price_that_does_not_fit_its_currency_is_a_bad_line(read, currency, bad, limits):
+    lines = [f"p{n},{price}" for n, price in enumerate([*bad, "5"])]
+    file = read("\n".join(["productId,price", *lines]), currency=currency)
+    assert [line.content.product_id for line in file.changes] == [f"p{len(bad)}"]
+    why = f"price: must be a number from 0 to {limits} and without thousands separators, but is"
+    assert reasons(file) == [
+        (number, "SCHEMA_VIOLATION", f'{why} "{price}"') for number, price in enumerate(bad, 2)
+    ]
+
+
+@pytest.mark.parametrize("currency", [EURO, YEN, DINAR])
+@pytest.mark.parametrize(
+    ("first", "second", "could_be"),
+    [
+        ("1,250", "0.500", "1.250 or 1250"),
+        ("12.345", "0,5", "12.345 or 12345"),
+        ("1,250", "3.250", "1.250 or 1250"),
+        ("1,250", "2,500,000", "1.250 or 1250"),
+        ("1,250", "1,250.500", "1.250 or 1250"),
+    ],
+)
+def test_a_file_whose_separators_may_mean_two_things_is_refused(
+    read, currency, first, second, could_be
+):
+    says = rf"catalogue.csv has ambiguous prices: {first} in line {{}} could mean {could_be}, because line {{}} has {second}"
+    with pytest.raises(UserError, match=says.format(2, 4)):
+        read(f'productId;price\np;"{first}"\nx;5\nq;"{second}"\n', currency=currency)
+
+
+def test_a_point_in_a_number_of_json_is_always_a_decimal_point(read):
+    numbers = '{"productId": "p", "price": 1.250}\n{"productId": "q", "price": "0,5"}\n'
+    file = read(numbers, "f.jsonl", DINAR)
+    assert [line.content.details["price"] for line in file.changes] == [1250, 500]
+    with pytest.raises(UserError, match="ambiguous prices: 1,250 in line 2 could mean"):
+        read(numbers.replace("0,5", "1,250"), "f.jsonl", DINAR)
 
 
 def test_bad_cells_are_named_in_the_words_of_the_handlers(read):

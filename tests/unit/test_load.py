@@ -28,6 +28,7 @@ from local.sample_orders import catalogue
 from operations import load as loading
 from operations.catalogue_file import Change, read_catalogue
 from operations.commands import load as load_command
+from operations.currency import Currency
 from operations.errors import UserError
 from operations.load import Done, Load
 from testing.clocks import FakeClock
@@ -596,7 +597,9 @@ def test_create_and_load_book_the_same(shelf):
 class TestTheCommand:
     @pytest.fixture
     def run(self, shelf, monkeypatch):
-        aws = SimpleNamespace(store=lambda: shelf.store, locations=("",))
+        aws = SimpleNamespace(
+            store=lambda: shelf.store, locations=("",), currency=Currency("EUR", 2)
+        )
         monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
 
         def run(*arguments, content=None, status=0):
@@ -627,10 +630,10 @@ class TestTheCommand:
     def test_it_lists_changes_and_the_first_reasons(self, shelf, run):
         run(shelf.path, content=MIXED)
         content = "productId,price\np,12.5\n" + "".join(f"x y{n},1\n" for n in range(5))
-        said = run(shelf.path, "--check", "--currency-decimals", 2, content=content, status=1)
-        assert "what would happen 2 p price from 628 to 1250" in said
+        said = run(shelf.path, "--check", content=content, status=1)
+        assert "what would happen 2 p price from 628.00 EUR to 12.50 EUR" in said
         assert said.count("productId: must be 1 to 64 printable") == 3
-        assert shelf.product("p").price == 628
+        assert shelf.product("p").price == 62800
         counts, at = "productId,counted\np,1\nq,2\n", datetime.now(UTC).isoformat()
         said = run(shelf.path, "--counted-at", at, content=counts)
         assert "2 p counted 1, corrected by -14" in said

@@ -22,6 +22,7 @@ from operations import load as loading
 from operations.catalogue_file import COLUMNS, read_catalogue
 from operations.commands import load as load_command
 from operations.creations import MAX_PLACES_AT_ONCE, create_many
+from operations.currency import NONE
 from operations.errors import UserError
 from operations.load import Done, Load
 from testing.clocks import FakeClock
@@ -603,7 +604,7 @@ def test_an_unreadable_order_stops_a_count_before_anything_is_loaded(counted):
 
 
 def test_the_command_names_locations_and_reports_products(shelf, monkeypatch, tmp_path):
-    aws = SimpleNamespace(store=lambda: shelf.store, locations=("", "lyon"))
+    aws = SimpleNamespace(store=lambda: shelf.store, locations=("", "lyon"), currency=NONE)
     monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
     shelf.load(STOCK)
     at = timestamp(SystemClock().now())

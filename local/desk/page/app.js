@@ -1,5 +1,6 @@
 // The frame of all pages: which stack this is, the links, the search, and the view that the address names.
 import { html, nothing, render } from "/lit-html/lit-html.js";
+import { useCurrency } from "./format.js";
 import { dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, problem, steady } from "./parts.js";
 import { ask, follow, pause } from "./server.js";
@@ -245,7 +246,7 @@ document.documentElement.lang = T.language;
 Object.assign(page, { draw, read, arrange, feed, isMeant });
 draw();
 listenToKeys();
-shown.about = await readAbout();
+useCurrency((shown.about = await readAbout()).currency);
 addEventListener("hashchange", open);
 await open();
 listenTo("/data/events", shown, hear);

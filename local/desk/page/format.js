@@ -7,7 +7,8 @@ const UNITS = [["day", DAY_SECONDS], ["hour", 3600], ["minute", 60], ["second", 
 
 const whole = new Intl.NumberFormat(LOCALE);
 const withSign = new Intl.NumberFormat(LOCALE, { signDisplay: "exceptZero" });
-const amounts = new Intl.NumberFormat(LOCALE, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const DECIMAL = new Intl.NumberFormat(LOCALE, { numberingSystem: "latn" }).formatToParts(0.5)[1].value;
+const MAX_PRICE = 1_000_000_000;
 const moments = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "medium" });
 const clocks = new Intl.DateTimeFormat(LOCALE, { timeStyle: "medium" });
 const minutes = new Intl.DateTimeFormat(LOCALE, { timeStyle: "short" });
@@ -16,11 +17,31 @@ const ages = new Intl.RelativeTimeFormat(LOCALE, { numeric: "always" });
 
 export const number = (value) => whole.format(value);
 export const signed = (value) => withSign.format(value);
-export const price = (cents) => (cents === undefined ? "" : amounts.format(cents / 100));
 export const moment = (iso) => (iso ? moments.format(new Date(iso)) : "");
 export const clock = (seconds) => clocks.format(seconds * 1000);
 export const minute = (seconds) => minutes.format(seconds * 1000);
 export const day = (seconds) => days.format(seconds * 1000);
+
+// Prices are in minor units of the stack's currency. Its digits come from the stack, because a browser's may differ from ISO 4217. Without a
+// currency, prices are shown and typed as they are stored.
+export const money = { code: "", digits: 0 };
+export function useCurrency({ code, digits }) {
+  const formatOf = (options) => new Intl.NumberFormat(LOCALE, { ...options, minimumFractionDigits: digits, maximumFractionDigits: digits });
+  Object.assign(money, { code, digits, shown: formatOf(code ? { style: "currency", currency: code } : {}), typed: formatOf({ useGrouping: false, numberingSystem: "latn" }) });
+}
+export const price = (units) => (units === undefined ? "" : money.shown.format(units / 10 ** money.digits));
+export const typedPrice = (units) => (units === undefined ? "" : money.typed.format(units / 10 ** money.digits));
+export const priceFault = (text) => (!text.trim() || unitsOf(text) <= MAX_PRICE ? "" : T.product.noPrice(text, typedPrice(1250), typedPrice(MAX_PRICE)));
+
+// The minor units of a typed price, or NaN. Three digits after a separator other than the language's decimal one are thousands, or unclear if the
+// currency has three decimals.
+export function unitsOf(text) {
+  const [, whole, group, point, rest = ""] = text.replace(/[\s'’]/g, "").match(/^(\d+|[1-9]\d{0,2}([.,])\d{3}(?:\2\d{3})*)(?:([.,])(\d+))?$/) ?? [];
+  const isThousands = !group && point !== DECIMAL && /^[1-9]\d{0,2},\d{3}$/.test(`${whole},${rest}`);
+  const decimals = isThousands ? "" : rest;
+  if (decimals.length > money.digits || (point && point === group) || (isThousands && money.digits > 2)) return NaN;
+  return Number(`${whole}${rest}`.replace(/[.,]/g, "") + "0".repeat(money.digits - decimals.length));
+}
 
 // At most two digits after the point, and none for great numbers.
 export function measured(value) {

@@ -73,13 +73,13 @@ export function table({ label, columns, rows, keyOf, classOf = ({ isGone }) => (
 
 export const labelled = (text, field) => html`<label><span>${text}</span>${field}</label>`;
 
-// An input of the form `key`. `properties` are those of its element, and `value` what it begins with.
-export function field(key, name, text, { type = "text", value = "", required = true, min, max, step = 1, maxLength, placeholder } = {}) {
+// An input of the form `key`. `properties` are those of its element, and `value` what it begins with. `faultOf(value)` says what is wrong with a value.
+export function field(key, name, text, { type = "text", value = "", required = true, min, max, maxLength, placeholder, inputMode, faultOf } = {}) {
   const wrong = isWrong(key, name);
   return labelled(
     text,
-    html`<input name=${name} type=${type} value=${value} ?required=${required} min=${min ?? nothing} max=${max ?? nothing} step=${type === "number" ? step : nothing}
-      maxlength=${maxLength ?? nothing} placeholder=${placeholder ?? nothing} autocomplete="off" aria-invalid=${wrong ? "true" : nothing} aria-describedby=${wrong ? idOfMessage(key) : nothing}>`,
+    html`<input name=${name} type=${type} value=${value} ?required=${required} min=${min ?? nothing} max=${max ?? nothing}
+      maxlength=${maxLength ?? nothing} placeholder=${placeholder ?? nothing} inputmode=${inputMode ?? nothing} .faultOf=${faultOf} autocomplete="off" aria-invalid=${wrong ? "true" : nothing} aria-describedby=${wrong ? idOfMessage(key) : nothing}>`,
   );
 }
 
@@ -105,6 +105,7 @@ export function choice(name, text, options, { value, onChange } = {}) {
 
 // The first field that is not filled in as it should be, in words.
 function wrongField(form) {
+  for (const element of form.elements) element.setCustomValidity(element.faultOf?.(element.value) ?? "");
   const wrong = [...form.elements].find((element) => element.willValidate && !element.checkValidity());
   const label = wrong?.labels?.[0]?.textContent.trim() ?? wrong?.ariaLabel;
   return wrong && { wrong, words: T.done(label, wrong.validationMessage) };

@@ -138,10 +138,10 @@ function limitsOf(product) {
 
 // Name and price are the same at all locations.
 function detailsOf({ productId, total, state, ...own }) {
-  const { name = "", price: cents } = total ?? own;
+  const { name = "", price: amount } = total ?? own;
   const valuesIn = (fields) => ({ ...notesOf(fields, ["name"]), ...priceIn(fields) });
   const nameField = field("details", "name", T.product.name, { value: name, maxLength: 200, required: name !== "" });
-  return formCard("details", changesOf({ productId, name, price: cents, state }, "details", valuesIn), nameField, priceField("details", cents));
+  return formCard("details", changesOf({ productId, name, price: amount, state }, "details", valuesIn), nameField, priceField("details", amount));
 }
 
 async function promisedIn(product) {

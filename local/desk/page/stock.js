@@ -1,5 +1,5 @@
 // What the list of products and the page of one product share.
-import { inWords, locationName, number } from "./format.js";
+import { inWords, locationName, money, number, priceFault, typedPrice, unitsOf } from "./format.js";
 import { change, field, folded, form, html, notesOf, svg, units } from "./parts.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
@@ -53,12 +53,10 @@ export const STOCK_COLUMNS = [
   { text: T.product.level, kind: "two", cell: (row) => (row.status ? levelsOf(row) : ""), sort: ({ status }) => Object.keys(T.level).indexOf(status) },
 ];
 
-export function priceField(key, cents, text = T.product.price) {
-  const value = cents === undefined ? "" : (cents / 100).toFixed(2);
-  return field(key, "price", text, { type: "number", min: 0, max: 10_000_000, step: "0.01", required: value !== "", value });
-}
+export const priceField = (key, units, text = T.product.price) =>
+  field(key, "price", T.product.inCurrency(text, money.code), { inputMode: "decimal", faultOf: priceFault, required: units !== undefined, value: typedPrice(units) });
 
-export const priceIn = ({ price }) => (price.value === "" ? {} : { price: Math.round(price.valueAsNumber * 100) });
+export const priceIn = ({ price }) => (price.value.trim() ? { price: unitsOf(price.value) } : {});
 
 // Lists a new product, or a product at another location.
 export function listing(productId) {

@@ -208,9 +208,10 @@ export const T = {
     changed: {
       lowStockThreshold: (units) => `warns at ${number(units)} available units`,
       backorderLimit: (units) => (units ? `sells up to ${counted(units, "unit")} beyond the stock` : "sells nothing beyond the stock"),
-      name: (name) => `it is called ${name}`, price: (cents) => `it costs ${price(cents)}`,
+      name: (name) => `it is called ${name}`, price: (units) => `it costs ${price(units)}`,
     },
-    same: (words) => `${words}: nothing has changed`,
+    same: (words) => `${words}: nothing has changed`, inCurrency: (text, code) => `${text} in ${code || "minor units"}`,
+    noPrice: (text, example, most) => `"${text}" cannot be read as a price; write it like ${example}, up to ${most}`,
     backorderLimit: "Backorders: units to sell beyond the stock", saleTitle: "On sale?",
     isOn: "Yes. If you discontinue it, new orders are rejected; open orders can still be shipped. You can list it again.",
     isOff: "No. Orders for it are rejected.", looking: "Looking for open orders …", nothingPromised: "No units are promised to open orders.",
