@@ -219,8 +219,8 @@ def orders(
     _show_orders(found, location, to_ship=to_ship)
     if listed.has_more:
         screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
-    if order is not None and "steps" in found[0]:
-        _show_steps(found[0]["steps"])
+    if order is not None:
+        _show_one_order(found[0])
 
 
 def _check_which(
@@ -254,12 +254,16 @@ def _show_orders(
     for one in found:
         since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
         lines = _still_open(one, location) if to_ship else one["items"]
-        state = (
-            _goods(one) if to_ship else " ".join(one[n] for n in ("status", "reason") if n in one)
-        )
+        state = _goods(one) if to_ship else _status(one)
         rows.append((one["orderId"], state, since[:16], one["userId"], _units(lines)))
     table = table_of(("order", "goods" if to_ship else "status", "since", "user", "items"), rows)
     screen.print(table if rows else "No orders.")
+
+
+def _status(order: Mapping[str, Any]) -> str:
+    """Describe the status of an order: why it was rejected, and whether a payment came too late."""
+    late = ", paid too late" if "confirmationRejected" in order else ""
+    return " ".join(order[name] for name in ("status", "reason") if name in order) + late
 
 
 def _goods(order: Mapping[str, Any]) -> str:
@@ -271,6 +275,30 @@ def _goods(order: Mapping[str, Any]) -> str:
         for one in order.get("missing", ())
     )
     return "ready" if order["shippable"] else f"only {', '.join(missing)}"
+
+
+def _show_one_order(order: Mapping[str, Any]) -> None:
+    """Show the steps of an order, what it was short of, and whether a late payment has to be refunded."""
+    if "steps" in order:
+        _show_steps(order["steps"])
+    if "shortages" in order:
+        rows = [
+            (
+                *(short["productId"], location_name(short.get("locationId", ""))),
+                *(short["wanted"], short["available"]),
+            )
+            for short in order["shortages"]
+        ]
+        numbers = ("wanted", "available")
+        screen.print("", table_of(("short of", "location", *numbers), rows, numbers))
+    if "locationsAsked" in order:
+        asked = ", ".join(map(location_name, order["locationsAsked"]))
+        screen.print(f"Looked for at: {escape(asked)}.")
+    if "confirmationRejected" in order:
+        late = order["confirmationRejected"]
+        screen.print(
+            f"\n[bold]Refund it[/]: the payment of {late['at'][:16]} came too late ({escape(late['reason'])})."
+        )
 
 
 def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:

@@ -239,3 +239,25 @@ def test_a_warehouses_list_shows_its_own_shortages(shop, placed):
 def test_a_location_only_filters_the_orders_to_ship(shop, placed, arguments):
     assert run("orders", *arguments, "--location", "lyon").exit_code == 2
     assert "tea at lyon" in run("orders", *arguments).stdout
+
+
+def test_an_order_shows_what_it_was_short_of_where_and_whether_it_has_to_be_refunded(shop):
+    offers = {"locations": ("berlin", "lyon")}
+    assert shop.do(Order("o-short", "u-8", {"tea": 40}, **offers)) == [Outcome.REJECTED]
+    pay = OrderCommand("o-short", OrderAction.CONFIRM)
+    assert shop.do(pay) == [Outcome.REJECTED]
+    shown = lines("orders", "o-short")
+    assert shown[1][:3] == ["o-short", "REJECTED", "INSUFFICIENT_STOCK,"]
+    start = shown.index(["short", "of", "location", "wanted", "available"])
+    assert shown[start + 1 : start + 3] == [["tea", "berlin", "40", "0"], ["tea", "lyon", "40", "30"]]
+    refund = " ".join(shown[-1])
+    assert refund.startswith("Refund it: the payment of 2")
+    assert refund.endswith("came too late (ORDER_REJECTED).")
+    assert "INSUFFICIENT_STOCK, paid too late" in run("orders", "--user", "u-8").stdout
+    assert "Refund" not in run("orders", "--user", "u-8").stdout
+
+
+def test_an_order_that_named_no_locations_shows_where_its_units_were_looked_for(shop):
+    asked = {"default_locations": ("lyon", "")}
+    assert shop.do(Order("o-short", "u-8", {"tea": 4000}, **asked)) == [Outcome.REJECTED]
+    assert "Looked for at: lyon, (default)." in run("orders", "o-short").stdout
