@@ -10,7 +10,7 @@ from typing import Any
 from inventory_orders.api.products import shown_stock
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
-from inventory_orders.domain.location import location_of, product_of, public_key
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
@@ -115,6 +115,26 @@ def by_product(levels: Iterable[StockLevel]) -> dict[str, list[StockLevel]]:
         product_id: sorted(group, key=lambda level: level.product.product_id)
         for product_id, group in groups.items()
     }
+
+
+def without_unused(levels: Sequence[StockLevel], locations: Collection[str]) -> list[StockLevel]:
+    """Leave out empty rows of the default location, if no order without `locations` looks there and others sell the product.
+
+    Each product has a row at the default location, even if all its stock is elsewhere. `locations` is the setting.
+    """
+    sold_elsewhere = {
+        product_of(level.product.product_id)
+        for level in levels
+        if location_of(level.product.product_id) and not level.product.is_discontinued
+    }
+    return [
+        level
+        for level in levels
+        if DEFAULT_LOCATION in locations
+        or level.product.product_id not in sold_elsewhere
+        or any((level.on_hand, level.committed, level.available))
+        or any((level.product.low_stock_threshold, level.product.backorder_limit))
+    ]
 
 
 def shown_total(levels: Sequence[StockLevel], locations: Collection[str]) -> dict[str, Any]:

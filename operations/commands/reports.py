@@ -59,7 +59,8 @@ def stock(
     """Show how many units of each product are on hand, committed to open orders, and available.
 
     Products that are out of stock or low at any location come first. A product with several locations has a line for
-    the total and one for each location; filter options keep only the matching lines. A list is an estimate, because
+    the total and one for each location; filter options keep only the matching lines. If the setting `locations` leaves
+    out the default location, `--out` does not list its empty rows of products that have other locations. A list is an estimate, because
     units move while it is read. Figures for one product are exact unless marked `about`, and include the goods in
     transit between its locations. If a count of the product is open, you are told how to cancel it.
     """
@@ -67,11 +68,15 @@ def stock(
     if product is not None:
         _show_one(aws, product, location, as_json=as_json)
         return
-    from ..stock import list_stock  # noqa: PLC0415
+    from ..stock import list_stock, without_unused  # noqa: PLC0415
 
     with reading("the stock"), aside.status("Reading rows and lanes"):
         listed, unreadable = list_stock(aws)
     print_problems("Left out", unreadable.values(), aside)
+    unused = 0
+    if out and location is None:
+        used = without_unused(listed, aws.locations)
+        listed, unused = used, len(listed) - len(used)
     statuses = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
     shown = _chosen(listed, statuses, location, in_lanes=in_lanes)
     # A total over some of the locations could be mistaken for the total over all.
@@ -80,6 +85,11 @@ def stock(
         print_json(_levels_as_json(shown, aws.locations, has_totals=has_totals))
     else:
         _show_levels(shown, listed, in_lanes=in_lanes, has_totals=has_totals)
+    if unused:
+        aside.print(
+            f"[dim]Not listed: {counted(unused, 'empty row')} of the default location, which the setting `locations` leaves "
+            'out. --location "" lists them.[/]'
+        )
 
 
 def _chosen(
