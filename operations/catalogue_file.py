@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import TRANSFER_LOST, Adjustment
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import (
     DETAILS,
@@ -411,7 +411,10 @@ class _Reader:
         self.file.creations.append(Line(number, new, ids_in(fields)))
 
     def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
-        derived = [fields.get(name) for name in ("productId", "delta", "reason")]
+        names = ["productId", "delta", "reason"]
+        if fields.get("reason") == TRANSFER_LOST:
+            names.append("reference")
+        derived = [fields.get(name) for name in names]
         command = _checked(fields, adjustmentId=_digest(derived))
         key, adjustment_id = key_in(command), command["adjustmentId"]
         how = "by the same units for the same reason"
@@ -594,7 +597,9 @@ def _schema(action: str) -> dict[str, Any]:
     known = {name: part for command in commands for name, part in command["properties"].items()}
     known["countedAt"] = json_schema("types")["time"]
     names = (*_OF_ALL, *_FIELDS[action])
+    rules = json_schema("commands")["adjust_stock"]["adjust"] if action == "adjust" else {}
     return {
+        **{name: rules[name] for name in ("if", "then", "else") if name in rules},
         "type": "object",
         "additionalProperties": False,
         "required": [name for name in names if name in _REQUIRED],

@@ -9,7 +9,7 @@ from typing import Any
 
 from inventory_orders.api.products import shown_stock
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_OUT
+from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_LOST, TRANSFER_OUT
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
@@ -179,7 +179,7 @@ def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
 
 
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Find a product's transfers in transit: their units have left one location, but not arrived at another.
+    """Find a product's transfers in transit: their units have left one location, neither arrived at another nor been lost.
 
     Args:
         aws: The stack.
@@ -194,13 +194,14 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
         for key in keys
         for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key))
         # Units that were moved in one transaction are never in transit.
-        if row.get("reason") in (TRANSFER_OUT, TRANSFER_IN) and "transferWith" not in row
+        if row.get("reason") in (TRANSFER_OUT, TRANSFER_IN, TRANSFER_LOST)
+        and "transferWith" not in row
     ]
     lots: dict[str, dict[str, Any]] = {}
     for row in sorted(moved, key=lambda row: row["appliedAt"]):
         new = {"since": row["appliedAt"], "units": 0, "from": set()}
         lot = lots.setdefault(row.get("reference", ""), new)
-        lot["units"] -= row["delta"]
+        lot["units"] = 0 if row["reason"] == TRANSFER_LOST else lot["units"] - row["delta"]
         if row["reason"] == TRANSFER_OUT:
             lot["from"].add(location_of(row["productId"]))
     return [

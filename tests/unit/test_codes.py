@@ -60,7 +60,8 @@ NO_CODES = {
     # Values of `result` and `reason`, of the status of orders, and of availability.
     *("ACQUIRED", "APPLIED", "COMMITTED", "INVALID", "LEASE_WAS_OVER", "PUBLISHED", "REFUSED"),
     *("RELEASED", "RENEWED", "REPLAYED", "RETRY_LATER", "STALE", "SWEPT", "ACCEPTED"),
-    *("CLOSING", "COUNT", "DECREMENT", "OPENING", "TRANSFER_IN", "TRANSFER_OUT"),
+    *("CLOSING", "COUNT", "DECREMENT", "OPENING"),
+    *("TRANSFER_IN", "TRANSFER_LOST", "TRANSFER_OUT"),
     *OrderStatus,
     *ProductStatus,
     *("BACKORDER", "IN_STOCK"),

@@ -1,6 +1,7 @@
 """Reports of stock and orders at several locations."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +10,8 @@ from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.errors import Outcome
+from inventory_orders.errors import InvalidMessageError, Outcome
+from inventory_orders.messages.commands import parse_adjustment
 from inventory_orders.store.tables import Table
 from local.commands import main
 from operations.commands import reports
@@ -204,6 +206,39 @@ def test_goods_on_their_way_are_listed_until_they_have_arrived(shop):
     do(shop, Adjustment("tea#berlin", "in-8", 6, "TRANSFER_IN", second))
     assert json.loads(run("stock", "tea", "--json").stdout)["onTheWay"] == []
     assert set(shop.unexplained().values()) == {0}
+
+
+def test_goods_lost_on_their_way_are_not_listed_and_the_books_balance(shop):
+    notes = {"reference": "truck 7"}
+    do(shop, Adjustment("tea#lyon", "out-7", -6, "TRANSFER_OUT", notes))
+    do(shop, Adjustment("tea", "in-7", 4, "TRANSFER_IN", notes))
+    loss = {"productId": "tea", "locationId": "lyon", "adjustmentId": "lost-7", "delta": 0}
+    loss |= {"reason": "TRANSFER_LOST", **notes}
+    do(shop, parse_adjustment(json.dumps(loss)))
+    assert json.loads(run("stock", "tea", "--json").stdout)["onTheWay"] == []
+    assert (shop.stock("tea#lyon"), set(shop.unexplained().values())) == (24, {0})
+    # The same reference may be used again, and lost units may turn up.
+    do(shop, Adjustment("tea#lyon", "out-8", -3, "TRANSFER_OUT", notes))
+    (lot,) = json.loads(run("stock", "tea", "--json").stdout)["onTheWay"]
+    assert lot["units"] == 3
+    do(shop, Adjustment("tea", "in-8", 5, "TRANSFER_IN", notes))
+    assert json.loads(run("stock", "tea", "--json").stdout)["onTheWay"] == []
+    assert set(shop.unexplained().values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"delta": -2}, "delta: must be 0 with the reason TRANSFER_LOST, because the units have"),
+        ({"reference": None}, "reference: is missing in the message; it must be the reference of"),
+        ({"reason": "LOSS"}, "delta: must be a whole number from -1,000,000 to 1,000,000 other than"),
+    ],
+)
+def test_only_a_loss_in_transit_is_an_adjustment_by_zero(fields, said):
+    loss = {"productId": "tea", "adjustmentId": "lost-7", "delta": 0, "reason": "TRANSFER_LOST"}
+    given = {name: value for name, value in (loss | {"reference": "7"} | fields).items() if value is not None}
+    with pytest.raises(InvalidMessageError, match=re.escape(said)):
+        parse_adjustment(json.dumps(given))
 
 
 def test_a_product_at_one_location_costs_no_read_of_adjustments(shop):

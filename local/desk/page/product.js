@@ -1,6 +1,6 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
 import { atLocation, bookedAt, inWords, locationName, moment, number, price, signed } from "./format.js";
-import { refuse, say, withCode } from "./messages.js";
+import { idOf, refuse, say, withCode } from "./messages.js";
 import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
 import { follow, historyOf } from "./product_history.js";
@@ -105,9 +105,15 @@ function lotOf(product, names, { reference, from, since, units: most, isGone }) 
   };
   const arrived = units(key, "arrived", T.product.unitsArrived(reference), { min: 1, max: most, value: most });
   const to = choice("to", T.product.arriveAt, Object.entries(names), { value: Object.keys(names).find((name) => !from.includes(name)) });
+  const lose = () => {
+    const command = { action: "adjust", adjustmentId: idOf(key), productId: product.productId, locationId: from[0], delta: 0, reason: "TRANSFER_LOST", reference };
+    const question = { warning: T.product.lostWarning, yes: T.product.lostButton, kind: "danger" };
+    return act(product, key, T.product.loss(number(most), product.productId, reference), command, question);
+  };
   const words = T.product.lot(T.units(most), reference, from.map((name) => names[name] ?? name).join(", "), moment(since));
-  if (isGone) return html`<p class="is-gone">${T.product.allArrived(reference)}</p>${messageOf(key)}`;
-  return html`<p>${words}</p>${form(key, { text: T.product.arriveButton, send: arrive }, arrived, to)}`;
+  if (isGone) return html`<p class="is-gone">${T.product.noneLeft(reference)}</p>${messageOf(key)}`;
+  const more = button(T.product.lostButton, lose, { kind: "danger" });
+  return html`<p>${words}</p>${form(key, { text: T.product.arriveButton, send: arrive, more }, arrived, to)}`;
 }
 
 function onTheWayOf(product, names) {

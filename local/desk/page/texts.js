@@ -203,7 +203,9 @@ export const T = {
     arrival: (amount, product, where) => `Arrival of ${amount} ${product} at ${where}`,
     arriveButton: "They arrived", arriveAt: "At",
     unitsArrived: (reference) => `Units of ${reference} that arrived`,
-    allArrived: (reference) => `All units under ${reference} have arrived.`,
+    noneLeft: (reference) => `No units under ${reference} are on the way any more.`,
+    loss: (amount, product, reference) => `Loss of ${amount} ${product} under ${reference}`,
+    lostButton: "They are lost", lostWarning: "If they arrive later, receive them.",
     change: (product) => `Change ${product}`,
     changed: {
       lowStockThreshold: (units) => `warns at ${number(units)} available units`,
@@ -269,6 +271,7 @@ export const T = {
         DAMAGE: "Damaged", LOSS: "Lost", RETURN: "Returned", DECREMENT: "Taken",
         TRANSFER_OUT: place ? `Transferred to ${place}` : "Sent to another location",
         TRANSFER_IN: place ? `Transferred from ${place}` : "Arrived from another location",
+        TRANSFER_LOST: "Lost on the way",
       })[reason] ?? reason.toLowerCase().replaceAll("_", " "),
   },
 

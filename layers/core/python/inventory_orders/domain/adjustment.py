@@ -116,6 +116,9 @@ class Decrement(Adjustment):
 TRANSFER_OUT, TRANSFER_IN = "TRANSFER_OUT", "TRANSFER_IN"
 """The reasons of the two sides of a transfer."""
 
+TRANSFER_LOST = "TRANSFER_LOST"
+"""The reason of an adjustment by 0: the units of a transfer that have not arrived by then are lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transfer(Change):
