@@ -243,7 +243,7 @@ def without_words(schema):
         return {
             name: without_words(inner)
             for name, inner in schema.items()
-            if name not in ("$schema", "title", "description", "examples")
+            if name not in ("$schema", "title", "description", "examples", "refused")
         }
     return schema
 

@@ -422,3 +422,16 @@ def test_units_are_lost_by_name_and_before_they_are_handed_over(action, without,
         parse_order_command(json.dumps(body | {"action": action, "restock": False}))
     assert (refused.value.code, refused.value.field) == ("SCHEMA_VIOLATION", field)
     assert says in refused.value.message
+
+
+@pytest.mark.parametrize("is_line", [False, True])
+def test_a_return_to_another_location_says_how_to_book_it(is_line):
+    body = json.loads(json.dumps(PART | {"action": "return", "restock": True}))
+    (body["items"][0] if is_line else body)["locationId"] = "lyon"
+    with pytest.raises(InvalidMessageError) as refused:
+        parse_order_command(json.dumps(body))
+    where = ("items[0].locationId", "items[0]") if is_line else ("locationId", "the message")
+    assert refused.value.message == (
+        f"{where[0]}: unknown field of {where[1]}; remove it: returned units go back to the location that sold them. If they came to "
+        "another one, set restock to false, and book them there with an adjustment whose reason is RETURN"
+    )

@@ -430,6 +430,24 @@ def test_a_receipt_in_the_queue_that_names_no_location_is_booked_at_the_default_
     assert (shop.stock(TEA), shop.stock(AT_BERLIN)) == (14, 5)
 
 
+def test_goods_that_come_back_to_another_location_are_booked_where_they_are(shop):
+    create(shop)
+    shop.order("o-1", tea=3)
+    line = {"stepId": "rt-1", "items": [{"productId": TEA, "quantity": 2}]}
+    for step in ({"action": "confirm"}, {"action": "fulfil"}):
+        shop.invoke("change_orders", {"orderId": "o-1", **step})
+    there = {"action": "return", "orderId": "o-1", "restock": True, **line, "locationId": "berlin"}
+    assert result(shop.invoke("change_orders", there)) == ("INVALID", "SCHEMA_VIOLATION")
+    # What the answer advises.
+    back = {"action": "return", "orderId": "o-1", "restock": False, **line}
+    receipt = {"adjustmentId": "rt-1", "productId": TEA, "delta": 2, "reason": "RETURN"}
+    for _ in range(2):
+        shop.invoke("change_orders", back)
+        shop.invoke("adjust_stock", receipt | {"locationId": "berlin"})
+    assert (shop.stock(TEA), shop.stock(AT_BERLIN)) == (7, 7)
+    assert set(shop.unexplained().values()) == {0}
+
+
 # ---------------------------------------------------------------- events
 
 

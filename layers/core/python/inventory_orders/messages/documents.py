@@ -272,6 +272,8 @@ def _unknown(error: JsonSchemaValueException, where: str) -> tuple[str, str]:
     fields = error.definition.get("properties", {})
     unknown = next(name for name in error.value if name not in fields)
     correction = f", or correct it to one of {', '.join(fields)}" if fields else ""
+    if unknown in (reasons := error.definition.get("refused", {})):
+        correction = f": {reasons[unknown]}"
     return shown_key(unknown), f"unknown field of {where}; remove it{correction}"
 
 
