@@ -4,12 +4,13 @@ Fields have the names and limits of the handlers' commands. In a change, a missi
 cell (`null` in JSON) removes the value. Elsewhere, an empty cell means that the field is absent.
 
 A line with a `locationId` is about the product's stock there. Name and price belong to the product: a line with a
-location has neither, and its empty cells in these columns are ignored.
+location has neither, and its empty cells in these columns are ignored. A transfer has two locations, `from` and `to`: there,
+an empty cell is the default one.
 
 Missing fields are derived from the file alone, so that loading it a second time has no further effect:
 
 - the action of a line follows from its columns;
-- the id of an adjustment follows from its product, delta and reason;
+- the id of an adjustment follows from its product, delta and reason, and that of a transfer from all that it says;
 - the time of a change of details is when the file was last saved, and its id follows from the details;
 - the id of a count follows from the name of the file, the product, the time of the count and the units.
 
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.domain.adjustment import TRANSFER_LOST, Adjustment
+from inventory_orders.domain.adjustment import TRANSFER_LOST, Adjustment, Transfer
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import (
     DETAILS,
@@ -41,7 +42,7 @@ from inventory_orders.domain.product import (
 )
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
 from inventory_orders.errors import InvalidMessageError, RejectedError
-from inventory_orders.messages.commands import catalogue_event, notes_in
+from inventory_orders.messages.commands import catalogue_event, notes_in, stock_command
 from inventory_orders.messages.documents import (
     Decimal,
     json_schema,
@@ -75,14 +76,20 @@ _FIELDS = {
     "changeDetails": ("name", "price", "eventId", "eventTime"),
     "adjust": ("delta", "reason", "adjustmentId", *_NOTES),
     "count": ("counted", "countedAt", "adjustmentId", *_NOTES),
+    "transfer": ("from", "to", "quantity", "transferId", *_NOTES),
     "discontinue": (),
     "listAgain": (),
 }
 """The fields of a line by its action, besides `action`, `productId` and `locationId`."""
 
-_REQUIRED = {"productId", "openingStock", "delta", "reason", "counted"}
+_REQUIRED = {"productId", "openingStock", "delta", "reason", "counted", "from", "to", "quantity"}
 
-_DEFAULT_ACTIONS = {"openingStock": "create", "counted": "count", "delta": "adjust"}
+_DEFAULT_ACTIONS = {
+    "openingStock": "create",
+    "counted": "count",
+    "delta": "adjust",
+    "quantity": "transfer",
+}
 """The action of a line without `action`, by a field of the line. A line without any of these fields is a change."""
 
 _OF_ALL = ("action", "productId", "locationId")
@@ -105,7 +112,10 @@ _STATUS = {
 
 _ADD_UP = "keep one or, if the units lie in several bins, write their sum in one line"
 _EXAMPLE = '{"productId": "p-1", "openingStock": 40}'
-_NUMBERS = {"openingStock", "lowStockThreshold", "backorderLimit", "price", "delta", "counted"}
+_NUMBERS = {
+    *("openingStock", "lowStockThreshold", "backorderLimit", "price"),
+    *("delta", "counted", "quantity"),
+}
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 
 
@@ -204,7 +214,9 @@ class Count:
         return AdjustmentKey(self.product_id, self.adjustment_id)
 
 
-T = TypeVar("T", NewProduct, Change, Adjustment, Count)
+Booking = Adjustment | Transfer
+
+T = TypeVar("T", NewProduct, Change, Booking, Count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +241,14 @@ class CatalogueFile:
     Attributes:
         creations: Products to create.
         changes: Products to change.
-        adjustments: Stock to book.
+        adjustments: Stock to book, or to transfer between locations.
         counts: Counts to book.
         bad: The invalid lines, with their errors.
     """
 
     creations: list[Line[NewProduct]] = field(default_factory=list)
     changes: list[Line[Change]] = field(default_factory=list)
-    adjustments: list[Line[Adjustment]] = field(default_factory=list)
+    adjustments: list[Line[Booking]] = field(default_factory=list)
     counts: list[Line[Count]] = field(default_factory=list)
     bad: list[FileError] = field(default_factory=list)
 
@@ -393,6 +405,7 @@ class _Reader:
             "create": self._add_creation,
             "adjust": self._add_adjustment,
             "count": self._add_count,
+            "transfer": self._add_transfer,
         }.get(action, self._add_change)
         add(number, fields)
 
@@ -433,6 +446,21 @@ class _Reader:
             names_location="locationId" in fields,
         )
         self.file.adjustments.append(Line(number, change, ids_in(fields)))
+
+    def _add_transfer(self, number: int, fields: dict[str, Any]) -> None:
+        given = dict(fields)
+        # An empty cell is the default location, which has no name.
+        given |= {side: given[side] or "" for side in ("from", "to") if side in given}
+        derived = [given.get(name) for name in ("productId", "from", "to", "quantity")]
+        command = _checked(given, transferId=_digest(derived))
+        product_id, transfer_id = command["productId"], command["transferId"]
+        how, column = "the same units of", ""
+        if fields.get("transferId"):
+            column, how = "transferId", f"under the same transferId, {transfer_id},"
+        fix = "keep one or, if each of them happened, give each a transferId of its own"
+        key = ("transfer", product_id, transfer_id)
+        self._must_be_only(number, f"transfer {how} {product_id}", fix, *key, column=column)
+        self.file.adjustments.append(Line(number, stock_command(command), ids_in(fields)))
 
     def _add_count(self, number: int, fields: dict[str, Any]) -> None:
         times = {} if self._counted_at is None else {"countedAt": self._counted_at}
@@ -596,7 +624,8 @@ def _schema(action: str) -> dict[str, Any]:
     commands = (command for function in functions for command in function.values())
     known = {name: part for command in commands for name, part in command["properties"].items()}
     known["countedAt"] = json_schema("types")["time"]
-    names = (*_OF_ALL, *_FIELDS[action])
+    of_all = (name for name in _OF_ALL if (action, name) != ("transfer", "locationId"))
+    names = (*of_all, *_FIELDS[action])
     rules = json_schema("commands")["adjust_stock"]["adjust"] if action == "adjust" else {}
     return {
         **{name: rules[name] for name in ("if", "then", "else") if name in rules},

@@ -22,7 +22,7 @@ from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
-from inventory_orders.domain.adjustment import Adjustment
+from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.change import OtherRequest, Update
 from inventory_orders.domain.location import (
     MAX_PLACES,
@@ -58,7 +58,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
 
-from .catalogue_file import ATTRIBUTES, CatalogueFile, Change, Count, Line
+from .catalogue_file import ATTRIBUTES, Booking, CatalogueFile, Change, Count, Line
 from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
 from .currency import Currency
 from .file_errors import FileError
@@ -80,8 +80,8 @@ _LEASE_SECONDS = 60.0
 # If a load is killed between lease and count, the next load waits until that lease expires.
 _COUNT_SECONDS = 30.0
 
-C = TypeVar("C", NewProduct, Change, Adjustment, Count)
-Recorded = TypeVar("Recorded", Adjustment, Count)
+C = TypeVar("C", NewProduct, Change, Booking, Count)
+Recorded = TypeVar("Recorded", Booking, Count)
 Batch = Sequence[Line[C]]
 Stored = Record | CorruptItemError | None
 """The record of an adjustment or a count, as far as there is one and it can be read."""
@@ -99,6 +99,10 @@ class Done(StrEnum):
     STALE = "change ignored: the product has newer details"
     BOOKED = "adjustment"
     BOOKED_BEFORE = "adjustment booked before (another one with the same numbers needs an adjustmentId of its own)"
+    MOVED = "transfer"
+    MOVED_BEFORE = (
+        "transfer booked before (another one with the same numbers needs a transferId of its own)"
+    )
     COUNTED = "count"
     COUNTED_BEFORE = "count booked before"
 
@@ -134,7 +138,7 @@ class _Worker(Protocol):
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]: ...
     def change(self, batch: Batch[Change]) -> Sequence[Answer]: ...
-    def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]: ...
+    def adjust(self, batch: Batch[Booking]) -> Sequence[Answer]: ...
     def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]: ...
 
 
@@ -255,7 +259,6 @@ class Load:
     def _settle(self, batch: Batch[C], answers: Sequence[Answer]) -> None:
         with self._lock:
             for line, answer in zip(batch, answers, strict=True):
-                key = line.content.product_id
                 if isinstance(answer, Problem):
                     self.bad.append(_bad_line(line, answer))
                 elif isinstance(answer, Finding):
@@ -263,8 +266,8 @@ class Load:
                     self.findings.append((line.number, _name(line.content), answer))
                 else:
                     self.done[answer] += 1
-                if _puts_units(line.content) and not isinstance(answer, Problem):
-                    self.stocked[location_of(key)] += 1
+                if (stocked := _supplied(line.content)) and not isinstance(answer, Problem):
+                    self.stocked[location_of(stocked)] += 1
             self._on_progress(len(answers))
 
 
@@ -374,13 +377,16 @@ class _Writer:
             return _problem(change.product_id, error)
         return _changed(change, updates)
 
-    def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
+    def adjust(self, batch: Batch[Booking]) -> Sequence[Answer]:
         """Book adjustments through the engine."""
         self._pace(len(batch))
         report = self._engine.apply([line.content for line in batch], self._lease_deadline())
         if report.failure is not None:
             raise report.failure
-        return list(map(_of_outcome, report.outcomes))
+        return [
+            _of_outcome(line.content, outcome)
+            for line, outcome in zip(batch, report.outcomes, strict=True)
+        ]
 
     def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]:
         """Book counts, each under a lease of its own."""
@@ -487,28 +493,30 @@ class _Checker:
             return ()
         return [stock_key(own.product_id, place) for place in sorted(own.places)]
 
-    def adjust(self, batch: Batch[Adjustment]) -> Sequence[Answer]:
+    def adjust(self, batch: Batch[Booking]) -> Sequence[Answer]:
+        self._read(key for line in batch for key in line.content.product_ids)
         return self._recorded(batch, self._adjust)
 
-    def _adjust(self, change: Adjustment, stored: Stored) -> Answer:
+    def _adjust(self, change: Booking, stored: Stored) -> Answer:
         if isinstance(stored, CorruptItemError):
             return _problem(change.product_id, stored)
+        if broken := [key for key in change.product_ids if key in self._unreadable]:
+            return _problem(change.product_id, self._unreadable[broken[0]])
         if stored is not None:
             meaning = change.match(stored)
             if isinstance(meaning, Rejection):
                 return _rejected(meaning)
             if isinstance(meaning, OtherRequest):
-                return _id_reused(meaning)
-            return Done.BOOKED_BEFORE
+                return _id_reused(meaning, change.id_reused_code)
+            return _booked_before(change)
         rejection = change.rejection(self._products)
         if rejection is not None:
             return _rejected(rejection)
-        product = self._products[change.product_id]
-        if product is not None:
-            after = product.with_stock(product.stock_count + change.delta, product.version + 1)
-            on_hand = product.on_hand + change.delta
-            self._products[change.product_id] = replace(after, on_hand=on_hand)
-        return Done.BOOKED
+        for key, delta in change.deltas(self._products).items():
+            if (product := self._products[key]) is not None:
+                after = product.with_stock(product.stock_count + delta, product.version + 1)
+                self._products[key] = replace(after, on_hand=product.on_hand + delta)
+        return _booked(change)
 
     def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]:
         return self._recorded(batch, lambda count, stored: self._count(count, stored, moves))
@@ -592,13 +600,21 @@ def _problem(product_id: str, error: OutcomeError) -> Problem:
     return Problem(error.code, f"{error}{again}")
 
 
-def _of_outcome(outcome: ChangeOutcome) -> Answer:
+def _booked(change: Booking) -> Done:
+    return Done.MOVED if isinstance(change, Transfer) else Done.BOOKED
+
+
+def _booked_before(change: Booking) -> Done:
+    return Done.MOVED_BEFORE if isinstance(change, Transfer) else Done.BOOKED_BEFORE
+
+
+def _of_outcome(change: Booking, outcome: ChangeOutcome) -> Answer:
     """Convert the engine's answer to a line's result."""
     match outcome.kind:
         case Outcome.APPLIED:
-            return Done.BOOKED
+            return _booked(change)
         case Outcome.REPLAYED:
-            return Done.BOOKED_BEFORE
+            return _booked_before(change)
         case Outcome.REJECTED | Outcome.INVALID:
             return Problem(outcome.cause, outcome.detail)
     return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
@@ -642,16 +658,20 @@ def _bad_line(line: Line[Any], problem: Problem) -> FileError:
     return FileError.in_line(line.number, problem.code, problem.message, line.ids)
 
 
-def _puts_units(content: NewProduct | Change | Adjustment | Count) -> bool:
-    """Whether a line puts units at its location."""
+def _supplied(content: NewProduct | Change | Booking | Count) -> str | None:
+    """The row to which a line adds units; None if it adds none."""
     match content:
         case NewProduct():
-            return content.opening_stock > 0
+            adds = content.opening_stock > 0
         case Adjustment():
-            return content.delta > 0
+            adds = content.delta > 0
         case Count():
-            return content.counted > 0
-    return False
+            adds = content.counted > 0
+        case Transfer():
+            return content.target
+        case _:
+            adds = False
+    return content.product_id if adds else None
 
 
 def _check_unmoved(count: Count, product: Product, on_hand: int, moves: Moves) -> None:
@@ -660,7 +680,7 @@ def _check_unmoved(count: Count, product: Product, on_hand: int, moves: Moves) -
         raise RejectedError(objection, "MOVED_SINCE_COUNT")
 
 
-def _name(content: NewProduct | Change | Adjustment | Count) -> str:
+def _name(content: NewProduct | Change | Booking | Count) -> str:
     """Name the product of a line, and the location where a count is booked."""
     key = content.product_id
     if isinstance(content, Count) and content.names_location and not location_of(key):
@@ -769,8 +789,8 @@ def _rejected(rejection: Rejection) -> Problem:
     return Problem(rejection.reason.value, rejection.words)
 
 
-def _id_reused(other: OtherRequest) -> Problem:
-    words = id_reused_error("ADJUSTMENT_ID_REUSED", other.differences)
+def _id_reused(other: OtherRequest, code: str = Adjustment.id_reused_code) -> Problem:
+    words = id_reused_error(code, other.differences)
     return Problem(words.code, words.message)
 
 

@@ -79,7 +79,7 @@ def load(
     every: _All = False,
     account: Target | None = None,
 ) -> None:
-    """Load products, prices, receipts or counts from a file. The exit status is 1 if a line was bad.
+    """Load products, prices, receipts, transfers or counts from a file. The exit status is 1 if a line was bad.
 
     Each line has a productId. The other columns determine its action:
 
@@ -90,11 +90,13 @@ def load(
 
     - delta and reason: books stock that came in (40) or went out (-2)
 
+    - from, to and quantity: transfers units between two locations; an empty cell names the default one
+
     - counted, the units on the shelf when the count began, and that time (countedAt, or --counted-at): books a stocktake, which
     corrects the stock by the difference. To find out what has moved since, the load first reads all orders and adjustments
 
-    The column `action` can name the action: create, change, changeDetails (name and price only), adjust, count,
-    discontinue or listAgain.
+    The column `action` can name the action: create, change, changeDetails (name and price only), adjust, transfer,
+    count, discontinue or listAgain.
 
     If a line has a locationId, it is about the product's stock at that location, and has no name or price. A line
     without a location creates the product, and may be in the same file. Without a location, discontinue and listAgain

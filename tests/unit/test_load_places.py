@@ -626,6 +626,52 @@ def test_the_command_names_locations_and_reports_products(shelf, monkeypatch, tm
     assert "#" not in said
 
 
+LOSSES = ((-1, "TRANSFER_OUT"), (0, "TRANSFER_LOST"))
+TRANSFERS = (
+    "productId,from,to,quantity,transferId,reference\n"
+    "tea,berlin,lyon,4,,truck 7\n"
+    "tea,,berlin,6,t-8,\n"
+    "tea,lyon,,40,,\n"
+    "cup,lyon,rome,1,,\n"
+    "tea,lyon,lyon,1,,\n"
+    "cup,lyon,,1,,\n"
+    "cup,lyon,,1,,\n"
+)
+
+
+def test_units_are_transferred_by_file_once_and_a_check_says_the_same(shelf):
+    shelf.load(STOCK)
+    refused = [
+        (4, "tea", "BELOW_FLOOR"),
+        (5, "cup", "UNKNOWN_PRODUCT"),
+        (6, "tea", "SCHEMA_VIOLATION"),
+        *((line, "cup", "DUPLICATE_LINE") for line in (7, 8)),
+    ]
+    for load in (shelf.check(TRANSFERS), shelf.load(TRANSFERS)):
+        assert (codes(load), load.done) == (refused, {Done.MOVED: 2})
+        assert load.stocked == {"lyon": 1, "berlin": 1}
+    for load in (shelf.check(TRANSFERS), shelf.load(TRANSFERS)):
+        assert (codes(load), load.done) == (refused, {Done.MOVED_BEFORE: 2})
+    assert [shelf.shop.stock(key) for key in ("tea", "tea#berlin", "tea#lyon")] == [4, 22, 34]
+    assert set(shelf.shop.unexplained().values()) == {0}
+    # A field of transfers only.
+    other = "action,productId,from,to,quantity,transferId\ntransfer,tea,,berlin,7,t-8\n"
+    for load in (shelf.check(other), shelf.load(other)):
+        assert codes(load) == [(2, "tea", "TRANSFER_ID_REUSED")]
+        assert "quantity (stored 6, sent 7)" in load.bad[0].message
+
+
+def test_the_losses_of_two_transfers_are_two_adjustments(shelf):
+    shelf.load(STOCK)
+    rows = [
+        f"tea,berlin,{delta * n},{reason},truck {n}" for n in (7, 8) for delta, reason in LOSSES
+    ]
+    load = shelf.load("\n".join(["productId,locationId,delta,reason,reference", *rows, ""]))
+    assert (codes(load), load.done) == ([], {Done.BOOKED: 4})
+    bad = shelf.load("productId,locationId,delta,reason,reference\ntea,,0,LOSS,7\n")
+    assert "delta: must be a whole number from -1,000,000 to" in bad.bad[0].message
+
+
 def test_lines_that_put_units_at_a_location_are_counted_by_location(shelf):
     for content, stocked in (
         ("openingStock\ntea,,9\ntea,lyon,9\ntea,berlin,0\nrum,lyon,9\n", {"": 1, "lyon": 1}),

@@ -231,12 +231,19 @@ def test_goods_lost_on_their_way_are_not_listed_and_the_books_balance(shop):
     [
         ({"delta": -2}, "delta: must be 0 with the reason TRANSFER_LOST, because the units have"),
         ({"reference": None}, "reference: is missing in the message; it must be the reference of"),
-        ({"reason": "LOSS"}, "delta: must be a whole number from -1,000,000 to 1,000,000 other than"),
+        (
+            {"reason": "LOSS"},
+            "delta: must be a whole number from -1,000,000 to 1,000,000 other than",
+        ),
     ],
 )
 def test_only_a_loss_in_transit_is_an_adjustment_by_zero(fields, said):
     loss = {"productId": "tea", "adjustmentId": "lost-7", "delta": 0, "reason": "TRANSFER_LOST"}
-    given = {name: value for name, value in (loss | {"reference": "7"} | fields).items() if value is not None}
+    given = {
+        name: value
+        for name, value in (loss | {"reference": "7"} | fields).items()
+        if value is not None
+    }
     with pytest.raises(InvalidMessageError, match=re.escape(said)):
         parse_adjustment(json.dumps(given))
 
@@ -304,7 +311,10 @@ def test_an_order_shows_what_it_was_short_of_where_and_whether_it_has_to_be_refu
     shown = lines("orders", "o-short")
     assert shown[1][:3] == ["o-short", "REJECTED", "INSUFFICIENT_STOCK,"]
     start = shown.index(["short", "of", "location", "wanted", "available"])
-    assert shown[start + 1 : start + 3] == [["tea", "berlin", "40", "0"], ["tea", "lyon", "40", "30"]]
+    assert shown[start + 1 : start + 3] == [
+        ["tea", "berlin", "40", "0"],
+        ["tea", "lyon", "40", "30"],
+    ]
     refund = " ".join(shown[-1])
     assert refund.startswith("Refund it: the payment of 2")
     assert refund.endswith("came too late (ORDER_REJECTED).")

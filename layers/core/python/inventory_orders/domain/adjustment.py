@@ -142,6 +142,11 @@ class Transfer(Change):
     moves_goods = True
 
     @property
+    def product_id(self) -> str:
+        """The row that its record belongs to."""
+        return self.source
+
+    @property
     def parts(self) -> tuple[Adjustment, Adjustment]:
         """The adjustments at the two locations."""
         source, target, units = self.source, self.target, self.units
