@@ -615,6 +615,12 @@ def _checked(fields: Mapping[str, Any], **defaults: str) -> dict[str, Any]:
     return checked
 
 
+def _rules_of(action: str) -> dict[str, Any]:
+    """The rules that relate the fields of an adjustment to each other."""
+    rules = json_schema("commands")["adjust_stock"]["adjust"] if action == "adjust" else {}
+    return {name: rules[name] for name in ("if", "then", "else") if name in rules}
+
+
 @cache
 def _schema(action: str) -> dict[str, Any]:
     """Build the schema of a line from parts of the commands' schemas."""
@@ -624,11 +630,11 @@ def _schema(action: str) -> dict[str, Any]:
     commands = (command for function in functions for command in function.values())
     known = {name: part for command in commands for name, part in command["properties"].items()}
     known["countedAt"] = json_schema("types")["time"]
-    of_all = (name for name in _OF_ALL if (action, name) != ("transfer", "locationId"))
-    names = (*of_all, *_FIELDS[action])
-    rules = json_schema("commands")["adjust_stock"]["adjust"] if action == "adjust" else {}
+    names = (*_OF_ALL, *_FIELDS[action])
+    if action == "transfer":
+        names = (*names[:2], *_FIELDS[action])
     return {
-        **{name: rules[name] for name in ("if", "then", "else") if name in rules},
+        **_rules_of(action),
         "type": "object",
         "additionalProperties": False,
         "required": [name for name in names if name in _REQUIRED],

@@ -500,8 +500,6 @@ class _Checker:
     def _adjust(self, change: Booking, stored: Stored) -> Answer:
         if isinstance(stored, CorruptItemError):
             return _problem(change.product_id, stored)
-        if broken := [key for key in change.product_ids if key in self._unreadable]:
-            return _problem(change.product_id, self._unreadable[broken[0]])
         if stored is not None:
             meaning = change.match(stored)
             if isinstance(meaning, Rejection):
@@ -509,6 +507,11 @@ class _Checker:
             if isinstance(meaning, OtherRequest):
                 return _id_reused(meaning, change.id_reused_code)
             return _booked_before(change)
+        return self._book(change)
+
+    def _book(self, change: Booking) -> Answer:
+        if broken := [key for key in change.product_ids if key in self._unreadable]:
+            return _problem(change.product_id, self._unreadable[broken[0]])
         rejection = change.rejection(self._products)
         if rejection is not None:
             return _rejected(rejection)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -178,6 +178,9 @@ def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
     }
 
 
+_IN_TRANSIT = (TRANSFER_OUT, TRANSFER_IN, TRANSFER_LOST)
+
+
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
     """Find a product's transfers in transit: their units have left one location, neither arrived at another nor been lost.
 
@@ -189,16 +192,8 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
         The `reference` of each transfer, its `units`, the locations that they come `from`, and the time of its first
             step (`since`). The oldest comes first.
     """
-    moved = [
-        row
-        for key in keys
-        for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key))
-        # Units that were moved in one transaction are never in transit.
-        if row.get("reason") in (TRANSFER_OUT, TRANSFER_IN, TRANSFER_LOST)
-        and "transferWith" not in row
-    ]
     lots: dict[str, dict[str, Any]] = {}
-    for row in sorted(moved, key=lambda row: row["appliedAt"]):
+    for row in sorted(_transits(aws, keys), key=lambda row: row["appliedAt"]):
         new = {"since": row["appliedAt"], "units": 0, "from": set()}
         lot = lots.setdefault(row.get("reference", ""), new)
         lot["units"] = 0 if row["reason"] == TRANSFER_LOST else lot["units"] - row["delta"]
@@ -209,6 +204,14 @@ def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
         for reference, lot in lots.items()
         if reference and lot["units"] > 0
     ]
+
+
+def _transits(aws: Aws, keys: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the adjustments that say what left, arrived or was lost. Units that were moved in one transaction are never in transit."""
+    for key in keys:
+        for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key)):
+            if row.get("reason") in _IN_TRANSIT and "transferWith" not in row:
+                yield row
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:

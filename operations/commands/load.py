@@ -32,6 +32,16 @@ app = typer.Typer()
 _SHOWN, _MOST = 3, 20
 
 
+_File = Annotated[
+    Path,
+    typer.Argument(
+        help="CSV with a header, or JSON lines; may be compressed (.gz).",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+    ),
+]
+
 _Check = Annotated[
     bool,
     typer.Option(
@@ -60,15 +70,7 @@ _All = Annotated[
 
 @on_stack(app)
 def load(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV with a header, or JSON lines; may be compressed (.gz).",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-        ),
-    ],
+    file: _File,
     check: _Check = False,
     rate: Annotated[
         float | None,

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -22,12 +23,14 @@ from ..errors import UserError
 from ..orders_file import OrderMessage, count_orders, read_orders
 from ..redrive import MAY_SUCCEED_NOW
 from ..words import counted, without_full_stop
-from .bad_lines import ErrorsFile, refusals_of
-from .common import AsJson, aside, print_json, screen, table_of
+from .bad_lines import ErrorsFile, refusals_of, report_bad_lines, report_for
+from .common import AsJson, aside, print_json, reading, screen, table_of
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from ..aws import Aws
+    from ..commands_file import CommandLine
+    from ..file_errors import FileError
 
 app = typer.Typer()
 
@@ -232,67 +235,169 @@ def _by_decision(findings: Mapping[AnyQueue, redrives.Findings]) -> Iterator[dic
                 }
 
 
+_OrdersFile = Annotated[
+    Path,
+    typer.Argument(
+        help="Orders as JSON lines, or as CSV with the header orderId,userId,productId,quantity and one row per "
+        "order line; may be compressed (.gz)."
+    ),
+]
+
+_Commands = Annotated[
+    bool,
+    typer.Option(
+        "--commands",
+        help="The file has commands on orders instead: as JSON lines, or as CSV with the columns action and orderId, and "
+        "perhaps stepId, productId, quantity, restock, until, actor, reference and reason.",
+    ),
+]
+
+_Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Check the file, and send nothing. Commands are also checked against their orders.",
+    ),
+]
+
+_Unchecked = Annotated[
+    bool,
+    typer.Option(
+        "--unchecked",
+        help="Send lines that are not orders, too. Without this option an error in the file stops the command. A CSV "
+        "file in which an order would be sent only in part is refused in any case.",
+    ),
+]
+
+
 @on_stack(app)
 def send(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="Orders as JSON lines, or as CSV with the header orderId,userId,productId,quantity and one row per "
-            "order line; may be compressed (.gz)."
-        ),
-    ],
-    queue: Annotated[QueueName, typer.Option(help="The queue to send to.")] = QueueName.STANDARD,
+    file: _OrdersFile,
+    commands: _Commands = False,
+    check: _Check = False,
+    queue: Annotated[QueueName, typer.Option(help="The queue to send orders to.")] = (
+        QueueName.STANDARD
+    ),
     rate: Annotated[
-        float | None, typer.Option(min=0.1, help="Orders per second. Default: no limit.")
+        float | None, typer.Option(min=0.1, help="Messages per second. Default: no limit.")
     ] = None,
     duplicates: Annotated[
         float, typer.Option(min=0, max=100, help="Percentage of messages to send twice.")
     ] = 0.0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Send only this many orders.")] = None,
-    unchecked: Annotated[
-        bool,
-        typer.Option(
-            "--unchecked",
-            help="Send lines that are not orders, too. Without this option an error in the file stops the command. A CSV "
-            "file in which an order would be sent only in part is refused in any case.",
-        ),
-    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Send only this many orders or commands.")
+    ] = None,
+    unchecked: _Unchecked = False,
     yes: Annotated[bool, typer.Option("--yes", help="Send to an account without asking.")] = (
         False
     ),
     errors: ErrorsFile = None,
     account: Target | None = None,
 ) -> None:
-    """Send the orders of a file through SQS. The whole file is checked before the first order is sent.
+    """Send the orders of a file, or commands on orders, through SQS. The whole file is checked before anything is sent.
 
-    JSON lines are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows of
-    that order follow further down, the file is refused: sort it by orderId.
+    JSON lines of orders are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows
+    of that order follow further down, the file is refused: sort it by orderId.
+
+    With `--commands`, the action of a line is confirm, fulfil, cancel, return or extend. Adjacent rows that differ only in
+    product and quantity are one command. Without a stepId, a command with products gets an id that follows from its
+    content, so you may send the file again: no command is carried out twice. `--check` lists by kind which commands would
+    be refused or have to wait; after the file was sent, it shows which were.
     """
+    if commands and (unchecked or queue is not QueueName.STANDARD):
+        raise typer.BadParameter("--queue and --unchecked are for orders", param_hint="--commands")
     with refusals_of(file, errors), aside.status(f"Checking {file.name}"):
-        found = count_orders(file, limit, unchecked=unchecked)
+        work = _commands_in(file, limit) if commands else _orders_in(file, limit, queue, unchecked)
+    if check:
+        bad = _check(work, account, report_for(file, errors), file)
+        raise typer.Exit(int(bad))
     aws = aws_of(account)
-    output = queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO
-    url = queues.url_of(aws, output)
+    url = queues.url_of(aws, work.output)
     if account is not None and not yes:
-        what = "every line" if unchecked else counted(found, "order")
+        what = "every line" if unchecked else work.things
         typer.confirm(f"Send {what} of {file} to {url}?", abort=True)
+    began = time.monotonic()
+    count = _send(aws, work, duplicates / 100, rate)
+    seconds = time.monotonic() - began
+    screen.print(
+        f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. [dim]{work.then}, and `status` shows "
+        "queues and dead letters.[/]"
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a file has to send.
+
+    Attributes:
+        things: The number of its orders or commands, in words.
+        output: Name of the stack output with the URL of their queue.
+        messages: The messages.
+        then: How to see what came of them.
+        commands: Its commands on orders.
+    """
+
+    things: str
+    output: str
+    messages: Iterator[OrderMessage]
+    then: str
+    commands: Sequence[CommandLine] = ()
+
+
+def _send(aws: Aws, work: _Work, duplicates: float, rate: float | None) -> int:
+    """Send messages, and return their number. `duplicates` is the share to send twice."""
     count = 0
 
     def progress(more: int) -> None:
         nonlocal count
         count += more
-        spinner.update(f"{counted(count, 'message')} of {counted(found, 'order')} sent")
+        spinner.update(f"{counted(count, 'message')} of {work.things} sent")
 
-    messages = _with_duplicates(islice(read_orders(file), limit), duplicates / 100)
-    began = time.monotonic()
+    messages = _with_duplicates(work.messages, duplicates)
     with aside.status("Sending") as spinner:
-        queues.send(aws, output, messages, rate=rate, on_sent=progress)
-    seconds = time.monotonic() - began
-    screen.print(
-        f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. "
-        "[dim]`.venv/bin/inventory-orders orders ID` shows an outcome, `follow` shows all new ones, and `status` shows queues and "
-        "dead letters.[/]"
+        queues.send(aws, work.output, messages, rate=rate, on_sent=progress)
+    return count
+
+
+def _orders_in(file: Path, limit: int | None, queue: QueueName, unchecked: bool) -> _Work:
+    return _Work(
+        counted(count_orders(file, limit, unchecked=unchecked), "order"),
+        queues.STANDARD if queue is QueueName.STANDARD else queues.FIFO,
+        islice(read_orders(file), limit),
+        "`.venv/bin/inventory-orders orders ID` shows an outcome, `follow` shows all new ones",
     )
+
+
+def _commands_in(file: Path, limit: int | None) -> _Work:
+    from ..commands_file import read_commands  # noqa: PLC0415 - the layer is slow to import
+
+    found = read_commands(file, limit)
+    return _Work(
+        counted(len(found), "command"),
+        queues.COMMANDS,
+        (line.message for line in found),
+        "`send --commands --check` with the same file shows what came of them",
+        found,
+    )
+
+
+def _check(work: _Work, account: Target | None, report: Path, file: Path) -> bool:
+    """Report what the commands of a file would do now. Returns whether some of them would not succeed."""
+    from ..commands_file import expected  # noqa: PLC0415
+
+    bad: Sequence[FileError] = ()
+    if work.commands:
+        aws = aws_of(account)
+        with reading("the orders"), aside.status("Reading the orders"):
+            counts, bad = expected(aws, work.commands)
+        rows = [
+            (number, f"{action}: {'would be carried out' if is_new else 'carried out before'}")
+            for (action, is_new), number in sorted(counts.items())
+        ]
+        screen.print(table_of(("commands", ""), rows, {"commands"}))
+        report_bad_lines(bad, report, file)
+    screen.print(f"{work.things} checked; nothing was sent.")
+    return bool(bad)
 
 
 def _with_duplicates(messages: Iterator[OrderMessage], share: float) -> Iterator[OrderMessage]:
