@@ -238,7 +238,7 @@ def _derived_id(document: Mapping[str, Any]) -> str:
     """Derive the id of a step from what it does."""
     content = [document.get(name) for name in ("action", "orderId", "items", "restock")]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
-    return f"file-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"file-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _check_utf8(text: str) -> None:

@@ -394,7 +394,8 @@ def _check(work: _Work, account: Target | None, report: Path, file: Path) -> boo
             (number, f"{action}: {'would be carried out' if is_new else 'carried out before'}")
             for (action, is_new), number in sorted(counts.items())
         ]
-        screen.print(table_of(("commands", ""), rows, {"commands"}))
+        if rows:
+            screen.print(table_of(("commands", ""), rows, {"commands"}))
         report_bad_lines(bad, report, file)
     screen.print(f"{work.things} checked; nothing was sent.")
     return bool(bad)
