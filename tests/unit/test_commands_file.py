@@ -189,7 +189,7 @@ def test_commands_take_effect_once_however_often_the_file_is_sent(shop, send):
         assert "`send --commands --check` with the same file shows what" in done.stdout
         carry_out(shop)
         assert (shop.status("o-1"), shop.status("o-2")) == ("FULFILLED", "CANCELLED")
-        # Of three orders for three, one is cancelled, and of another one unit came back.
+        # Three orders took three each; one is cancelled, and one unit came back.
         assert shop.stock("tea") == 1000 - 9 + 3 + 1
     done = send(good, "--check")
     assert (done.exit_code, "would be" in done.stdout) == (0, False)
