@@ -1,12 +1,14 @@
 """Files of commands on orders: what their lines mean, and that sending one again changes nothing."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
 
 from inventory_orders.domain.order import Order
 from inventory_orders.store.tables import Table
+from local import ROOT
 from local.commands import main
 from operations import queues
 from operations.commands import queues as queue_commands
@@ -125,6 +127,12 @@ def test_faults_of_json_lines_are_named_too(read):
 def test_a_file_without_commands_is_refused(read, content, said):
     with pytest.raises(UserError, match=said):
         read(content)
+
+
+def test_the_sample_in_the_reference_is_a_file_of_commands(read):
+    page = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    _, shown = re.findall(r"```csv\n(.*?)```", page, flags=re.DOTALL)
+    assert [document["action"] for document in read(shown)] == ["fulfil", "return"]
 
 
 # ---------------------------------------------------------------- sending
