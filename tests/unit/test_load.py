@@ -558,7 +558,7 @@ def test_the_sample_file_works_on_the_demos_shop(simulated_store, name, done):
     store = simulated_store
     for product in catalogue():
         ProductCatalogue(RetryingClient(store)).create(product, soon())
-    file = read_catalogue(ROOT / "events" / name)
+    file = read_catalogue(ROOT / "events" / name, Currency("EUR", 2))
     for _ in range(2):
         load = Load(file, store)
         load.check()
