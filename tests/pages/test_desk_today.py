@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.desk import desk_of_shop
+from tests.support.hands import PERSON_MILLISECONDS
 
 TEA, HOT = "tea-earl-grey", "tea-first-flush-drop"
 MINUTES = [0.0] * 58
@@ -154,6 +155,7 @@ def test_a_hidden_tab_does_not_listen_and_reads_again_later(page, desk):
 def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
     def find(text):
         page.keyboard.press("/")
+        page.wait_for_timeout(PERSON_MILLISECONDS)
         page.keyboard.type(text)
         page.keyboard.press("Enter")
 
@@ -167,6 +169,7 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
     page.get_by_role("heading", level=1, name="Search: grey").wait_for()
     hits = page.locator("main a").evaluate_all("all => all.map((one) => one.hash)")
     assert hits == [f"#/product/{tea}" for tea in (TEA, f"{TEA}-decaf", "tea-lady-grey")]
+    page.wait_for_timeout(2 * PERSON_MILLISECONDS)
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Earl Grey", exact=True).wait_for()
     place(desk, "o/1%")

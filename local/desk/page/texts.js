@@ -360,6 +360,7 @@ export const T = {
   scan: {
     orderId: "Order id", productId: "Product id, or just Enter to hand over", enter: "Enter",
     scanOrder: "Scan an order first.",
+    elsewhere: (text) => `Scanned ${text}: nothing was done with it on this page.`, find: "Search for it", open: "Open Scan",
     lines: (amount) => counted(amount, "line"),
     isOpen: (orderId, lines) => `Order ${orderId}: ${lines} to tick.`,
     notToShip: (orderId, status) => `Order ${orderId} cannot be handed over: ${status}.`,
