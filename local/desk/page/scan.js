@@ -1,5 +1,4 @@
-// Hands over order after order with a scanner: an order's id opens it, products' ids tick its lines, and Enter
-// in the empty field hands over, if a person presses it.
+// Hands over order after order with a scanner: an order's id opens it, products' ids tick its lines, and a person's Enter hands over.
 import { clock, itemsInWords, nameOf, number } from "./format.js";
 import { calledIn, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, html, labelled, link, messageOf, nothing, problem } from "./parts.js";
@@ -9,8 +8,7 @@ import { carryOut } from "./server.js";
 import { T } from "./texts.js";
 
 const KEY = "scan";
-// From whatever was entered last to the Enter that hands over: a scanner may end a scan with two.
-const LEAST_MILLISECONDS = 500;
+const LEAST_MILLISECONDS = 500; // before an Enter that hands over: a scanner may end a scan with two
 const linesOf = ({ order }) => (order.status === "CONFIRMED" ? movable(order, "fulfil") : []);
 const ticked = (state) => linesOf(state).filter(({ productId }) => state.ticked.has(productId));
 const missing = (state) => linesOf(state).filter(({ productId }) => !state.ticked.has(productId));

@@ -1,5 +1,4 @@
-// Tells a scan from the keys of a person, on every page. A scanner types faster than anyone, and ends with Enter, with Tab, with two of
-// them (CR LF), or with nothing.
+// Tells a scan from a person's keys, on every page: it is faster, and ends with Enter, Tab, two of them (CR LF), or nothing.
 const TOGETHER_MILLISECONDS = 150; // between two keys of one scan, at most
 const FAST_MILLISECONDS = 40; // from key to key on average, at most
 const QUIET_MILLISECONDS = 300; // what comes sooner after a scan belongs to it
@@ -30,8 +29,7 @@ export function listenToScans(hear) {
     keys = { text: "" };
     if (text.length < least || last - began > FAST_MILLISECONDS * text.length || at - last > TOGETHER_MILLISECONDS) return false;
     ended = performance.now();
-    const isTaken = !target.dispatchEvent(new CustomEvent("scan", { cancelable: true, detail: text }));
-    if (isTaken || hasText(target)) return true;
+    if (!target.dispatchEvent(new CustomEvent("scan", { cancelable: true, detail: text })) || hasText(target)) return true;
     if (target === field && target.value !== value) {
       target.value = value;
       for (const type of ["input", "change"]) target.dispatchEvent(new Event(type, { bubbles: true }));
