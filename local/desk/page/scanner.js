@@ -26,8 +26,8 @@ export function listenToScans(hear) {
 
   function end(target, at, least) {
     const { text, began, last, field, value } = keys;
-    keys = { text: "" };
     if (text.length < least || last - began > FAST_MILLISECONDS * text.length || at - last > TOGETHER_MILLISECONDS) return false;
+    keys = { text: "" };
     ended = performance.now();
     if (!target.dispatchEvent(new CustomEvent("scan", { cancelable: true, detail: text })) || hasText(target)) return true;
     if (target === field && target.value !== value) {
@@ -41,12 +41,12 @@ export function listenToScans(hear) {
   const onKey = (event) => {
     const { key, target, timeStamp: now, ctrlKey, altKey, metaKey } = event;
     const isEnd = key === "Enter" || (key === "Tab" && !event.shiftKey);
-    // Control and Alt together are AltGr.
-    if (metaKey || ctrlKey !== altKey || (key.length > 1 && !isEnd)) return;
+    if (metaKey || ctrlKey !== altKey || (key.length > 1 && !isEnd)) return; // both are AltGr
     clearTimeout(timer);
     const isRest = now - ended <= QUIET_MILLISECONDS;
     if (isEnd) {
       if (keys.text === "" ? isRest : end(target, now, keys.isRest ? 1 : LEAST)) swallow(event);
+      keys = { text: "" };
       return;
     }
     const gap = now - (keys.last ?? -Infinity);
