@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +37,10 @@ them: docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-sho
 # If this process is killed, its messages become visible again after this time.
 _HIDDEN_SECONDS = 120
 _BATCH = 10
+# As JSON or nearly so, however deep: in an object that cannot be parsed, too, and with an id that is a number.
+_ORDER_ID = re.compile(
+    r"""["']orderId["']\s*:\s*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|'([^']*)'|(-?\d+))"""
+)
 _OURS = frozenset({"errorCode", "errorMessage", "originalMessageId", "originalSentTimestamp"})
 
 
@@ -53,6 +59,28 @@ class DeadLetter:
     code: str
     message: str
     body: str
+
+    @property
+    def order_ids(self) -> list[str]:
+        """The values of `orderId` in the body, which may be invalid JSON, or JSON within a string of JSON."""
+        found = _ORDER_ID.findall(self.body) or _ORDER_ID.findall(self.body.replace('\\"', '"'))
+        return [*dict.fromkeys(_unescaped(text) or other or bare for text, other, bare in found)]
+
+
+def is_about(letter: DeadLetter, text: str, *, part: bool = False) -> bool:
+    """Whether a dead letter is about an order: by its `orderId`, or any `part` of it, or else by the id anywhere in its body."""
+    ids = letter.order_ids
+    if part and any(text.casefold() in each.casefold() for each in ids):
+        return True
+    word = rf"(?<![\w-]){re.escape(text)}(?![\w-])"
+    return text in ids or (not ids and re.search(word, letter.body) is not None)
+
+
+def _unescaped(text: str) -> str:
+    """Replace the escapes in a string of JSON; if one is invalid, return it unchanged."""
+    with suppress(ValueError):
+        return str(json.loads(f'"{text}"'))
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +238,19 @@ def read_dead_letters(aws: Aws, limit: int) -> tuple[dict[str, list[Delivery]], 
     return found, {
         name: why for name, some in found.items() if (why := _why_more(aws, name, some, limit))
     }
+
+
+def dead_letters_of(aws: Aws, order_id: str, limit: int) -> tuple[list[str], bool]:
+    """Describe the dead letters of an order, and say whether all dead letters were read, at most `limit` from each queue."""
+    by_queue, more = read_dead_letters(aws, limit)
+    sources = {letters: source.removesuffix("Url") for source, letters in pairs(aws)}
+    found = [
+        f"{delivery.content.code} in {sources[queue]} ({delivery.content.message})"
+        for queue, some in by_queue.items()
+        for delivery in some
+        if is_about(delivery.content, order_id)
+    ]
+    return found, not more
 
 
 def _why_more(aws: Aws, queue: str, found: Sequence[Delivery], limit: int) -> str:

@@ -135,24 +135,27 @@ def count_open(aws: Aws, generations: Collection[Generation], seconds: float) ->
 
 def find_orders(
     aws: Aws, text: str, limit: int, seconds: float
-) -> tuple[list[dict[str, Any]], bool]:
+) -> tuple[list[dict[str, Any]], int, bool]:
     """Find orders by part of their id, or by part of a reference in one of their steps.
 
     This reads all orders, but stops after the given number of seconds.
 
     Returns:
-        The orders found, and whether all orders were read.
+        The orders found, the number of unreadable orders, and whether all orders were read.
     """
     until, part, found = time.monotonic() + seconds, text.casefold(), list[dict[str, Any]]()
+    unreadable = 0
     for row in read_rows(aws, Table.ORDERS):
-        # The audit reports orders that cannot be read, and a tombstone is not an order.
-        with suppress(UnpublishableError, AttributeError, KeyError, TypeError, ValueError):
+        try:
             references = (step.get("reference", "") for step in row.get("steps", ()))
+            # A tombstone is not an order.
             if "userId" in row and part in "\n".join((row["orderId"], *references)).casefold():
                 found.append(public_order(row, with_notes=True))
+        except (UnpublishableError, AttributeError, KeyError, TypeError, ValueError):
+            unreadable += 1
         if len(found) > limit or time.monotonic() > until:
-            return found[:limit], False
-    return found, True
+            return found[:limit], unreadable, False
+    return found, unreadable, True
 
 
 def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:

@@ -71,11 +71,13 @@ class Group:
         code: The cause.
         example: The `errorMessage` of one of them.
         decisions: The number of dead letters with each decision.
+        order_ids: The orders that they are about, by decision.
     """
 
     code: str
     example: str
     decisions: Counter[Decision] = field(default_factory=Counter)
+    order_ids: dict[Decision, dict[str, None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class Findings:
         code = dead_letter.code
         group = self.groups.setdefault(code, Group(code, dead_letter.message))
         group.decisions[decision] += 1
+        group.order_ids.setdefault(decision, {}).update(dict.fromkeys(dead_letter.order_ids))
 
     def count(self, *decisions: Decision) -> int:
         """Return the number of dead letters with one of these decisions."""

@@ -21,15 +21,13 @@ from inventory_orders.domain.outbound import Generation
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.messages.documents import strict_json
-from inventory_orders.store.lists import list_orders
-from inventory_orders.store.tables import Table
 from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk import today
-from operations import orders, queues, redrive, stock
+from operations import orders, queues, redrive, search, stock
 from operations.audit import read_history
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS, Redrive
-from operations.dead_letters import read_dead_letters
+from operations.dead_letters import Delivery, read_dead_letters
 from operations.errors import UserError
 from operations.lanes import read_lanes
 
@@ -42,10 +40,6 @@ MOST_DEAD_LETTERS = 100
 MOST_HITS = 50
 """A search shows at most this many results of each kind."""
 
-# All ids are shorter, and DynamoDB refuses longer keys.
-_LONGEST_ID = 1024
-
-MOST_ORDERS_TO_SEARCH, SECONDS_TO_SEARCH_ORDERS = 20_000, 3.0
 SECONDS_TO_COUNT_ORDERS = 5.0
 """How long an answer may wait for the number of orders."""
 
@@ -134,7 +128,7 @@ class Desk:
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
-        shown = shown_level(level, aws.locations) | {"ordersToRead": _count_orders(aws)}
+        shown = shown_level(level, aws.locations) | {"ordersToRead": search.count_orders(aws)}
         if (count := stock.open_count(level.product)) is not None:
             shown["count"] = count
         if len(levels) > 1:
@@ -171,36 +165,17 @@ class Desk:
         return sum(queues.depth(aws, name).total for name in names)
 
     def find(self, text: str) -> Document:
-        """Find the orders, customers, products and locations with this id. If there are none, search ids, names and references.
+        """Find what has exactly this id or, if nothing has it, search parts of ids, names and references, and dead letters.
 
-        If nothing has this id, all orders are read, unless there are too many of them (`areOrdersRead`).
+        `unsearched` describes what was left out.
         """
         aws = self._stack()
-        products = self.products()["products"]
-        levels = [level for product in products for level in product.get("places", [product])]
-        places = sorted({level["locationId"] for level in levels if "locationId" in level})
-        ids = {*places, *(product["productId"] for product in products)}
-        is_id = 0 < len(text.encode()) <= _LONGEST_ID
-        order = orders.read_order(aws, text) if is_id else None
-        customers = [text] if is_id and list_orders(aws.store(), text, 1, None)[0] else []
-        is_whole, part = bool(order or customers or text in ids), text.casefold()
-        are_read = is_whole or _count_orders(aws) <= MOST_ORDERS_TO_SEARCH
-        found, are_all = [order] if order else [], True
-        if are_read and not is_whole:
-            found, are_all = orders.find_orders(aws, text, MOST_HITS, SECONDS_TO_SEARCH_ORDERS)
-
-        def fits(name: str, another: str | None = None) -> bool:
-            return name == text if is_whole else part in f"{name}\n{another or ''}".casefold()
-
-        hits: dict[str, list[Any]] = {
-            "orders": found,
-            "customers": customers,
-            "products": [one for one in products if fits(one["productId"], one.get("name"))],
-            "locations": [place for place in places if fits(place)],
-        }
-        is_all = are_all and all(len(some) <= MOST_HITS for some in hits.values())
+        hits, unsearched = search.find_exactly(aws, text), [{"what": "parts"}]
+        if not any(hits.values()):
+            hits, unsearched = search.find_parts(aws, text, MOST_HITS, self._read_dead_letters)
+        is_all = all(len(some) <= MOST_HITS for some in hits.values())
         shown = {kind: some[:MOST_HITS] for kind, some in hits.items()}
-        return {**shown, "isAll": is_all, "areOrdersRead": are_read}
+        return {**shown, "isAll": is_all, "unsearched": unsearched}
 
     def history(self, product_id: str, location_id: str) -> Document:
         """List every change to a product's stock at a location, oldest first. This reads all orders."""
@@ -255,8 +230,7 @@ class Desk:
     def dead_letters(self) -> Document:
         """List the dead letters of all queues, explain their causes, and say which queues have `more` dead letters, and why."""
         aws = self._stack()
-        with self._dead_letters:
-            by_queue, more = read_dead_letters(aws, MOST_DEAD_LETTERS)
+        by_queue, more = self._read_dead_letters()
         names = {queue: name.removesuffix("Url") for name, queue in queues.pairs(aws)}
         letters = [
             {
@@ -268,6 +242,7 @@ class Desk:
                 "code": delivery.content.code,
                 "message": delivery.content.message,
                 "body": delivery.content.body,
+                "orderIds": delivery.content.order_ids,
             }
             for queue, found in by_queue.items()
             for delivery in found
@@ -281,6 +256,10 @@ class Desk:
             for queue, why in more.items()
         ]
         return {"deadLetters": letters, "causes": causes, "more": listed}
+
+    def _read_dead_letters(self) -> tuple[dict[str, list[Delivery]], dict[str, str]]:
+        with self._dead_letters:
+            return read_dead_letters(self._stack(), MOST_DEAD_LETTERS)
 
     def lanes(self) -> Document:
         """List the lanes with their workers and units, and describe pages that cannot be read."""
@@ -336,12 +315,6 @@ def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, li
         if level.product.product_id == key:
             return level, levels
     raise NotFoundError(f"there is no product {in_words(key)}")
-
-
-def _count_orders(aws: Aws) -> int:
-    """Return the number of orders. On AWS, it may be up to six hours old."""
-    table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
-    return int(table["ItemCount"])
 
 
 def _names(aws: Aws, orders: Iterable[Document]) -> dict[str, str]:

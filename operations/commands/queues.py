@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_SHOWN_ORDERS = 5
+"""The maximum number of order ids in a row of the list of dead letters. As JSON, all are listed."""
+
 
 class QueueName(StrEnum):
     """The queues for new orders."""
@@ -150,11 +153,11 @@ def redrive(
     rows = [
         (
             *(row["queue"], row["cause"], row["count"]),
-            *(redrives.Decision[row["decision"]].value, row["example"]),
+            *(redrives.Decision[row["decision"]].value, _first(row["orderIds"]), row["example"]),
         )
         for row in _by_decision(findings)
     ]
-    headings = ("queue", "cause", "dead letters", "", "for example")
+    headings = ("queue", "cause", "dead letters", "", "orders", "for example")
     table = table_of(headings, rows, {"dead letters"})
     none = "There are no dead letters. [dim]One that was read within the last minute is hidden.[/]"
     screen.print(table if rows else none)
@@ -231,8 +234,17 @@ def _by_decision(findings: Mapping[AnyQueue, redrives.Findings]) -> Iterator[dic
                     "cause": group.code,
                     "decision": decision.name,
                     "count": count,
+                    "orderIds": [*group.order_ids[decision]],
                     "example": group.example,
                 }
+
+
+def _first(order_ids: Sequence[str]) -> str:
+    """List the first ids of orders, and say how many more there are."""
+    more = (
+        [f"and {len(order_ids) - _SHOWN_ORDERS:,} more"] if len(order_ids) > _SHOWN_ORDERS else []
+    )
+    return " ".join([*order_ids[:_SHOWN_ORDERS], *more])
 
 
 _OrdersFile = Annotated[

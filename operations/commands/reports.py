@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from inventory_orders.domain.location import (
@@ -21,7 +22,7 @@ from inventory_orders.domain.location import (
 )
 
 from ..errors import UserError
-from ..words import counted, lane_name, location_name
+from ..words import counted, lane_name, location_name, without_full_stop
 from .common import AsJson, AtLocation, aside, print_json, print_problems, reading, screen, table_of
 from .target import Target, aws_of, folder, on_stack
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from ..orders import OrderList
 
 app = typer.Typer()
+
+_DEAD_LETTERS = 1000
+"""The maximum number of dead letters to search for an order in each queue."""
 
 
 @on_stack(app)
@@ -210,7 +214,7 @@ def orders(
     A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its
     remaining units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged on its own. `--location` lists
     the orders that wait for units from that location, and only these units, as a list for one warehouse. This reads all
-    orders to ship.
+    orders to ship. An order that does not exist is looked for among the dead letters.
     """
     _check_which(order, user, location, to_ship=to_ship)
     aws = aws_of(account, aside if as_json else screen)
@@ -253,8 +257,26 @@ def _read_orders(
         return orders_to_ship(aws, limit, location) if user is None else orders_of(aws, user, limit)
     one = read_order(aws, order)
     if one is None:
-        raise UserError(f"there is no order {order}")
+        raise UserError(f"there is no order {order}{_among_dead_letters(aws, order)}")
     return OrderList([one], has_more=False, unreadable=[])
+
+
+def _among_dead_letters(aws: Aws, order_id: str) -> str:
+    """Say what the dead letters know of an order that does not exist."""
+    from ..dead_letters import dead_letters_of  # noqa: PLC0415
+
+    try:
+        found, are_all = dead_letters_of(aws, order_id, _DEAD_LETTERS)
+    except (BotoCoreError, ClientError) as error:
+        return f"; the dead letters could not be searched for it: {without_full_stop(error)}"
+    if found:
+        listed = "; ".join(dict.fromkeys(found))
+        return f", but it is a dead letter: {listed}. `.venv/bin/inventory-orders redrive` shows what to send again"
+    return (
+        ""
+        if are_all
+        else f"; not all dead letters were searched for it, only {_DEAD_LETTERS:,} of each queue"
+    )
 
 
 def _show_orders(

@@ -125,3 +125,54 @@ def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
     page.get_by_role("alert").get_by_text("1 of 2 sent").wait_for()
     letter(page, second).get_by_role("alert").get_by_text("not in the dead-letter queue").wait_for()
     assert desk.shop.waiting("Order") == [body]
+
+
+def test_a_deep_or_long_letter_hides_no_other_and_is_sent_as_it_was(page, desk):
+    deep, far = "[" * 60_000 + "]" * 60_000, '{"a":' * 40 + "1" + "}" * 40
+    bodies = (deep, json.dumps({"orderId": "o-1", "note": "x" * 200_000}), far, "a\r\nb")
+    letters = [desk.dead_letter(ORDERS, body, "INVALID_JSON") for body in bodies]
+    small = desk.dead_letter(ORDERS, damage(1), "SCHEMA_VIOLATION")
+    open_letters(page, desk)
+    letter(page, small).get_by_text('"adjustmentId": "r-1"').wait_for()
+    first, second, third, fourth = (letter(page, each) for each in letters)
+    second.get_by_role("link", name="order o-1").wait_for()
+    assert third.locator("pre").inner_text().count("\n") == 80
+    # A part is shown, and the rest is there.
+    shown = first.locator("pre").first
+    assert shown.inner_text() == deep[:50_000]
+    first.get_by_text("Show 70,000 more characters").click()
+    assert first.locator("pre").last.inner_text() == deep[50_000:]
+
+    # The editor has all of it, and what is not edited goes back as it was sent.
+    for each, body in ((first, deep), (fourth, "a\nb")):
+        each.get_by_role("button", name="Edit and send again").click()
+        assert page.get_by_role("textbox", name="Body of the message").input_value() == body
+        each.get_by_role("button", name="Send edited message").click()
+        each.get_by_role("status").get_by_text("it is back in OrderQueue.").wait_for()
+    assert desk.shop.waiting("Order") == [deep, "a\r\nb"]
+
+
+def test_a_row_that_cannot_be_drawn_hides_no_other(failing, desk):
+    page = failing
+    good, bad = (desk.dead_letter(STOCK, damage(n), "BELOW_FLOOR") for n in range(2))
+
+    def spoil(route):
+        found = route.fetch().json()
+        for one in found.get("deadLetters", found.get("orders", ())):
+            if bad in one.values() or "o-1" in one.values():
+                one |= {"body": None, "confirmedAt": "no time"}
+        route.fulfill(json=found)
+
+    page.route("**/data/dead-letters", spoil)
+    open_letters(page, desk)
+    letter(page, good).get_by_role("button", name="Send again unchanged").wait_for()
+    page.get_by_role("listitem").get_by_text(f"Cannot show {STOCK}/{bad}: ").wait_for()
+    # Other lists do the same.
+    for order_id in ("o-1", "o-2"):
+        items = [{"productId": TEA, "quantity": 1}]
+        desk.place({"orderId": order_id, "userId": "u-1", "items": items})
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
+    page.route("**/data/orders?*", spoil)
+    page.goto(f"{desk.origin}/#/orders")
+    page.get_by_role("cell", name="Cannot show o-1: ").wait_for()
+    page.get_by_role("button", name="Hand over o-2").wait_for()

@@ -7,8 +7,11 @@ import pytest
 from inventory_orders.store.tables import Table
 from local.desk import work
 from tests.support.desk import desk_for
+from tests.support.hands import PERSON_MILLISECONDS, scan
 
 TEA, HOJICHA = "tea-earl-grey", "tea-hojicha"
+# A blank presses a button, and a slash moves to the search.
+SCANNED = "1 /2345"
 
 
 @pytest.fixture
@@ -35,6 +38,12 @@ def show(page, desk, path, title):
 
 def said(page, text, role="status"):
     page.get_by_role(role).get_by_text(text).wait_for()
+
+
+def enter(page):
+    """Press Enter as late as a person who has just scanned something."""
+    page.wait_for_timeout(600)
+    page.keyboard.press("Enter")
 
 
 def row(page, order_id):
@@ -65,6 +74,7 @@ def test_selected_orders_are_handed_over_at_once_and_each_row_says_what_came_of_
     page.keyboard.type("DHL-1")
     page.keyboard.press("Enter")
     page.keyboard.type("DHL-2")
+    page.wait_for_timeout(PERSON_MILLISECONDS)
     assert page.get_by_label("Tracking number of o-2").input_value() == "DHL-2"
     desk.command("ChangeOrders", action="cancel", orderId="o-2")
     page.get_by_role("button", name="Hand over 3 orders").press("Enter")
@@ -174,33 +184,38 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     place(desk, "o-3", is_paid=False)
     show(page, desk, "scan", "Scan")
 
-    def scan(*texts):
+    def scan_all(*texts, ends=("Enter",)):
         for text in texts:
-            page.keyboard.type(text)
-            page.keyboard.press("Enter")
+            scan(page, text, *ends)
 
-    # The keys come as fast as from a scanner. A name works as well as an id.
-    scan("o-1", TEA, "hojicha")
+    # A name works as well as an id. However a scan ends, it does not hand over.
+    scan_all("o-1", TEA, ends=("Tab",))
+    scan_all("hojicha", ends=("Enter", "Enter"))
     said(page, "2 x Hojicha. That is all: press Enter to hand over.")
     page.get_by_text("3 x Earl Grey").wait_for()
-    scan("")
+    enter(page)
     said(page, "Hand over o-1: done")
     assert desk.shop.status("o-1") == "FULFILLED"
     page.get_by_text("Order o-1: 3 Earl Grey, 2 Hojicha, at ").wait_for()
 
     # The next order is handed over in part.
-    scan("o-3")
+    scan_all("o-3")
     said(page, "Order o-3 cannot be handed over: waiting for payment.", "alert")
-    scan("o-2", HOJICHA, "mug")
+    scan_all("o-2")
+    # The focus may be anywhere.
+    page.get_by_role("button", name="Set this order aside").focus()
+    scan_all(HOJICHA, "mug", ends=("Enter", "Enter"))
     said(page, "mug is not in order o-2.", "alert")
-    scan(HOJICHA)
+    page.get_by_role("checkbox").last.focus()
+    scan_all(HOJICHA, ends=())
     said(page, f"{HOJICHA} is ticked already.", "alert")
-    scan("")
+    page.get_by_label("Product id").focus()
+    enter(page)
     said(page, "Not ticked yet: 1 Earl Grey.", "alert")
     page.get_by_role("button", name="Hand over the ticked lines").press("Enter")
     said(page, "Hand over o-2: done")
     assert desk.shop.status("o-2") == "CONFIRMED"
-    scan("o-2")
+    scan_all("o-2")
     said(page, "Order o-2: 1 line to tick.")
 
     # The order is cancelled elsewhere while it is open.
@@ -209,12 +224,67 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
     page.get_by_role("button", name="Set this order aside").click()
     place(desk, "o-4", (TEA, 1))
-    scan("o-4", TEA, "berlin")
+    scan_all("o-4", TEA, "berlin")
     said(page, "berlin is not in order o-4.", "alert")
     page.get_by_role("button", name="Hand over", exact=True).click()
     said(page, "Hand over o-4: done")
-    scan("")
+    enter(page)
     said(page, "Scan an order first.", "alert")
+
+
+def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
+    for number in (1, 2):
+        place(desk, f"o-{number}")
+    there = desk.shop.stock(TEA)
+    show(page, desk, "orders", "Orders to ship")
+    ends = (("Enter",), ("Enter", "Enter"), ("Tab",), ())
+
+    def scan_at(control, *ends):
+        control.focus()
+        scan(page, SCANNED, *ends)
+        page.get_by_text(f"Scanned {SCANNED}: nothing was done with it on this page.").wait_for()
+        assert control.evaluate("control => control === document.activeElement")
+        page.keyboard.press("Escape")
+
+    for control in (
+        page.get_by_role("button", name="Hand over o-1"),
+        page.get_by_label("Select o-1"),
+        page.get_by_role("link", name="o-1"),
+    ):
+        for each in ends:
+            scan_at(control, *each)
+    assert not page.get_by_label("Select o-1").is_checked()
+    assert [desk.shop.status(one) for one in ("o-1", "o-2")] == ["CONFIRMED"] * 2
+    # Tracking numbers go on to the next field, and do not press the button behind the last one.
+    page.get_by_label("Select all").check()
+    page.get_by_label("Tracking number of o-1").focus()
+    for each, order_id in zip(ends, ("o-1", "o-2"), strict=False):
+        scan(page, f"DHL-{order_id}", *each)
+        assert (
+            page.get_by_label(f"Tracking number of {order_id}").input_value() == f"DHL-{order_id}"
+        )
+    assert page.get_by_role("button", name="Hand over 2 orders").evaluate(
+        "one => one.matches(':focus')"
+    )
+    scan(page, "DHL-3", "Enter")
+    page.get_by_text("Scanned DHL-3").wait_for()
+    assert [desk.shop.status(one) for one in ("o-1", "o-2")] == ["CONFIRMED"] * 2
+
+    # A number or a choice stays as it was, a text is kept, and a search begins.
+    show(page, desk, "products", "Products")
+    scan_at(page.get_by_label("Show"), "Enter")
+    assert page.get_by_label("Show").input_value() == ""
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.get_by_label("Units that came in").fill("7")
+    scan_at(page.get_by_label("Units that came in"), "Tab")
+    assert page.get_by_label("Units that came in").input_value() == "7"
+    page.get_by_label("Reference").first.focus()
+    scan(page, "dn-17", "Enter", "Enter")
+    assert page.get_by_label("Reference").first.input_value() == "dn-17"
+    assert desk.shop.stock(TEA) == there
+    page.get_by_role("searchbox").focus()
+    scan(page, "o-2", "Tab")
+    page.get_by_role("heading", level=1, name="Order o-2").wait_for()
 
 
 def test_one_order_from_payment_to_return(page, desk):
@@ -338,12 +408,20 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
 
         show(page, desk, "scan", "Scan")
         for order_id in ("o-2", "o-3"):
-            for text in (order_id, TEA, ""):
-                page.keyboard.type(text)
-                page.keyboard.press("Enter")
+            for text in (order_id, TEA):
+                scan(page, text, "Enter")
+            said(page, "That is all")
+            enter(page)
             if order_id == "o-2":
-                dialog.get_by_role("button", name="Yes, do it").press("Enter")
-            said(page, f"Hand over {order_id}: done")
+                # What is scanned while the desk asks waits for the answer.
+                dialog.wait_for()
+                scan(page, "o-3", "Enter", "Enter")
+                assert dialog.is_visible()
+                dialog.get_by_role("button", name="Yes, do it").click()
+                said(page, "Order o-3: 1 line to tick.")
+                page.get_by_text("Order o-2: 3 Earl Grey").wait_for()
+            else:
+                said(page, f"Hand over {order_id}: done")
         assert [desk.shop.status(one) for one in ("o-2", "o-3")] == ["FULFILLED", "FULFILLED"]
 
 

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import expect
 
+from local.desk import work
+from operations import search
 from tests.support.desk import desk_of_shop
+from tests.support.hands import PERSON_MILLISECONDS
 
 TEA, HOT = "tea-earl-grey", "tea-first-flush-drop"
 MINUTES = [0.0] * 58
@@ -153,9 +156,10 @@ def test_a_hidden_tab_does_not_listen_and_reads_again_later(page, desk):
     assert len(desk.live._pages) == 1
 
 
-def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
+def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk, monkeypatch):
     def find(text):
         page.keyboard.press("/")
+        page.wait_for_timeout(PERSON_MILLISECONDS)
         page.keyboard.type(text)
         page.keyboard.press("Enter")
 
@@ -169,6 +173,7 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
     page.get_by_role("heading", level=1, name="Search: grey").wait_for()
     hits = page.locator("main a").evaluate_all("all => all.map((one) => one.hash)")
     assert hits == [f"#/product/{tea}" for tea in (TEA, f"{TEA}-decaf", "tea-lady-grey")]
+    page.wait_for_timeout(2 * PERSON_MILLISECONDS)
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Earl Grey", exact=True).wait_for()
     place(desk, "o/1%")
@@ -181,6 +186,25 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk):
     find("o/1%|#")
     page.get_by_role("heading", level=1, name="Search: o/1%|#").wait_for()
     page.get_by_text("Type the whole id of a customer").wait_for()
+    page.get_by_role("heading", level=2, name="Nothing found", exact=True).wait_for()
+
+    # An order that is a dead letter is found, and has the focus among the others.
+    letters = [
+        desk.dead_letter("OrderDeadLetterQueueUrl", f'{{"orderId": "o-dead-{n}"}}', "INVALID_JSON")
+        for n in range(9)
+    ]
+    find("o-dead-8")
+    page.locator("li:focus", has_text=letters[-1]).wait_for()
+    # What was not searched is said.
+    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
+    monkeypatch.setattr(search, "MOST_ORDERS_TO_SEARCH", 0)
+    find("o-dead-9")
+    page.get_by_role("heading", level=2, name="Nothing found in what was searched").wait_for()
+    about = page.locator("#about").inner_text()
+    assert about.startswith(
+        "There are too many orders to search (1): type the whole id of an order."
+    )
+    assert "Only 2 dead letters of OrderQueue were searched" in about
 
 
 def test_a_drop_is_seen_until_it_is_sold_out(page, desk):

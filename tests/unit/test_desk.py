@@ -521,6 +521,7 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
         "code": "SCHEMA_VIOLATION",
         "message": "why it is SCHEMA_VIOLATION",
         "body": '{"number": 1}',
+        "orderIds": [],
     }
     causes = found["causes"]
     assert causes["BELOW_FLOOR"]["repair"].startswith(

@@ -1,16 +1,20 @@
 """The desk's first page and its search, which read the shop's data, the dead letters and the monitoring."""
 
+import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
 from botocore.exceptions import ClientError
 
+from inventory_orders.store.tables import Table
 from local.dashboard import service, signals
 from local.dashboard.metrics import Metric, Samples
 from local.dashboard.signals import CloudWatch, orders_of_last_hour
 from local.desk import work
+from operations import search
 from tests.support.desk import ask, desk_of_shop
 
 TEA = "tea-earl-grey"
@@ -106,10 +110,10 @@ def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
 def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
     place(desk, "o-1/2%", user="auth0|anna")
 
-    def find(text):
+    def find(text, *unsearched):
         found = get(desk, f"search?text={quote(text, safe='')}")
         assert found.pop("isAll")
-        assert found.pop("areOrdersRead") is (text != "DN")
+        assert [one["what"] for one in found.pop("unsearched")] == [*unsearched]
         return {
             kind: [
                 hit if isinstance(hit, str) else hit.get("orderId", hit.get("productId"))
@@ -119,32 +123,74 @@ def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
             if hits
         }
 
-    assert find("o-1/2%") == {"orders": ["o-1/2%"]}
-    assert find("auth0|anna") == {"customers": ["auth0|anna"]}
-    assert find(TEA) == {"products": [TEA]}, "ids that only begin with the text do not count"
+    desk.shop.calls.clear()
+    assert find("o-1/2%", "parts") == {"orders": ["o-1/2%"]}
+    assert find("auth0|anna", "parts") == {"customers": ["auth0|anna"]}
+    assert find(TEA, "parts") == {"products": [TEA]}, "parts of ids do not count"
+    assert not {"Scan", "ReceiveMessage", "DescribeTable"} & {*desk.shop.calls}
     assert find("eArL gReY") == {"products": [TEA, f"{TEA}-decaf"]}
     assert find("ber") == {}
     opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
     desk.command("ManageProducts", action="create", **opening)
     assert get(desk, "today")["products"]["levels"] == {"ACTIVE": 40}
     assert find("BER") == {"locations": ["berlin"]}
+    tea = get(desk, f"search?text={TEA}")["products"][0]
+    assert [one.get("locationId") for one in tea["places"]] == [None, "berlin"]
+    assert find(f"{TEA}#berlin") == {}, "the key of a row is not an id"
+    monkeypatch.setitem(desk.aws.outputs, "OrderLocations", '["berlin"]')
+    assert find("berlin", "parts") == {"locations": ["berlin"]}
     assert find("x" * 5000) == {}
     # The search also finds shipped orders.
     place(desk, "shop-4711")
     desk.command("ChangeOrders", action="fulfil", orderId="shop-4711", reference="DN-17")
     for text in ("4711", "dn-17"):
         assert find(text) == {"orders": ["shop-4711"]}
-    monkeypatch.setattr(work, "MOST_ORDERS_TO_SEARCH", 0)
-    assert find("DN") == {}
+    monkeypatch.setattr(search, "MOST_ORDERS_TO_SEARCH", 0)
+    assert find("DN", "orders") == {}
+
+
+def test_the_search_finds_an_order_that_is_a_dead_letter(desk, monkeypatch):
+    orders, fifo = "OrderDeadLetterQueueUrl", "OrderFifoDeadLetterQueueUrl"
+    deep, wrapped = (
+        "[" * 99_999 + '{"orderId": "o-deep"',
+        json.dumps({"Message": '{"orderId": "o-sns"}'}),
+    )
+    bodies = ('{"orderId": "o-11"}', '{"orderId": 4711}', "orderId,userId\no-csv,u", deep, wrapped)
+    for body in bodies:
+        desk.dead_letter(orders, body, "INVALID_JSON")
+    desk.dead_letter(fifo, '{"orderId": "o-fifo", "quantity": 9}', "UNKNOWN_PRODUCT", group="g")
+
+    def find(text):
+        found = get(desk, f"search?text={text}")
+        return [(one["queue"], one["orderIds"]) for one in found["deadLetters"]]
+
+    assert find("o-11") == find("O-1") == [("OrderQueue", ["o-11"])]
+    assert find("4711") == [("OrderQueue", ["4711"])]
+    assert find("o-csv") == [("OrderQueue", [])]
+    assert find("o-cs") == find("9") == [], "a text that is not an order's id has to be whole"
+    assert find("o-deep") == [("OrderQueue", ["o-deep"])]
+    assert find("o-sns") == [("OrderQueue", ["o-sns"])]
+    assert find("o-fifo") == [("OrderQueueFifo", ["o-fifo"])]
+    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
+    unsearched = get(desk, "search?text=o-csv")["unsearched"]
+    assert unsearched == [{"what": "otherLetters", "queue": "OrderQueue", "count": 2}]
+    denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ReceiveMessage")
+    monkeypatch.setattr(desk.aws.sqs, "receive_message", Mock(side_effect=denied))
+    (unsearched,) = get(desk, "search?text=o-csv")["unsearched"]
+    assert (unsearched["what"], "AccessDenied" in unsearched["why"]) == ("deadLetters", True)
 
 
 def test_the_search_says_when_there_is_more(desk, monkeypatch):
     monkeypatch.setattr(work, "MOST_HITS", 2)
     found = get(desk, "search?text=tea")
     assert (len(found["products"]), found["isAll"]) == (2, False)
-    monkeypatch.setattr(work, "SECONDS_TO_SEARCH_ORDERS", -1)
     place(desk, "o-1")
-    assert not get(desk, "search?text=nothing")["isAll"], "not all orders were read"
+    desk.shop.edit(Table.ORDERS, "o-1", steps={"L": [{"S": "no step"}]})
+    desk.shop.edit(Table.PRODUCTS, TEA, stockCount={"S": "many"})
+    rows = [{"what": "rows", "kind": kind, "count": 1} for kind in ("orders", "products")]
+    assert get(desk, "search?text=nothing")["unsearched"] == rows
+    monkeypatch.setattr(search, "SECONDS_TO_SEARCH_ORDERS", -1)
+    assert get(desk, "search?text=nothing")["unsearched"][0] == {"what": "otherOrders"}
 
 
 # ---------------------------------------------------------------- CloudWatch

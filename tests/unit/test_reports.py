@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import boto3
 import pytest
@@ -340,6 +341,35 @@ def test_one_order_and_a_users_orders_are_shown(shop, placed):
     assert str(orders("o-9").exception) == "there is no order o-9"
     shop.commit(shop.worker(), Order("o-much", "u-7", {"tea": 10_000}))
     assert "REJECTED INSUFFICIENT_STOCK" in orders("o-much").stdout
+
+
+def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
+    def dead_letter(body):
+        why = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": "there is no product cup yet"}
+        named = {n: {"DataType": "String", "StringValue": value} for n, value in why.items()}
+        url = shop.stack.outputs["OrderDeadLetterQueueUrl"]
+        shop.stack.sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=named)
+
+    for number in range(7):
+        dead_letter(json.dumps({"orderId": f"o-{number}"}))
+    dead_letter("[" * 99_999 + '"o-deep"')
+    for order_id in ("o-3", "o-deep"):
+        assert str(orders(order_id).exception) == (
+            f"there is no order {order_id}, but it is a dead letter: UNKNOWN_PRODUCT in OrderQueue (there is no product cup "
+            "yet). `.venv/bin/inventory-orders redrive` shows what to send again"
+        )
+    assert str(orders("o-33").exception) == "there is no order o-33"
+    shown = CliRunner().invoke(main.app, ["redrive"]).stdout
+    assert "o-0 o-1 o-2 o-3 o-4 and 2 more" in shown
+    (listed,) = json.loads(CliRunner().invoke(main.app, ["redrive", "--json"]).stdout)[
+        "deadLetters"
+    ]
+    assert (listed["count"], listed["orderIds"]) == (8, [f"o-{number}" for number in range(7)])
+    monkeypatch.setattr(reports, "_DEAD_LETTERS", 1)
+    assert "not all dead letters were searched" in str(orders("o-33").exception)
+    denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no."}}, "ReceiveMessage")
+    monkeypatch.setattr(shop.stack.sqs, "receive_message", Mock(side_effect=denied))
+    assert "dead letters could not be searched for it: An error" in str(orders("o-33").exception)
 
 
 @pytest.mark.parametrize("arguments", [(), ("o-1", "--to-ship"), ("--to-ship", "--user", "u-7")])

@@ -2,7 +2,8 @@
 import { html, nothing, render } from "/lit-html/lit-html.js";
 import { useCurrency } from "./format.js";
 import { dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
-import { button, hrefOf, problem, steady } from "./parts.js";
+import { button, hrefOf, link, problem, steady } from "./parts.js";
+import { listenToScans, sendForm } from "./scanner.js";
 import { ask, follow, pause } from "./server.js";
 import { T } from "./texts.js";
 
@@ -13,7 +14,7 @@ const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
 // A view has `draw(data, state, ids)`, which returns title, about, controls and content. `state` is what the reader has chosen; it stays
 // with the address. `read(ids, state, isAfresh)` returns the data, and `follows(news, ids)` whether it has to be read again.
 // `rowsOf(data, state, shown)` and `keyOf(row)` turn the data into `state.rows`, which stay where they are. A view with `feed(ids, state)`, a path,
-// has a stream of its own, whose lines go to `hear(line, state)`; the other views hear all news.
+// has a stream of its own, whose lines go to `hear(line, state)`; the other views hear all news. `scan(text, state)` gets what is scanned.
 
 // The links, and the views that belong to each of them. A view is a module of its name.
 const PARTS = [
@@ -62,7 +63,7 @@ function find(event) {
 
 function searchBox() {
   return html`<form role="search" @submit=${find}>
-    <input id="search" name="search" type="search" autocomplete="off" aria-label=${T.search.label} placeholder=${T.search.placeholder}><button>${T.search.find}</button>
+    <input id="search" name="search" type="search" autocomplete="off" aria-label=${T.search.label} placeholder=${T.search.placeholder} @scan=${sendForm}><button>${T.search.find}</button>
   </form>`;
 }
 
@@ -229,6 +230,11 @@ function listenToKeys() {
   });
 }
 
+function hearScan(text) {
+  if (shown.view?.scan) shown.view.scan(text, shown.state);
+  else say(PAGE, html`${T.scan.elsewhere(text)} ${link(T.scan.find, "search", text)}, ${link(T.scan.open, "scan")}`);
+}
+
 async function readAbout() {
   for (;;) {
     try {
@@ -246,6 +252,7 @@ document.documentElement.lang = T.language;
 Object.assign(page, { draw, read, arrange, feed, isMeant });
 draw();
 listenToKeys();
+listenToScans(hearScan);
 useCurrency((shown.about = await readAbout()).currency);
 addEventListener("hashchange", open);
 await open();

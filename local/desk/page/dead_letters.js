@@ -7,10 +7,12 @@ import { T } from "./texts.js";
 
 export const keyOf = ({ queue, messageId }) => `${queue}/${messageId}`;
 
-export function start(state) {
-  state.edited ??= new Set();
-  // What has been done with messages: their queue may not show it yet, or another reader may have it.
-  state.settled ??= new Map();
+// The rest of a longer body is folded, and deeper levels are not indented further.
+const [MOST_CHARACTERS, MOST_LEVELS] = [50_000, 50];
+
+export function start(state, [messageId]) {
+  // `settled` is what has been done with messages: their queue may not show it yet, or another reader may have it.
+  Object.assign(state, { edited: new Set(), settled: new Map(), ...state, messageId });
 }
 
 export const read = () => ask("/data/dead-letters");
@@ -20,32 +22,32 @@ export const follows = ({ changed }) => changed === true;
 
 function parsed(body) {
   try {
-    return JSON.parse(body);
+    return body.length > MOST_CHARACTERS ? undefined : JSON.parse(body);
   } catch {
     return undefined;
   }
 }
 
-// JSON in lines, each token as it was sent: JSON.stringify would round long numbers and drop a name that is there twice.
+// JSON in lines, if that is not too long, each token as it was sent: JSON.stringify would round long numbers and drop a name that is there twice.
 function laidOut(body) {
   if (parsed(body) === undefined) return body;
   let depth = 0;
-  const lineAfter = (text) => `${text}\n${"  ".repeat(depth)}`;
-  return body.replace(/("(?:\\.|[^"\\])*")|([[{])\s*([\]}])|\s+|[[\]{},:]/g, (token, text, open, close) => {
+  const lineAfter = (text) => `${text}\n${"  ".repeat(Math.min(depth, MOST_LEVELS))}`;
+  const lines = body.replace(/("(?:\\.|[^"\\])*")|([[{])\s*([\]}])|\s+|[[\]{},:]/g, (token, text, open, close) => {
     if (text || open) return text ?? open + close;
     if ("[{".includes(token)) depth += 1;
     if ("]}".includes(token)) depth -= 1;
     return { ":": ": ", "]": lineAfter("") + token, "}": lineAfter("") + token }[token] ?? (token.trim() && lineAfter(token));
   });
+  return lines.length > MOST_CHARACTERS ? body : lines;
 }
 
-function linksOf(body) {
+function linksOf({ body, orderIds }) {
   const said = parsed(body) ?? {};
   const items = Array.isArray(said.items) ? said.items : [];
   const products = [said, ...items].filter((one) => typeof one?.productId === "string");
-  const order = typeof said.orderId === "string" ? [link(T.letters.order(said.orderId), "order", said.orderId)] : [];
   const linkOf = (one) => link(inWords(one), ...["product", one.productId, one.locationId].filter(Boolean));
-  return [...order, ...new Map(products.map((one) => [inWords(one), linkOf(one)])).values()];
+  return [...orderIds.map((orderId) => link(T.letters.order(orderId), "order", orderId)), ...new Map(products.map((one) => [inWords(one), linkOf(one)])).values()];
 }
 
 async function settle(state, letter, action, more = {}) {
@@ -91,7 +93,7 @@ function editor(state, letter) {
     });
   };
   const isBad = isWrong(key, "body");
-  const text = laidOut(letter.body);
+  const text = laidOut(letter.body).replace(/\r\n?/g, "\n"); // as the field has it
   const area = html`<textarea name="body" id=${`body-${key}`} rows=${Math.min(20, text.split("\n").length + 1)} spellcheck="false" .defaultValue=${text}
     aria-invalid=${isBad ? "true" : nothing} aria-describedby=${isBad ? idOfMessage(key) : nothing}></textarea>`;
   return form(key, { text: T.letters.sendEdited, kind: "primary", send: sendEdited, more: button(T.letters.discard, () => edit(state, key, false)) }, labelled(T.letters.body, area));
@@ -113,7 +115,7 @@ function actionsOf(state, letter, mayHelp) {
 function letterOf(state, row, mayHelp) {
   const isEdited = state.edited.has(keyOf(row));
   const said = state.settled.get(keyOf(row));
-  const links = linksOf(row.body);
+  const links = linksOf(row);
   const about = [
     [T.letters.since, html`${age(row.sentAt)} <small>${moment(row.sentAt)}</small>`],
     [T.letters.about, links.length ? links.map((one, at) => [at ? ", " : "", one]) : ""],
@@ -122,9 +124,12 @@ function letterOf(state, row, mayHelp) {
     [T.letters.message, row.messageId],
   ];
   const actions = row.isGone ? (said ?? T.letters.gone) : isEdited ? nothing : actionsOf(state, row, mayHelp);
-  const body = html`<pre tabindex="0" role="group" aria-label=${T.letters.body}>${laidOut(row.body)}</pre>`;
+  const text = laidOut(row.body);
+  const rest = text.slice(MOST_CHARACTERS);
+  const more = rest && html`<details><summary>${T.letters.rest(rest.length)}</summary><pre>${rest}</pre></details>`;
+  const body = html`<pre tabindex="0" role="group" aria-label=${T.letters.body}>${text.slice(0, MOST_CHARACTERS)}</pre>${more}`;
   const shown = said ? nothing : isEdited ? editor(state, row) : body;
-  return html`<li class="letter ${row.isGone ? "is-gone" : ""}">
+  return html`<li class="letter ${row.isGone ? "is-gone" : ""}" tabindex="-1" ?data-first=${row.messageId === state.messageId}>
     <div><h3>${row.message}</h3>${facts(about)}<div class="actions">${actions}${isEdited ? nothing : messageOf(keyOf(row))}</div></div>${shown}
   </li>`;
 }
@@ -139,7 +144,7 @@ function groupOf(state, [code, rows], causes) {
     <p class="hint"><code>${code}</code> · ${here.length ? T.letters.count(here.length, age(here[0].sentAt)) : T.letters.allGone}</p>
     <p>${T.letters.repair}${withCode(mayHelp ? T.letters.thenSend(repair) : T.letters.thenCorrect(repair))}</p>
     <div class="actions">${mayHelp && free.length > 1 ? all : nothing}${messageOf(code)}</div>
-    <ol>${repeat(rows, keyOf, (each) => letterOf(state, each, mayHelp))}</ol>
+    <ol>${repeat(rows, keyOf, (each) => letterOf(state, each, mayHelp), (why) => html`<li class="letter">${why}</li>`)}</ol>
   </section>`;
 }
 

@@ -37,8 +37,8 @@ export function refuse(key, text, fields) {
   page.draw();
 }
 
-// Text between backticks is a command or a name of the code.
-export const withCode = (text) => text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+// Text between backticks is a command or a name of the code. A message with links is a template already.
+export const withCode = (text) => text.split?.("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part)) ?? text;
 
 // The place of a message. Both regions are always there, or screen readers would not announce what comes into them.
 export function messageOf(key) {

@@ -81,9 +81,9 @@ function choose(state, orderIds, isChosen) {
   page.draw();
 }
 
-// Enter goes on with the next tracking number: a scanner ends each with it.
+// Enter goes on with the next tracking number, as a scan does.
 function goOn(event) {
-  if (event.key !== "Enter") return;
+  if (event.type === "keydown" && event.key !== "Enter") return;
   event.preventDefault();
   const fields = [...document.querySelectorAll("[name=tracking]"), document.getElementById("hand-over")];
   fields[fields.indexOf(event.target) + 1].focus();
@@ -91,7 +91,7 @@ function goOn(event) {
 
 function trackingField({ orderId }, { tracking }) {
   return html`<input name="tracking" maxlength="128" autocomplete="off" aria-label=${T.allOrders.trackingOf(orderId)} placeholder=${T.allOrders.tracking}
-    value=${tracking[orderId] ?? ""} @input=${({ target }) => Object.assign(tracking, { [orderId]: target.value })} @keydown=${goOn}>`;
+    value=${tracking[orderId] ?? ""} @input=${({ target }) => Object.assign(tracking, { [orderId]: target.value })} @keydown=${goOn} @scan=${goOn}>`;
 }
 
 const since = (iso) => html`<time datetime=${iso} title=${moment(iso)}>${age(iso)}</time>`;

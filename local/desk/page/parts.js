@@ -1,10 +1,10 @@
 // The building blocks of all pages: cards, facts, tables, forms and buttons.
 import { html, nothing, svg } from "/lit-html/lit-html.js";
-import { repeat } from "/lit-html/directives/repeat.js";
+import { repeat as each } from "/lit-html/directives/repeat.js";
 import { changed, change, idOf, idOfMessage, isWrong, messageOf, refuse } from "./messages.js";
 import { T } from "./texts.js";
 
-export { change, html, messageOf, nothing, repeat, svg };
+export { change, html, messageOf, nothing, svg };
 
 export const hrefOf = (path, ...parts) => `/#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
 export const link = (text, path, ...parts) => html`<a href=${hrefOf(path, ...parts)}>${text}</a>`;
@@ -19,6 +19,17 @@ export const problem = (text) => html`<p class="problem">${text}</p>`;
 export function facts(pairs) {
   return html`<dl>${pairs.filter(([, value]) => value !== undefined && value !== "").map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
+
+// Draws rows, told apart by `keyOf`. One that cannot be drawn says so in its place, in an element that `around` makes of it.
+export const repeat = (rows, keyOf, draw, around = (why) => why) =>
+  each(rows, keyOf, (row, at) => {
+    try {
+      return draw(row, at);
+    } catch (error) {
+      console.error(error);
+      return around(problem(T.notDrawn(keyOf(row), error.message)));
+    }
+  });
 
 // ---------------------------------------------------------------- tables
 
@@ -62,10 +73,11 @@ export function sortChoice(columns, sort, onSort) {
 // `kind`: "amount" for numbers, of which a card has three in a line, "two" for a cell next to one, "wide" for one without a
 // heading. Roles are named, because CSS takes those away.
 export function table({ label, columns, rows, keyOf, classOf = ({ isGone }) => (isGone ? "is-gone" : ""), sort, onSort }) {
+  const broken = (why) => html`<tr role="row"><td role="cell" class="wide" colspan=${columns.length}>${why}</td></tr>`;
   const cellOf = (row) => (column) => html`<td role="cell" class=${column.kind ?? ""} data-label=${column.text}>${column.cell(row)}</td>`;
   return html`<table class="list" role="table" aria-label=${label}>
     <thead role="rowgroup"><tr role="row">${columns.map((column, at) => headOf(column, at, sort, onSort))}</tr></thead>
-    <tbody role="rowgroup">${repeat(rows, keyOf, (row) => html`<tr role="row" class=${classOf(row)}>${columns.map(cellOf(row))}</tr>`)}</tbody>
+    <tbody role="rowgroup">${repeat(rows, keyOf, (row) => html`<tr role="row" class=${classOf(row)}>${columns.map(cellOf(row))}</tr>`, broken)}</tbody>
   </table>`;
 }
 

@@ -1,12 +1,14 @@
-// Hands over order after order with a scanner: an order's id opens it, products' ids tick its lines, and Enter hands over.
+// Hands over order after order with a scanner: an order's id opens it, products' ids tick its lines, and a person's Enter hands over.
 import { clock, itemsInWords, nameOf, number } from "./format.js";
 import { calledIn, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, html, labelled, link, messageOf, nothing, problem } from "./parts.js";
 import { changed, idOf, refuse, say } from "./messages.js";
+import { sendForm } from "./scanner.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
 
 const KEY = "scan";
+const LEAST_MILLISECONDS = 500; // before an Enter that hands over: a scanner may end a scan with two
 const linesOf = ({ order }) => (order.status === "CONFIRMED" ? movable(order, "fulfil") : []);
 const ticked = (state) => linesOf(state).filter(({ productId }) => state.ticked.has(productId));
 const missing = (state) => linesOf(state).filter(({ productId }) => !state.ticked.has(productId));
@@ -81,13 +83,19 @@ function finish(state) {
   return refuse(KEY, T.scan.missing(itemsInWords(missing(state), state.order.names)));
 }
 
+function queue(state, work) {
+  state.work = state.work.then(work).catch((error) => refuse(KEY, error.message));
+}
+
+export const scan = (text, state) => queue(state, () => (state.order ? scanProduct : scanOrder)(state, text.trim()));
+
 function take(event, state) {
   event.preventDefault();
   const { scanned } = event.currentTarget.elements;
-  const id = scanned.value.trim();
+  if (scanned.value.trim()) scan(scanned.value, state);
+  else if (event.timeStamp - (state.taken ?? -Infinity) > LEAST_MILLISECONDS) queue(state, () => finish(state));
   scanned.value = "";
-  const work = () => (id === "" ? finish(state) : state.order ? scanProduct(state, id) : scanOrder(state, id));
-  state.work = state.work.then(work).catch((error) => refuse(KEY, error.message));
+  state.taken = event.timeStamp;
 }
 
 function lineOf(state, line) {
@@ -109,7 +117,7 @@ function orderOf(state) {
   };
   const isPart = missing(state).length > 0;
   const text = isPart ? T.scan.handOverTicked : T.order.actions.fulfil;
-  const go = ticked(state).length ? button(text, () => handOver(state, isPart), { kind: "primary" }) : nothing;
+  const go = ticked(state).length ? button(text, () => queue(state, () => state.order && handOver(state, isPart)), { kind: "primary" }) : nothing;
   const title = html`${link(T.order.title(order.orderId), "order", order.orderId)} <small>${order.userId}</small>`;
   const list = lines.length ? html`<ul>${lines}</ul>` : problem(notToShip(order));
   return card(title, missingOf(order), list, html`<div class="actions">${go}${button(T.scan.putAside, putAside)}</div>`);
@@ -117,7 +125,7 @@ function orderOf(state) {
 
 export function draw(_, state) {
   const { order, last } = state;
-  const input = html`<input name="scanned" data-first autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go">`;
+  const input = html`<input name="scanned" data-first autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
   const lastOne = last ? card(T.scan.last, html`<p>${link(T.order.title(last.orderId), "order", last.orderId)}: ${last.words}</p>`) : nothing;
   return {
     content: html`<div class="scan">

@@ -34,6 +34,7 @@ export const T = {
   refresh: "Refresh",
   reading: "Loading …",
   notReadable: "Cannot show this page",
+  notDrawn: (key, why) => `Cannot show ${key}: ${why}`,
   notRefreshed: (why) => `Cannot refresh this page: ${why}`,
 
   // ---------------------------------------------------------------- messages
@@ -125,11 +126,20 @@ export const T = {
   // ---------------------------------------------------------------- search
   find: {
     title: (text) => `Search: ${text}`,
-    kinds: { orders: "Orders", customers: "Customers", products: "Products", locations: "Locations" },
+    kinds: { orders: "Orders", customers: "Customers", products: "Products", locations: "Locations", deadLetters: "Dead letters" },
     product: (productId, available) => `${productId}, ${available} available`,
-    location: "Orders to ship from this location", none: "Nothing found",
-    notAll: "There may be more results: type more of the id or name.", wholeIds: "There are too many orders to search: type the whole id of an order.",
-    canBeFound: "Type the whole id of a customer, or part of an order's id or tracking number, a product's name or id, or a location.",
+    letter: (queue, code) => `could not be processed: ${code}, in ${queue}`,
+    location: "Orders to ship from this location", none: "Nothing found", noneYet: "Nothing found in what was searched",
+    notAll: "There may be more results: type more of the id or name.",
+    unsearched: {
+      parts: () => "These have exactly this id; parts of ids and names were not searched.",
+      orders: ({ count }) => `There are too many orders to search (${number(count)}): type the whole id of an order.`,
+      otherOrders: () => "Not all orders were searched: type the whole id of an order.",
+      rows: ({ count, kind }) => `${counted(count, "row")} of ${kind} could not be read: run \`inventory-orders audit\`.`,
+      deadLetters: ({ why }) => `Dead letters were not searched: ${why}.`,
+      otherLetters: ({ queue, count }) => `Only ${number(count)} dead letters of ${queue} were searched: \`inventory-orders orders ID\` searches more.`,
+    },
+    canBeFound: "Type the whole id of a customer, or part of an order's id or tracking number, a product's name or id, a location, or an order's id in a dead letter.",
   },
 
   // ---------------------------------------------------------------- the drop
@@ -365,6 +375,7 @@ export const T = {
   scan: {
     orderId: "Order id", productId: "Product id, or just Enter to hand over", enter: "Enter",
     scanOrder: "Scan an order first.",
+    elsewhere: (text) => `Scanned ${text}: nothing was done with it on this page.`, find: "Search for it", open: "Open Scan",
     lines: (amount) => counted(amount, "line"),
     isOpen: (orderId, lines) => `Order ${orderId}: ${lines} to tick.`,
     notToShip: (orderId, status) => `Order ${orderId} cannot be handed over: ${status}.`,
@@ -392,6 +403,7 @@ export const T = {
       READER: (queue, listed) => `${queue} holds more messages than the ${listed} shown here: another reader has the rest for up to two minutes.`,
     },
     count: (amount, since) => `${counted(amount, "message")}, the first ${since}`,
+    rest: (left) => `Show ${counted(left, "more character")}`,
     allGone: "none left", repair: "What to do: ",
     thenCorrect: (repair) => `${repair}, or you can correct it here.`,
     thenSend: (repair) => (repair ? `${repair}, then send it again.` : "once the cause is repaired, send it again."),
