@@ -7,6 +7,7 @@ import time
 from rich.console import Console
 
 from local import STATE, emulator, stack
+from local.commands.deployment import cdk_json
 from local.endpoint import use_embedded
 from operations.aws import Aws
 from operations.errors import UserError
@@ -39,6 +40,7 @@ def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator
 
     With `fill`, it creates missing sample products even if the embedded AWS is up to date.
     """
+    cdk_json()
     began = time.monotonic()
     steps = 0
     with console.status("Looking for the embedded AWS") as spinner:
