@@ -35,10 +35,13 @@ class ThisCheckout:
         return running.endpoint
 
 
-def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
+def start_embedded(
+    console: Console, *, fill: bool = False, samples: bool = True
+) -> emulator.Emulator:
     """Start and deploy the embedded AWS unless it is up to date, and create the sample products.
 
-    With `fill`, it creates missing sample products even if the embedded AWS is up to date.
+    With `fill`, it creates missing sample products even if the embedded AWS is up to date. Without `samples`, it creates
+    none until the data of the embedded AWS is deleted.
     """
     cdk_json()
     began = time.monotonic()
@@ -51,8 +54,8 @@ def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator
             spinner.update(step)
             console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
 
-        running = stack.up(report)
-        if steps or fill:
+        running = stack.up(report, samples=samples)
+        if (steps or fill) and stack.has_samples():
             from local import shelf  # noqa: PLC0415 - boto3 is slow to import
 
             use_embedded(running.endpoint)
