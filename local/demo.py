@@ -354,8 +354,8 @@ def tea_shop_day(run: str, count: int) -> Workload:
         fifo,
         "A tea shop's day",
         f"{count:,} orders for a shop with two warehouses and a store, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
-        f"twice, and {len(bad):,} more messages are invalid. All of it is invented, with products and "
-        "locations that begin with demo-.",
+        f"twice, and {len(bad):,} more messages are invalid. Everything is invented; products and "
+        "locations begin with demo-.",
         transfer=(
             sample_orders.own_location(sample_orders.WAREHOUSE),
             sample_orders.own_location(sample_orders.STORE),
@@ -390,7 +390,7 @@ def day_of_file(run: str, path: Path, locations: tuple[str, ...] = (DEFAULT_LOCA
         f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for "
         f"{counted(len({product_of(key) for key in wanted}), 'product')}"
         f"{_locations_in_words(messages, wanted, locations)}. The stock is invented: {_stock_in_words(products, wanted)}. So are "
-        f"the payments, parcels and returns, {counted(sample_orders.UNPAID, 'further order')} that nobody pays, and a count that "
+        f"the payments, parcels and returns, {counted(sample_orders.UNPAID, 'further order')} that stay unpaid, and a count that "
         f"finds {counted(_MISSING, 'unit')} missing. None of your products changes: the orders are for copies, whose ids begin "
         f"with {sample_orders.COPY}."
     )

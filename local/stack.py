@@ -62,14 +62,14 @@ def up(report: Report, *, enforce_iam: bool = False, samples: bool = True) -> Em
         samples: Whether `has_samples` is true of new data. It stays the same for running and kept data.
 
     Raises:
-        UserError: There may be no samples, but the running or kept data has them.
+        UserError: `samples` is false, but the running or kept data has them.
     """
     with emulator.exclusive():
         found = emulator.running()
         kept = emulator.is_kept() and not enforce_iam
         if not samples and (found or kept) and has_samples():
             raise UserError(
-                "the embedded AWS already has the sample products; to start without them, delete its data with `make down`"
+                "the embedded AWS was started with the sample products; to start without them, delete its data with `make down`"
             )
         if found is None:
             background.stop()

@@ -409,7 +409,9 @@ def test_sample_products_that_are_listed_are_not_removed(starts, kept):
     up()
     starts.running, starts.kept = None if kept else starts.running, kept
     refused = str(up("--no-samples").exception)
-    assert refused.startswith("the embedded AWS already has the sample products; to start without")
+    assert refused.startswith(
+        "the embedded AWS was started with the sample products; to start without"
+    )
 
 
 def test_sending_to_an_account_asks_first(account, tmp_path):
