@@ -44,14 +44,14 @@ dashboard: setup ## open the desk at the live CloudWatch dashboard on this machi
 desk: setup ## open the desk: products, orders to ship, dead letters, lanes; STAGE=dev works on your AWS account; URL=1 only prints its address
 	@$(RUN) desk $(if $(URL),--url) $(OF_STAGE)
 
-up: setup ## start the embedded AWS with the stack deployed and the sample products listed
-	@$(RUN) up
+up: setup ## start the embedded AWS with the stack deployed and the sample products listed; NO_SAMPLES=1 lists none
+	@$(RUN) up $(if $(NO_SAMPLES),--no-samples)
 
 down: setup ## stop the embedded AWS and delete its data; KEEP=1 keeps the data for the next make up
 	@$(RUN) down $(if $(KEEP),--keep)
 
-env: setup ## print settings that point any AWS client at the embedded AWS: eval "$$(make env)"
-	@$(RUN) env
+env: setup ## print settings that point any AWS client at the embedded AWS: eval "$$(make env)"; FORMAT=dotenv or FORMAT=json prints them for other tools
+	@$(RUN) env $(if $(FORMAT),--format '$(FORMAT)')
 
 tokens: setup ## print a customer's and an operator's token for the HTTP API of the embedded AWS: eval "$$(make tokens)"
 	@$(RUN) tokens

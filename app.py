@@ -20,13 +20,14 @@ except ModuleNotFoundError:
 sys.path.append(str(Path(__file__).parent / "layers" / "core" / "python"))
 
 from infra.assets import AssetError
+from infra.cdk_json import read_cdk_json
 from infra.settings import Settings, SettingsError, check_names
 from infra.stack import InventoryOrdersStack
 
 app = cdk.App()
 try:
     check_names(
-        json.loads(Path(__file__).with_name("cdk.json").read_text("utf-8")),
+        read_cdk_json(Path(__file__).with_name("cdk.json")),
         app.node.get_all_context(),
     )
     settings = Settings.from_context(

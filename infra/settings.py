@@ -268,7 +268,7 @@ def check_names(config: Mapping[str, Any], context: Mapping[str, Any]) -> None:
             raise SettingsError(
                 f"cdk.json has {name} at the top level, where it has no effect; did you mean {place}?"
             )
-    if isinstance(config.get("context", {}).get("stage"), Mapping):
+    if isinstance(_object("context", config.get("context", {})).get("stage"), Mapping):
         raise SettingsError("context.stage in cdk.json is an object; did you mean context.stages?")
     for name in context:
         if name.isalpha() and name not in _CONTEXT:

@@ -1,14 +1,15 @@
 """A build hook for Hatchling that adds to the wheel what another CDK app needs to deploy and operate the service.
 
 These are the construct, the functions, the layer, operators' commands, and the layer's dependencies, which are copied in
-their pinned versions from the environment that builds the wheel. So a deployment does not need pip, and the dependencies
-do not clash with the packages of the app.
+their pinned versions from the environment that builds the wheel: `.venv`, or the one that `pip wheel .` makes. So a
+deployment does not need pip, and the dependencies do not clash with the packages of the app.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -22,16 +23,19 @@ _RUNTIME = "python3.14"
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Adds the files to the wheel, unless the package is installed in editable mode from a checkout."""
 
+    def dependencies(self) -> list[str]:
+        """List the packages to copy. `pip wheel .` installs them before it builds, without checking their hashes."""
+        assets = self._assets()
+        pinned = assets.pinned(assets.REQUIREMENTS, _RUNTIME)
+        return [f"{name}=={pin}" for name, pin in pinned.items()]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Tell Hatchling which files to add to the wheel, and under which paths."""
         if version == "editable":
             return
         # Without the commands that need a checkout.
         self.metadata.core.scripts["inventory-orders"] = f"{_OPERATIONS}.commands.main:main"
-        root = Path(self.root)
-        sys.path[:0] = [str(root), str(root / "layers" / "core" / "python")]
-        from infra import assets  # noqa: PLC0415 - found only now
-
+        root, assets = Path(self.root), self._assets()
         layer = root / "layers" / "core" / "python" / "inventory_orders"
         files = {
             **assets.sources(root / "functions", f"{_PACKAGE}/data/functions/"),
@@ -44,3 +48,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             **{str(p): f"{_PACKAGE}/{p.name}" for p in infra if p.name != Path(__file__).name},
             **{str(file): place for place, file in files.items()},
         }
+
+    def _assets(self) -> ModuleType:
+        root = Path(self.root)
+        sys.path[:0] = [str(root), str(root / "layers" / "core" / "python")]
+        from infra import assets  # noqa: PLC0415 - found only now
+
+        return assets

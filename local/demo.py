@@ -23,7 +23,13 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.change import Change, IdempotencyMatch
 from inventory_orders.domain.events import EventType
-from inventory_orders.domain.location import in_words, location_of, named_key, product_of
+from inventory_orders.domain.location import (
+    DEFAULT_LOCATION,
+    in_words,
+    location_of,
+    named_key,
+    product_of,
+)
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
@@ -47,7 +53,7 @@ from operations.follow import Heard, listening
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage
 from operations.stock import list_stock
-from operations.words import counted
+from operations.words import counted, location_name
 
 ORDERS = 2000
 HOT_PRODUCT = sample_orders.own_id(sample_orders.HOT_PRODUCT)
@@ -68,7 +74,9 @@ class Workload:
         standard: Messages for the standard queue, in sequence, including duplicates and invalid ones.
         fifo: Messages for the FIFO queue.
         title: The heading of its summary.
-        text: A description of the orders and the stock, for the user.
+        text: A description of the orders and of all that is invented, for the user.
+        default_locations: The locations that serve an order without `locations`, in order of preference.
+        transfer: The locations between which some units move; None for no transfer.
     """
 
     products: Sequence[NewProduct]
@@ -77,6 +85,8 @@ class Workload:
     fifo: Sequence[OrderMessage]
     title: str
     text: str
+    default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
+    transfer: tuple[str, str] | None = None
 
     @property
     def messages(self) -> list[OrderMessage]:
@@ -85,8 +95,10 @@ class Workload:
 
     @property
     def locations(self) -> list[str]:
-        """The locations of the products."""
-        return sorted({location_of(product.product_id) for product in self.products})
+        """The locations with stock for the sent orders."""
+        unpaid = {product_id for order in self.unpaid for product_id in order.quantities}
+        stocked = {p.product_id for p in self.products if p.opening_stock} - unpaid
+        return sorted({location_of(key) for key in stocked})
 
     @property
     def order_ids(self) -> set[str]:
@@ -229,11 +241,11 @@ class DemoResult:
 
     @property
     def passed_over(self) -> int:
-        """How many orders were placed, but not entirely from the location that they named first."""
+        """How many orders were placed, but not entirely from their first location."""
         placed = (read_order(row) for row in self.sent if row["status"] != OrderStatus.REJECTED)
+        default = self.workload.default_locations
         return sum(
-            order.locations is not None
-            and {line.location_id for line in order.lines} != {order.locations[0]}
+            {line.location_id for line in order.lines} != {(order.locations or default)[0]}
             for order in placed
         )
 
@@ -323,8 +335,8 @@ def tea_shop_day(run: str, count: int) -> Workload:
     Apart from its ids, the workload is always the same.
     """
     chance = random.Random("a tea shop's day")
-    plain = sample_orders.of_own_products(sample_orders.orders(run, count, chance))
-    good = sample_orders.with_locations(plain, chance)
+    plain = sample_orders.orders(run, count, chance)
+    good = sample_orders.own_orders(sample_orders.with_locations(plain, chance))
     bad = sample_orders.invalid_orders(run, max(1, count // 100), good)
     again = chance.sample(good, count // 10)
     hot = [message for message in good if message.group == HOT_PRODUCT]
@@ -342,20 +354,30 @@ def tea_shop_day(run: str, count: int) -> Workload:
         fifo,
         "A tea shop's day",
         f"{count:,} orders for a shop with two warehouses and a store, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
-        f"twice, and {len(bad):,} more messages are invalid.",
+        f"twice, and {len(bad):,} more messages are invalid. Everything is invented; products and "
+        "locations begin with demo-.",
+        transfer=(
+            sample_orders.own_location(sample_orders.WAREHOUSE),
+            sample_orders.own_location(sample_orders.STORE),
+        ),
     )
 
 
-def day_of_file(run: str, path: Path) -> Workload:
+def day_of_file(run: str, path: Path, locations: tuple[str, ...] = (DEFAULT_LOCATION,)) -> Workload:
     """Create a workload from a file's orders, with so little stock that some products sell out.
+
+    Args:
+        run: Prefix of the orders' ids.
+        path: The file.
+        locations: The setting `locations`, for orders that name none.
 
     Raises:
         UserError: The file has no valid orders.
     """
     real = sample_orders.is_real(path)
     found = sample_orders.orders_of(path, run, sample_orders.REAL_ORDERS_SENT if real else None)
-    messages = sample_orders.of_own_products(found)
-    wanted = sample_orders.demand(messages)
+    messages = sample_orders.copies_of(found, locations)
+    wanted = sample_orders.demand(messages, locations)
     products = sample_orders.stock_for(wanted)
     if not products:
         raise UserError(f"{path} has no valid orders, but the demonstration needs at least one")
@@ -364,11 +386,13 @@ def day_of_file(run: str, path: Path) -> Workload:
         if real
         else f"The orders of {path.name}"
     )
-    product_ids = {product_of(product.product_id) for product in products}
     text = (
-        f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for {counted(len(product_ids), 'product')}. "
-        f"Their stock is invented: {_stock_in_words(products, wanted)}. "
-        "The products' ids get the prefix demo-, so none of yours changes."
+        f"{counted(len({m.order_id for m in messages} - {None}), 'order')} for "
+        f"{counted(len({product_of(key) for key in wanted}), 'product')}"
+        f"{_locations_in_words(messages, wanted, locations)}. The stock is invented: {_stock_in_words(products, wanted)}. So are "
+        f"the payments, parcels and returns, {counted(sample_orders.UNPAID, 'further order')} that stay unpaid, and a count that "
+        f"finds {counted(_MISSING, 'unit')} missing. None of your products changes: the orders are for copies, whose ids begin "
+        f"with {sample_orders.COPY}."
     )
     if real:
         text = f"Quantities and customers are invented: the data has neither. {text}"
@@ -381,13 +405,32 @@ def day_of_file(run: str, path: Path) -> Workload:
         [],
         title,
         text,
+        locations,
     )
+
+
+def _locations_in_words(
+    messages: Iterable[OrderMessage], wanted: Mapping[str, int], setting: tuple[str, ...]
+) -> str:
+    """Name the locations that may supply a file's orders. Return nothing if this is only the default one."""
+    found = sorted({location_of(key) for key in wanted})
+    if found == [DEFAULT_LOCATION]:
+        return ""
+    words = f" at {', '.join(map(location_name, found))}"
+    orders = (parse_order(m.body) for m in messages if m.order_id is not None)
+    if setting == (DEFAULT_LOCATION,) or all(order.locations for order in orders):
+        return words
+    names = ", then ".join(map(location_name, setting))
+    return f"{words}. Orders that name no locations use the setting: {names}"
 
 
 def _stock_in_words(products: Sequence[NewProduct], wanted: Mapping[str, int]) -> str:
     """Describe the stock that a file's orders meet, with an example of a product that has too little."""
     short = [p for p in products if p.opening_stock < wanted.get(p.product_id, 0)]
-    words = "as many units as the orders need"
+    at_first = {location_of(key) for key in wanted} != {DEFAULT_LOCATION}
+    words = "as many units as the orders need" + (
+        ", at the first location of each" if at_first else ""
+    )
     if not short:
         return words
     one = max(short, key=lambda product: wanted[product.product_id])
@@ -423,7 +466,7 @@ def _alone() -> Iterator[None]:
 
 def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) -> DemoResult:
     run = f"d{uuid.uuid4().hex[:6]}"
-    workload = day_of_file(run, orders) if orders else tea_shop_day(run, ORDERS)
+    workload = day_of_file(run, orders, aws.locations) if orders else tea_shop_day(run, ORDERS)
     if queues.FIFO not in aws.outputs:
         workload = replace(workload, standard=workload.messages, fifo=())
     _wait_for_earlier_messages(aws, emulator, console)
@@ -433,7 +476,7 @@ def _run(aws: Aws, emulator: Emulator, console: Console, orders: Path | None) ->
     with listening(aws) as listen, ThreadPoolExecutor(1) as beside:
         place_unpaid(aws, workload.unpaid)
         began = int(time.time() * 1000)
-        transfer = beside.submit(transfer_some, aws, workload.products, run)
+        transfer = beside.submit(transfer_some, aws, workload, run)
         ids, seconds = _send_and_watch(aws, emulator, console, workload)
         transferred = transfer.result()
         unpaid = frozenset(order.order_id for order in workload.unpaid)
@@ -505,23 +548,24 @@ def _live_on(
                 return
 
 
-def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transferred | None:
-    """Choose the product with the most units in the warehouse, and transfer some of them to the store.
+def transfer_some(aws: Aws, workload: Workload, run: str) -> Transferred | None:
+    """Choose the product with the most units at the first location of the transfer, and move some of them to the other one.
 
     Raises:
         UserError: The transfer failed.
     """
-    at_warehouse = [p for p in products if location_of(p.product_id) == sample_orders.WAREHOUSE]
-    if not at_warehouse:
+    if workload.transfer is None:
         return None
-    most = max(at_warehouse, key=lambda product: (product.opening_stock, product.product_id))
+    source, target = workload.transfer
+    there = [p for p in workload.products if location_of(p.product_id) == source]
+    most = max(there, key=lambda product: (product.opening_stock, product.product_id))
     product_id = product_of(most.product_id)
     command = {
         "action": "transfer",
         "transferId": f"transfer-{run}",
         "productId": product_id,
-        "from": sample_orders.WAREHOUSE,
-        "to": sample_orders.STORE,
+        "from": source,
+        "to": target,
         "quantity": _TRANSFERRED,
     }
     # Orders for the product may won every attempt of an invocation.
@@ -531,7 +575,7 @@ def transfer_some(aws: Aws, products: Sequence[NewProduct], run: str) -> Transfe
             break
     if answer["result"] not in ("APPLIED", "REPLAYED"):
         raise UserError(f"{product_id} could not be transferred: {answer.get('message', answer)}")
-    return Transferred(product_id, _TRANSFERRED, sample_orders.WAREHOUSE, sample_orders.STORE)
+    return Transferred(product_id, _TRANSFERRED, source, target)
 
 
 def count_shelf(aws: Aws, products: Sequence[NewProduct], run: str) -> ShelfCount | None:

@@ -99,7 +99,7 @@ def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cell
     yield (
         "Locations",
         f"{len(result.workload.locations):,}",
-        "orders name them in order of preference; placed from:",
+        "each order tries them in order of preference; placed from:",
     )
     for location, placed in summary["ordersPlacedFrom"].items():
         yield location_name(location), f"{placed:,}", "orders"
@@ -111,7 +111,7 @@ def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cell
     yield (
         "not first choice",
         f"{summary['ordersNotFromFirstLocation']:,}",
-        "of these orders could not be filled by the location named first",
+        "of these orders could not be filled by their first location",
     )
     if (moved := result.transferred) is not None:
         yield (

@@ -30,6 +30,8 @@ _FOLDER = STATE / "emulator"
 VENV = ROOT / ".local" / "emulator-venv"
 _TEMPORARY = _FOLDER / "tmp"
 _STATE_FILE = _FOLDER / "state.json"
+# The next start uses this port again if it is free, so that the settings of other tools stay valid.
+_LAST_PORT = _FOLDER / "port"
 # The embedded AWS writes its data here when it stops. Queue URLs contain its port, so the next start needs the same one.
 _DATA = _FOLDER / "data"
 _KEPT = _FOLDER / "kept.json"
@@ -112,15 +114,14 @@ def start(*, enforce_iam: bool = False) -> Emulator:
             "S3_PERSIST": "1",
             "S3_DATA_DIR": str(_DATA / "s3"),
         }
-    attempts = 1
-    while (
-        emulator := _try_to_start(kept or free_port(), environment, enforce_iam=enforce_iam)
-    ) is None:
+    attempts, port = 1, kept or _usual_port()
+    while (emulator := _try_to_start(port, environment, enforce_iam=enforce_iam)) is None:
         last = tail(_LOG)
         if attempts == _ATTEMPTS or "already in use" not in last:
             _clean()
             raise UserError(f"the embedded AWS did not start; its last lines:\n\n{last}")
-        attempts += 1
+        attempts, port = attempts + 1, kept or free_port()
+    _LAST_PORT.write_text(str(port), "utf-8")
     if kept and (refused := _NOT_KEPT.search(_LOG.read_text("utf-8", "replace"))):
         emulator.stop(0)
         _clean()
@@ -374,16 +375,31 @@ def _kept_port() -> int | None:
         raise _unusable(f"{_KEPT} is damaged") from None
     if changed := sorted(name for name, _ in files.items() ^ _files().items()):
         raise _unusable(f"{changed[0]} was changed after the last stop")
+    if not _is_free(port):
+        raise UserError(
+            f"the kept data needs port {port}, which another program uses; stop that program, or delete the data "
+            "with `make down`"
+        )
+    return port
+
+
+def _usual_port() -> int:
+    """Return the port of the last start if it is free, otherwise another free port."""
+    try:
+        port = int(_LAST_PORT.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return free_port()
+    return port if _is_free(port) else free_port()
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise UserError(
-                f"the kept data needs port {port}, which another program uses; stop that program, or delete the data "
-                "with `make down`"
-            ) from None
-    return port
+        except (OSError, OverflowError):
+            return False
+    return True
 
 
 def _is_ready(emulator: Emulator, seconds: float) -> bool:

@@ -15,7 +15,7 @@ from local.dashboard.browser import launched
 from local.demo import stock_up
 from local.desk import background
 from local.endpoint import use_embedded
-from local.sample_orders import HOT_PRODUCT, catalogue, of_own_products, orders, own_id
+from local.sample_orders import HOT_PRODUCT, catalogue, orders, own_id, own_orders
 from local.stack import STACK_NAME
 from operations import queues
 from operations.aws import Aws
@@ -80,7 +80,7 @@ def _sell(aws: Aws) -> None:
     stock_up(aws, [replace(product, product_id=DROP, opening_stock=_DROP_UNITS)], run)
     count = _ORDERS_A_SECOND * _DROP_SECONDS
     made = orders(run, 3 * count, random.Random(run))
-    hot = of_own_products(message for message in made if message.group == HOT_PRODUCT)
+    hot = own_orders(message for message in made if message.group == HOT_PRODUCT)
     # The page has to be open before the first order arrives.
     time.sleep(1)
     queues.send(aws, queues.STANDARD, hot[:count], rate=_ORDERS_A_SECOND)

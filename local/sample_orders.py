@@ -11,9 +11,15 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from inventory_orders.domain.location import DEFAULT_LOCATION, product_of, stock_key
+from inventory_orders.domain.location import (
+    DEFAULT_LOCATION,
+    location_of,
+    product_of,
+    stock_key,
+)
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import parse_order
 from local import ROOT
 from operations.orders_file import OrderMessage, message_of, order_message, read_orders
@@ -35,6 +41,8 @@ UNPAID = 20
 HOLD_SECONDS = 10
 
 _OWN = "demo-"
+COPY = f"{_OWN}file-"
+"""Prefix of the products for the orders of a file. No product of the demonstration's own day has it."""
 _LONGEST_PRODUCT_ID, _LONGEST_ORDER_ID = 64, 128
 HELD_PRODUCT = NewProduct(f"{_OWN}never-paid", UNPAID, name="Ordered, but never paid (demo)")
 """A product for unpaid orders only. Otherwise, they would take the last units from other orders."""
@@ -145,14 +153,21 @@ def never_paid(run: str) -> list[Order]:
 
 
 def own_id(product_id: str) -> str:
-    """Return the id of the demonstration's own copy of a product. The user's products stay unchanged."""
-    return _prefixed(_OWN, product_id, _LONGEST_PRODUCT_ID)
+    """Return the id of the demonstration's own copy of a sample product. The sample product stays unchanged."""
+    return f"{_OWN}{product_id}"
+
+
+def own_location(location_id: str) -> str:
+    """Return the demonstration's own location for one of `LOCATIONS`, which a user may have too."""
+    return location_id and f"{_OWN}{location_id}"
 
 
 def own(product: NewProduct) -> NewProduct:
-    """Make the demonstration's own copy of a product, with another name, because lists show both products."""
+    """Make the demonstration's own copy of a sample product, with another name, because lists show both products."""
     name = product.name and f"{product.name} (demo)"
-    return replace(product, product_id=own_id(product.product_id), name=name)
+    key = product.product_id
+    own_key = stock_key(own_id(product_of(key)), own_location(location_of(key)))
+    return replace(product, product_id=own_key, name=name)
 
 
 def _prefixed(prefix: str, given: str, longest: int) -> str:
@@ -163,18 +178,45 @@ def _prefixed(prefix: str, given: str, longest: int) -> str:
     )
 
 
-def of_own_products(messages: Iterable[OrderMessage]) -> list[OrderMessage]:
-    """Replace the products in all valid orders with the demonstration's own."""
-    return [
-        message if message.order_id is None else _of_own_products(message) for message in messages
-    ]
+def own_orders(messages: Iterable[OrderMessage]) -> list[OrderMessage]:
+    """Replace the sample products and their locations in orders with the demonstration's own."""
+    return [_own_order(message) for message in messages]
 
 
-def _of_own_products(message: OrderMessage) -> OrderMessage:
+def _own_order(message: OrderMessage) -> OrderMessage:
     document = json.loads(message.body)
     for line in document["items"]:
         line["productId"] = own_id(line["productId"])
+    if "locations" in document:
+        document["locations"] = [own_location(one) for one in document["locations"]]
     return message_of(json.dumps(document))
+
+
+def copies_of(
+    messages: Iterable[OrderMessage], locations: tuple[str, ...] = (DEFAULT_LOCATION,)
+) -> list[OrderMessage]:
+    """Replace the products in the valid orders of a file with copies. The user's products stay unchanged.
+
+    Args:
+        messages: The orders, and lines that are not orders.
+        locations: The setting `locations`. With these, orders of many products become invalid.
+    """
+    return [
+        message if message.order_id is None else _copy_of(message, locations)
+        for message in messages
+    ]
+
+
+def _copy_of(message: OrderMessage, locations: tuple[str, ...]) -> OrderMessage:
+    document = json.loads(message.body)
+    for line in document["items"]:
+        line["productId"] = _prefixed(COPY, line["productId"], _LONGEST_PRODUCT_ID)
+    copy = message_of(json.dumps(document))
+    try:
+        parse_order(copy.body, default_locations=locations)
+    except InvalidMessageError:
+        return replace(copy, order_id=None)
+    return copy
 
 
 def invalid_orders(run: str, count: int, good: Sequence[OrderMessage]) -> list[OrderMessage]:
@@ -257,20 +299,28 @@ def _baskets() -> Iterator[OrderMessage]:
             yield order_message(f"basket-{number:06}", customer, products)
 
 
-def demand(messages: Sequence[OrderMessage]) -> dict[str, int]:
-    """Add up the ordered units of each product, at the first location that each order names.
+def demand(
+    messages: Sequence[OrderMessage], locations: tuple[str, ...] = (DEFAULT_LOCATION,)
+) -> dict[str, int]:
+    """Add up the ordered units of each product, at the first location of each order.
 
     An order that is sent twice counts once.
 
+    Args:
+        messages: The orders, and lines that are not orders.
+        locations: The setting `locations`, for orders that name none.
+
     Returns:
-        Units by the key of a product's row, over all valid orders.
+        Units by the key of a product's row, over all valid orders. They are 0 where orders look only after the first location.
     """
     valid = [message for message in reversed(messages) if message.order_id is not None]
     wanted: dict[str, int] = {}
     for message in {message.order_id: message for message in valid}.values():
-        order = parse_order(message.body)
+        order = parse_order(message.body, default_locations=locations)
         for key, quantity in zip(order.offers[0], order.quantities.values(), strict=True):
             wanted[key] = wanted.get(key, 0) + quantity
+        for key in order.product_ids:
+            wanted.setdefault(key, 0)
     return wanted
 
 
@@ -280,7 +330,7 @@ def stock_for(wanted: Mapping[str, int]) -> list[NewProduct]:
     Args:
         wanted: Units by the key of a product's row. Products that are wanted only at other locations have no units at the default one.
     """
-    best_sellers = sorted(wanted, key=lambda key: (-wanted[key], key))
+    best_sellers = sorted(filter(wanted.get, wanted), key=lambda key: (-wanted[key], key))
     scarce = set(best_sellers[5 : max(6, len(best_sellers) // 40) : 5])
     everywhere = {product_of(key): 0 for key in wanted} | dict(wanted)
     return [

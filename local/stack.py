@@ -18,6 +18,7 @@ from local.emulator import Emulator, locked
 from local.endpoint import ACCOUNT, REGION, embedded_environment
 from local.node import CDK, with_node
 from local.process import run_logged
+from operations.errors import UserError
 
 STACK_NAME = "InventoryOrders-dev"
 SETTINGS: dict[str, object] = {
@@ -34,6 +35,8 @@ SETTINGS: dict[str, object] = {
 """Settings of the embedded AWS that differ from cdk.json."""
 
 _DEPLOYMENT = STATE / "emulator" / "deployed.json"
+# Exists while the data of the embedded AWS began without the sample products.
+_NO_SAMPLES = STATE / "emulator" / "no-samples"
 _INPUTS = (
     "app.py",
     "cdk.json",
@@ -50,28 +53,45 @@ _CDK = [*CDK, "--no-color", "--ci"]
 Report = Callable[[str], None]
 
 
-def up(report: Report, *, enforce_iam: bool = False) -> Emulator:
+def up(report: Report, *, enforce_iam: bool = False, samples: bool = True) -> Emulator:
     """Start the embedded AWS if it is not running, and deploy the stack if it has changed.
 
     Args:
         report: Called with the name of each step before it starts.
         enforce_iam: Let functions do only what their roles allow, as on AWS. Ignored if the embedded AWS is already running.
+        samples: Whether `has_samples` is true of new data. It stays the same for running and kept data.
+
+    Raises:
+        UserError: `samples` is false, but the running or kept data has them.
     """
     with emulator.exclusive():
         found = emulator.running()
+        kept = emulator.is_kept() and not enforce_iam
+        if not samples and (found or kept) and has_samples():
+            raise UserError(
+                "the embedded AWS was started with the sample products; to start without them, delete its data with `make down`"
+            )
         if found is None:
             background.stop()
-            kept = emulator.is_kept() and not enforce_iam
             emulator.stop(keep=kept)
             report("Starting the embedded AWS" + (" with the kept data" if kept else ""))
             found = emulator.start(enforce_iam=enforce_iam)
             if kept:
                 _note(_deployed() | {"emulator": asdict(found)})
+            elif samples:
+                _NO_SAMPLES.unlink(missing_ok=True)
+            else:
+                _NO_SAMPLES.touch()
         wanted = {"emulator": asdict(found), "inputs": _fingerprint()}
         if _deployed() != wanted:
             _deploy(found, report, first=_deployed().get("emulator") != asdict(found))
             _note(wanted)
         return found
+
+
+def has_samples() -> bool:
+    """Whether the data of the embedded AWS includes the sample products."""
+    return not _NO_SAMPLES.is_file()
 
 
 def down(*, keep: bool = False, report: Report = lambda _: None) -> bool:

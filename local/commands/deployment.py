@@ -12,6 +12,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
+from infra.cdk_json import read_cdk_json
 from infra.settings import DEFAULT, Settings, SettingsError, check_names
 from inventory_orders.naming import stack_name
 from local import ROOT, stack
@@ -53,8 +54,8 @@ _Stage = Annotated[
 def bootstrap() -> None:
     """Prepare the account and region of your environment for the CDK, once. Running it again changes nothing."""
     account = AwsAccount.of_environment()
-    config = _cdk_json()
-    if _QUALIFIER in config["context"] and "toolkitStackName" not in config:
+    config = cdk_json()
+    if _QUALIFIER in config.get("context", {}) and "toolkitStackName" not in config:
         # The CDK would otherwise update the shared stack in place, and replace the roles that other apps deploy with.
         raise UserError(
             f'cdk.json has a {_QUALIFIER}, but no name for its bootstrap stack: set "toolkitStackName" at the top level, '
@@ -76,7 +77,7 @@ def synth(stage: _Stage = "dev") -> None:
         [*CDK, "synth", "--quiet", "-c", f"stage={stage}"],
         stack.cdk_environment(environment_without_aws() | {"AWS_EC2_METADATA_DISABLED": "true"}),
     )
-    screen.print(f"{_cdk_json()['output']}/{stack_name(stage)}.template.json")
+    screen.print(f"{cdk_json().get('output', 'cdk.out')}/{stack_name(stage)}.template.json")
 
 
 @app.command(rich_help_panel=_ACCOUNT_PANEL)
@@ -249,6 +250,7 @@ def _show_what_is_left(account: AwsAccount, stack_id: str) -> None:
 
 def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
     """Look up the account of the environment, and print the command, account and region."""
+    cdk_json()
     account = AwsAccount.of_environment()
     place = f"{stack_name(stage)} on account {account.number()}, {account.region}"
     if ask:
@@ -260,17 +262,25 @@ def _account_for(command: str, stage: str, *, ask: bool = False) -> AwsAccount:
 
 def _settings(stage: str) -> Settings:
     """Read the settings that the CDK will use."""
-    config = _cdk_json()
-    context = config.get("context", {})
+    context = cdk_json().get("context", {})
     try:
-        check_names(config, context)
         return Settings.from_context(stage, context.get("settings"), context.get("stages"))
     except SettingsError as error:
         raise UserError(str(error)) from None
 
 
-def _cdk_json() -> dict[str, Any]:
-    return dict(json.loads((ROOT / "cdk.json").read_text("utf-8")))
+def cdk_json() -> dict[str, Any]:
+    """Read and check cdk.json, before the CDK does: its own messages do not say what to do.
+
+    Raises:
+        UserError: It is not valid, or has an unknown name.
+    """
+    try:
+        config = read_cdk_json(ROOT / "cdk.json")
+        check_names(config, config.get("context", {}))
+    except SettingsError as error:
+        raise UserError(str(error)) from None
+    return config
 
 
 def _cdk(account: AwsAccount, *arguments: str) -> None:

@@ -7,6 +7,7 @@ import time
 from rich.console import Console
 
 from local import STATE, emulator, stack
+from local.commands.deployment import cdk_json
 from local.endpoint import use_embedded
 from operations.aws import Aws
 from operations.errors import UserError
@@ -34,11 +35,15 @@ class ThisCheckout:
         return running.endpoint
 
 
-def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator:
+def start_embedded(
+    console: Console, *, fill: bool = False, samples: bool = True
+) -> emulator.Emulator:
     """Start and deploy the embedded AWS unless it is up to date, and create the sample products.
 
-    With `fill`, it creates missing sample products even if the embedded AWS is up to date.
+    With `fill`, it creates missing sample products even if the embedded AWS is up to date. Without `samples`, it creates
+    none until the data of the embedded AWS is deleted.
     """
+    cdk_json()
     began = time.monotonic()
     steps = 0
     with console.status("Looking for the embedded AWS") as spinner:
@@ -49,8 +54,8 @@ def start_embedded(console: Console, *, fill: bool = False) -> emulator.Emulator
             spinner.update(step)
             console.print(f"[dim]{time.monotonic() - began:4.0f} s[/] {step}")
 
-        running = stack.up(report)
-        if steps or fill:
+        running = stack.up(report, samples=samples)
+        if (steps or fill) and stack.has_samples():
             from local import shelf  # noqa: PLC0415 - boto3 is slow to import
 
             use_embedded(running.endpoint)

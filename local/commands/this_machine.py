@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import webbrowser
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from local.desk import background
 from local.endpoint import embedded_settings, use_embedded
 from operations.aws import Aws
 from operations.commands.bad_lines import refusals_of
-from operations.commands.common import aside, screen
+from operations.commands.common import aside, print_json, screen
 from operations.commands.target import Target, aws_of, on_stack
 from operations.errors import UserError
 from operations.http_api import HttpApi
@@ -93,11 +94,20 @@ def demo(
 
 
 @app.command(rich_help_panel=_PANEL)
-def up() -> None:
+def up(
+    no_samples: Annotated[
+        bool,
+        typer.Option(
+            "--no-samples",
+            help="Create no sample products, until `make down` (with make: NO_SAMPLES=1).",
+        ),
+    ] = False,
+) -> None:
     """Start the embedded AWS, deploy the stack and create the sample products, unless everything is up to date."""
-    running = start_embedded(screen, fill=True)
+    running = start_embedded(screen, fill=True, samples=not no_samples)
+    listed = "with the sample products listed" if stack.has_samples() else "without sample products"
     screen.print(
-        f"[green]Ready[/] at {running.endpoint}, with the sample products listed. "
+        f"[green]Ready[/] at {running.endpoint}, {listed}. "
         f'[dim]`eval "$(make env)"` points any AWS client there, `make down` stops it.[/]'
     )
 
@@ -181,10 +191,37 @@ def _running() -> emulator.Emulator:
     return running
 
 
+class EnvFormat(StrEnum):
+    """The forms in which `env` prints settings."""
+
+    SHELL = "shell"
+    DOTENV = "dotenv"
+    JSON = "json"
+
+
 @app.command(rich_help_panel=_PANEL)
-def env() -> None:
-    """Print shell commands that point every AWS client in that shell at the running embedded AWS."""
+def env(
+    form: Annotated[
+        EnvFormat,
+        typer.Option(
+            "--format",
+            help="`shell` for eval; `dotenv` for files such as .env, a line for each variable; `json` for an object "
+            "(with make: FORMAT=json).",
+        ),
+    ] = EnvFormat.SHELL,
+) -> None:
+    """Print settings that point every AWS client at the running embedded AWS: shell commands, or another form.
+
+    Only the shell commands also unset other AWS variables, such as AWS_PROFILE.
+    """
     settings = embedded_settings(_running().endpoint)
+    if form is EnvFormat.JSON:
+        print_json(settings)
+        return
+    if form is EnvFormat.DOTENV:
+        for name, value in settings.items():
+            screen.out(f"{name}={value}")
+        return
     # This includes AWS_PROFILE, which the empty configuration does not define, and AWS_SESSION_TOKEN.
     others = [name for name in os.environ if name.startswith("AWS_") and name not in settings]
     if others:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 from zipfile import ZipFile
@@ -26,10 +27,16 @@ UV = Path(sys.executable).with_name("uv")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Build the wheel."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    """Build the wheel as `pip wheel .` does: with the build requirements alone. pip downloads them, but here they are links."""
+    folder, place = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("build")
+    site = new_environment(place)
+    python = [place / "bin" / "python", "-I", "-c"]
+    link(tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"], site)
+    ask = "import hatchling.build as b; print(*b.get_requires_for_build_wheel(), sep='\\n')"
+    asked = subprocess.run([*python, ask], cwd=ROOT, check=True, capture_output=True, text=True)
+    link(asked.stdout.split(), site)
+    build = f"import hatchling.build as b; b.build_wheel({str(folder)!r})"
+    subprocess.run([*python, build], cwd=ROOT, check=True, capture_output=True)
     (file,) = folder.glob("*.whl")
     assert file.name == f"inventory_orders-{VERSION}-py3-none-any.whl"
     return file
@@ -42,19 +49,25 @@ def environment(wheel, tmp_path_factory):
     `make wheel CHECK=1` downloads these packages instead.
     """
     folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    link(wheel, site)
+    site = new_environment(folder)
+    with ZipFile(wheel) as archive:
+        metadata = archive.read(f"inventory_orders-{VERSION}.dist-info/METADATA").decode()
+    link(re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE), site)
     install = [UV, "pip", "install", "--quiet", "--offline", "--no-index", "--python", folder]
     subprocess.run([*install, wheel], check=True)
     return folder
 
 
-def link(wheel, site):
-    """Link the packages that the wheel requires, directly or indirectly, from this environment."""
-    with ZipFile(wheel) as archive:
-        metadata = archive.read(f"inventory_orders-{VERSION}.dist-info/METADATA").decode()
-    left, linked = re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE), set()
+def new_environment(folder):
+    """Create an empty environment. Returns the folder of its packages."""
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    return site
+
+
+def link(left, site):
+    """Link required packages, directly or indirectly, from this environment."""
+    linked = set()
     while left:
         required = Requirement(left.pop())
         if required.name in linked or (required.marker and not required.marker.evaluate()):

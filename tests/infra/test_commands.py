@@ -183,6 +183,12 @@ def test_a_file_of_orders_may_have_spaces_in_its_name():
     assert dry_run("demo", "ORDERS=my orders.csv")[-1].endswith("demo --orders 'my orders.csv' ")
 
 
+def test_options_of_the_embedded_aws_reach_its_commands():
+    assert dry_run("up", "NO_SAMPLES=1")[-1].endswith("up --no-samples")
+    assert dry_run("env", "FORMAT=json")[-1].endswith("env --format 'json'")
+    assert dry_run("env")[-1].endswith("env ")
+
+
 def test_help_puts_each_option_on_a_line_of_its_own():
     lines = make("help", dry=()).stdout.splitlines()
     assert "                  KEEP=1 keeps the data for the next make up" in lines

@@ -13,11 +13,12 @@ from aws_cdk import aws_lambda
 from aws_cdk.assertions import Annotations, Match, Template
 from typer.testing import CliRunner
 
+from infra import cdk_json
 from infra.currencies import DIGITS
 from infra.settings import SCHEMA, Settings, SettingsError, check_names
 from inventory_orders.domain import allotments
 from inventory_orders.messages.documents import json_schema
-from local import ROOT
+from local import ROOT, emulator
 from local.commands import deployment
 from local.commands.main import app
 from operations.errors import UserError
@@ -65,13 +66,91 @@ NOT_READ = [
 
 
 @pytest.mark.parametrize(("config", "says"), NOT_READ)
-def test_an_unused_setting_name_is_refused(config, says, monkeypatch):
+def test_an_unused_setting_name_is_refused(config, says, monkeypatch, tmp_path):
     with pytest.raises(SettingsError, match=re.escape(says)):
         check_names(config, config.get("context", {}))
-    monkeypatch.setattr(deployment, "_cdk_json", lambda: config)
+    monkeypatch.setattr(deployment, "ROOT", tmp_path)
+    (tmp_path / "cdk.json").write_text(json.dumps(config))
     answer = CliRunner().invoke(app, ["settings", "--stage", "prod"])
     assert isinstance(answer.exception, UserError)
     assert says in str(answer.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            '{\n "context": {},\n}',
+            "line 2, column 15: there is a comma before the closing bracket;",
+        ),
+        ('{"a": [1,\n ]}', "line 1, column 9: there is a comma before the closing bracket; remove"),
+        ('{\n // ours\n "context": {}}', "line 2, column 2: JSON has no comments; remove this one"),
+        ('{"context": {} /* ours */}', "line 1, column 16: JSON has no comments; remove this one"),
+        ('{"context": {"stage": 1, "a": {}, "\\u0061": 2}}', 'column 35: the object already has "'),
+        ("{'context': {}}", "line 1, column 2: text needs straight double quotes"),
+        ('{"a": 1 "b": 2}', "line 1, column 9: a comma is missing before this character"),
+        ('{"a" 1}', "line 1, column 6: a colon is missing before this character"),
+        ('{"a": True}', "line 1, column 7: this is not a value; text needs double quotes"),
+        ('{"a": "x\ny"}', "line 1, column 9: text cannot continue on the next line"),
+        ('{"a": {}', "line 1, column 9: the file ends before its last bracket is closed"),
+        ('{"a": 1}}', "line 1, column 9: the file continues after its last bracket"),
+        ('{"a": "\\x"}', "line 1, column 8: Invalid \\escape"),
+        ("[]", "line 1, column 1: the file must hold an object"),
+        ('{"context": []}', "context in cdk.json is []; it must be an object"),
+        (b'{"a": "\xe9"}', "cdk.json is not UTF-8 (byte 8); save it as UTF-8"),
+        (None, "cdk.json cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_cdk_json_that_is_not_valid_is_an_error_with_its_place(text, says, monkeypatch, tmp_path):
+    monkeypatch.setattr(deployment, "ROOT", tmp_path)
+    if text is not None:
+        content = text if isinstance(text, bytes) else text.encode()
+        (tmp_path / "cdk.json").write_bytes(content)
+    refused = CliRunner().invoke(app, ["settings"]).exception
+    assert isinstance(refused, UserError)
+    assert says in str(refused)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["up"], ["demo"], ["desk"], ["dashboard"], ["synth"], ["bootstrap"]),
+        *(
+            [name, "--stage", "dev"]
+            for name in ("diff", "validate", "deploy", "diagnose", "destroy")
+        ),
+    ],
+)
+def test_each_command_that_needs_cdk_json_reads_it_before_anything_else(
+    command, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(deployment, "ROOT", tmp_path)
+    (tmp_path / "cdk.json").write_text('{"context": {},}')
+    for module, name in (
+        (emulator, "start"),
+        (emulator, "running"),
+        (deployment.subprocess, "run"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("it began"))
+    refused = CliRunner().invoke(app, command).exception
+    assert str(refused) == (
+        "cdk.json, line 1, column 15: there is a comma before the closing bracket; remove it"
+    )
+
+
+def test_the_app_reads_cdk_json_in_the_same_way(monkeypatch):
+    def wrong(path):
+        raise SettingsError(f"{path.name} is wrong")
+
+    monkeypatch.setattr(cdk_json, "read_cdk_json", wrong)
+    with pytest.raises(SystemExit, match=r"^Error: cdk\.json is wrong$"):
+        runpy.run_path(str(ROOT / "app.py"))
+
+
+def test_a_byte_order_mark_and_equal_names_in_two_objects_are_accepted(tmp_path):
+    path = tmp_path / "cdk.json"
+    path.write_text('\ufeff{"a": {"b": "{}\\""}, "c": [{"b": 1}, {"b": 2, "d": "b"}]}')
+    assert cdk_json.read_cdk_json(path)["c"] == [{"b": 1}, {"b": 2, "d": "b"}]
 
 
 def test_the_cdks_own_context_keys_are_accepted():

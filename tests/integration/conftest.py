@@ -52,6 +52,7 @@ def data(monkeypatch: Any, tmp_path: Path) -> Iterator[Path]:
         "_STATE_FILE": tmp_path / "state.json",
         "_DATA": tmp_path / "data",
         "_KEPT": tmp_path / "kept.json",
+        "_LAST_PORT": tmp_path / "port",
         "_LOG": tmp_path / "log",
     }.items():
         monkeypatch.setattr(emulator, name, place)

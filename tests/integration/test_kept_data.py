@@ -109,13 +109,14 @@ def test_kept_data_is_restored_at_the_same_port_and_otherwise_deleted(data, monk
     wait_until_heard(second, ITEMS)
     assert emulator.stop()
     assert not emulator.is_kept()
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = other.getsockname()[1]
-        ports = [taken, emulator.free_port()]
+    with socket.create_server(("127.0.0.1", second.port)):
+        ports = [second.port, emulator.free_port()]
         monkeypatch.setattr(emulator, "free_port", lambda: ports.pop(0))
         third = emulator.start()
-    assert third.port != taken
+    assert third.port != second.port
     assert client(third).list_queues().get("QueueUrls", []) == []
+    emulator.stop()
+    assert emulator.start().port == third.port, "a port that is free is used again"
 
 
 def test_incompletely_written_data_is_reported_as_lost(data):

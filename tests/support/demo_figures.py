@@ -7,7 +7,7 @@ import re
 
 def figures(text: str) -> dict[str, tuple[int, str]]:
     """Read the rows of a summary: each row's total, and the text after it."""
-    name = r"[A-Z]?[a-z]+(?: [a-z]+)*|\(default\)"
+    name = r"[A-Z]?[a-z-]+(?: [a-z]+)*|\(default\)"
     rows = re.findall(rf"^({name}) {{2,}}([\d,]+)  (.*)$", text, flags=re.MULTILINE)
     return {name: (_number(value), words.rstrip()) for name, value, words in rows}
 

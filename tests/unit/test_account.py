@@ -769,7 +769,7 @@ def test_synth_needs_no_account(cdk, monkeypatch):
 
 def test_a_synth_with_a_wrong_setting_fails_with_one_line(cdk, monkeypatch):
     context = {"settings": {"laneCount": -1}}
-    monkeypatch.setattr(deployment, "_cdk_json", lambda: {"context": context})
+    monkeypatch.setattr(deployment, "cdk_json", lambda: {"context": context})
     assert "laneCount" in refused(["synth"])
     assert cdk == []
 

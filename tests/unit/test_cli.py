@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,8 +22,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from typer.testing import CliRunner
 
 from inventory_orders.version import VERSION
-from local import ROOT, emulator, invoke
+from local import ROOT, emulator, invoke, shelf, stack
 from local.commands import embedded, main, this_machine
+from local.commands.this_machine import EnvFormat
+from local.endpoint import embedded_settings
 from operations import follow, queues
 from operations.aws import Aws
 from operations.commands import common, events, target
@@ -366,6 +369,75 @@ def test_env_names_the_endpoint_to_every_version_of_the_aws_cli(monkeypatch, tmp
         [shell, "-c", script, shell, settings], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"--endpoint-url={endpoint}|sqs|x|a  b|sqs|x|a  b|"
+
+
+def test_env_has_the_same_values_in_each_form(monkeypatch):
+    endpoint = "http://127.0.0.1:1234"
+    monkeypatch.setattr(emulator, "running", lambda: SimpleNamespace(endpoint=endpoint))
+    forms = {form: RUNNER.invoke(main.app, ["env", "--format", form]).stdout for form in EnvFormat}
+    settings = json.loads(forms["json"])
+    assert settings == embedded_settings(endpoint)
+    lines = [f"{name}={value}" for name, value in settings.items()]
+    assert forms["dotenv"].splitlines() == lines
+    assert forms["shell"] == RUNNER.invoke(main.app, ["env"]).stdout
+    exported = re.findall("^export (.*)$", forms["shell"], re.MULTILINE)
+    assert [" ".join(shlex.split(line)) for line in exported] == lines
+
+
+@pytest.fixture
+def starts(monkeypatch, tmp_path):
+    """Let `make up` start and deploy nothing. Returns the embedded AWS, whether its data is kept, and calls that list samples."""
+    state = SimpleNamespace(running=None, kept=False, listed=0)
+    new = emulator.Emulator(1, 1.0, 1234)
+
+    def start(**_):
+        state.running = new
+        return new
+
+    def fill(_):
+        state.listed += 1
+
+    monkeypatch.setattr(emulator, "STATE", tmp_path)
+    monkeypatch.setattr(emulator, "start", start)
+    monkeypatch.setattr(emulator, "stop", lambda **_: None)
+    monkeypatch.setattr(emulator, "running", lambda: state.running)
+    monkeypatch.setattr(emulator, "is_kept", lambda: state.kept)
+    monkeypatch.setattr(stack.background, "stop", lambda: None)
+    monkeypatch.setattr(stack, "_deploy", lambda *_, **__: None)
+    monkeypatch.setattr(stack, "_NO_SAMPLES", tmp_path / "no-samples")
+    monkeypatch.setattr(stack, "_DEPLOYMENT", tmp_path / "deployed.json")
+    monkeypatch.setattr(embedded, "use_embedded", lambda _: None)
+    monkeypatch.setattr(embedded.Aws, "of_stack", lambda _: None)
+    monkeypatch.setattr(shelf, "fill", fill)
+    return state
+
+
+def up(*options):
+    return RUNNER.invoke(main.app, ["up", *options])
+
+
+def test_a_shop_without_sample_products_stays_without_them_until_its_data_is_deleted(starts):
+    assert "1234, without sample products." in up("--no-samples").stdout
+    for kept in (False, True):
+        starts.kept = kept
+        starts.running = None if kept else starts.running
+        embedded.start_embedded(common.screen)
+        assert "without sample products" in up().stdout
+        assert up("--no-samples").exit_code == 0
+    assert starts.listed == 0
+    starts.running, starts.kept = None, False
+    assert "with the sample products listed" in " ".join(up().stdout.split())
+    assert starts.listed == 1
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_sample_products_that_are_listed_are_not_removed(starts, kept):
+    up()
+    starts.running, starts.kept = None if kept else starts.running, kept
+    refused = str(up("--no-samples").exception)
+    assert refused.startswith(
+        "the embedded AWS was started with the sample products; to start without"
+    )
 
 
 def test_sending_to_an_account_asks_first(account, tmp_path):

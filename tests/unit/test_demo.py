@@ -488,6 +488,7 @@ def test_units_of_the_fullest_place_go_to_the_store(monkeypatch):
         *(NewProduct(key, 500) for key in ("cup", "mug", "mug#store", "cup#store", "cup#berlin")),
         NewProduct("mug#berlin", 600),
     ]
+    workload = demo.Workload(products, [], [], [], "", "", transfer=("berlin", "store"))
     answers = []
     with open_shop() as tables:
         aws = tables.stack
@@ -500,14 +501,14 @@ def test_units_of_the_fullest_place_go_to_the_store(monkeypatch):
 
         original = type(aws).invoke
         monkeypatch.setattr(type(aws), "invoke", invoke)
-        assert demo.transfer_some(aws, products[:2], "d1") is None
-        moved = demo.transfer_some(aws, products, "d1")
+        assert demo.transfer_some(aws, replace(workload, transfer=None), "d1") is None
+        moved = demo.transfer_some(aws, workload, "d1")
         assert moved == demo.Transferred("mug", 40, "berlin", "store")
         assert (tables.stock("mug#berlin"), tables.stock("mug#store")) == (560, 540)
         assert set(tables.unexplained().values()) == {0}
         monkeypatch.setattr(demo, "_TRANSFERRED", 900)
         with pytest.raises(UserError, match="mug could not be transferred: "):
-            demo.transfer_some(aws, products, "d2")
+            demo.transfer_some(aws, workload, "d2")
 
 
 def test_a_missing_late_wrong_or_unexplained_event_is_a_difference():
@@ -530,6 +531,26 @@ def test_a_missing_late_wrong_or_unexplained_event_is_a_difference():
     assert "the row says nothing, the bus said OrderPlaced" in difference
     (difference,) = differences(said, rows | {fulfilled: rows[fulfilled] | {"_version": 9}})
     assert "? (9, FULFILLED)" in difference
+
+
+def test_a_hold_may_end_during_the_day_or_after_it():
+    row = {"orderId": "d1-2", "userId": "u", "status": "PENDING", "items": [line("tea", 1)]}
+    row |= {"_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
+    end = {"action": "expire", "at": BORN, "restockedVersions": {"tea": BORN}}
+    expired = row | {"status": "EXPIRED", "_version": 2, "steps": [end]}
+    placed, ended = heard_of(row), heard_of(expired, before=row)
+    for unpaid, news, differences in (
+        ((), [placed, ended], 0),
+        ((), [placed], 0),
+        ((), [ended], 1),
+        (("d1-2",), [placed], 1),
+    ):
+        shop = Shop("d1", 1, frozenset(unpaid))
+        shop.hear(news)
+        assert len(shop.differences({"d1-2": expired})) == differences
+    shop = Shop("d1", 1, frozenset())
+    commands = shop.hear([placed, ended])
+    assert shop.awaited == 2 + len(commands)
 
 
 def test_an_event_that_comes_twice_is_counted_and_answered_once():
@@ -583,7 +604,7 @@ def test_a_file_of_any_size_is_sent_completely_for_its_own_products(tmp_path, li
 def test_an_order_that_a_file_holds_twice_needs_its_units_once(tmp_path):
     day = demo.day_of_file("d1", file_of(tmp_path, *[("o", "u", [("mug", 2)])] * 2))
     assert "1 order for 1 product." in day.text
-    assert sample_orders.demand(day.messages) == {"demo-mug": 2}
+    assert sample_orders.demand(day.messages) == {"demo-file-mug": 2}
     assert day.products[0].opening_stock == 2
 
 
@@ -601,11 +622,12 @@ def test_a_file_is_demonstrated_with_invented_stock_and_says_so(tmp_path):
         orders = [(f"o-{n}", "u", [(f"mug-{n}", each)]) for n, each in enumerate(quantities)]
         return demo.day_of_file("d1", file_of(tmp_path, *orders)).text
 
-    assert "Their stock is invented: as many units as the orders need. The" in text_of(1)
+    assert "The stock is invented: as many units as the orders need. So are" in text_of(1)
     assert (
-        "but fewer for 1 best seller, such as 3 of demo-mug-5, where they need 4. The"
+        "but fewer for 1 best seller, such as 3 of demo-file-mug-5, where they need 4. So"
         in text_of(9, 8, 7, 6, 5, 4)
     )
+    assert "So are the payments, parcels and returns, 20 further orders that" in text_of(1)
     assert "`.venv/bin/inventory-orders load` your products" in text_of(1)
 
 
@@ -621,7 +643,7 @@ def test_an_order_keeps_its_other_fields_from_the_file(tmp_path):
     order = {"orderId": "o", "userId": "u", "items": [{"productId": "mug", "quantity": 2}]}
     path.write_text(json.dumps(order | {"holdSeconds": 60, "attributes": {"a": "b"}}) + "\n")
     (message,) = demo.day_of_file("d1", path).messages
-    own = {"orderId": "d1-o", "items": [{"productId": "demo-mug", "quantity": 2}]}
+    own = {"orderId": "d1-o", "items": [{"productId": "demo-file-mug", "quantity": 2}]}
     assert json.loads(message.body) == order | {"holdSeconds": 60, "attributes": {"a": "b"}} | own
 
 
@@ -630,12 +652,50 @@ def test_products_of_a_file_are_stocked_where_its_orders_want_them_first(tmp_pat
     order = {"orderId": "o", "userId": "u", "items": [{"productId": "mug", "quantity": 2}]}
     path.write_text(json.dumps(order | {"locations": ["berlin", ""]}) + "\n")
     day = demo.day_of_file("d1", path)
-    assert "1 order for 1 product." in day.text
+    assert "1 order for 1 product at (default), berlin. The" in day.text
     stock = {product.product_id: product.opening_stock for product in day.products}
-    assert (stock["demo-mug"], stock["demo-mug#berlin"]) == (0, 2)
+    assert (stock["demo-file-mug"], stock["demo-file-mug#berlin"]) == (0, 2)
+    assert (day.locations, day.transfer) == (["berlin"], None)
     with open_shop() as tables:
         demo.stock_up(tables.stack, day.products, "d1")
         assert tables.do(parse_order(day.messages[0].body)) == [Outcome.APPLIED]
+
+
+def test_orders_of_a_file_that_name_no_locations_find_stock_at_those_of_the_setting(tmp_path):
+    setting = ("berlin", "hamburg")
+    path = file_of(tmp_path, ("o-1", "u", [("mug", 2)]), ("o-2", "u", [("mug", 1), ("cup", 1)]))
+    with open_shop() as tables:
+        earlier = [NewProduct("demo-file-mug", 0), NewProduct("demo-file-mug#hamburg", 9)]
+        demo.stock_up(tables.stack, earlier, "d0")
+        day = demo.day_of_file("d1", path, setting)
+        demo.stock_up(tables.stack, day.products, "d1")
+        orders = [parse_order(m.body, default_locations=setting) for m in day.messages]
+        assert tables.do(*orders) == [Outcome.APPLIED] * 2
+        rows = {order_id: tables.order_row(order_id) for (order_id,) in tables.items(Table.ORDERS)}
+        assert tables.stock("demo-file-mug#hamburg") == 0, "units of an earlier file are removed"
+    assert "Orders that name no locations use the setting: berlin, then hamburg. The" in day.text
+    assert ", at the first location of each. So" in day.text
+    result = result_of(workload=day, books=Books((), rows, []))
+    assert (result.summary["ordersPlacedFrom"], result.passed_over) == ({"berlin": 2}, 0)
+
+
+def test_an_order_of_too_many_products_for_the_setting_counts_as_invalid(tmp_path):
+    path = file_of(
+        tmp_path, ("big", "u", [(f"p-{n}", 1) for n in range(99)]), ("o", "u", [("p-1", 1)])
+    )
+    setting = ("berlin", "hamburg", "")
+    assert demo.day_of_file("d1", path).order_ids == {"d1-big", "d1-o"}
+    assert demo.day_of_file("d1", path, setting).order_ids == {"d1-o"}
+
+
+def test_nothing_in_a_file_has_the_name_of_something_of_the_tea_shops_day(tmp_path):
+    tea = demo.tea_shop_day("d1", 50)
+    mine = [product_of(key).removeprefix("demo-") for key in (p.product_id for p in tea.products)]
+    file = demo.day_of_file("d1", file_of(tmp_path, *((i, "u", [(i, 1)]) for i in set(mine))))
+    own = {sample_orders.HELD_PRODUCT.product_id}
+    assert {p.product_id for p in file.products} & {p.product_id for p in tea.products} == own
+    assert {*tea.locations} == {"", "demo-berlin", "demo-store"}
+    assert {*tea.transfer} <= {*tea.locations}
 
 
 @pytest.mark.parametrize("day", ["tea", "file"])
@@ -681,9 +741,10 @@ def test_some_products_are_divided_between_locations_and_the_hot_one_is():
 
 def test_the_orders_of_the_day_name_all_locations_and_some_may_be_split():
     orders = [parse_order(m.body) for m in demo.tea_shop_day("d1", 300).messages if m.order_id]
-    assert {frozenset(order.locations) for order in orders} == {frozenset(sample_orders.LOCATIONS)}
+    names = {frozenset(order.locations) for order in orders}
+    assert names == {frozenset({"", "demo-berlin", "demo-store"})}
     first = Counter(order.locations[0] for order in orders)
-    assert first[""] > first["berlin"] > first["store"] > 0
+    assert first[""] > first["demo-berlin"] > first["demo-store"] > 0
     assert {len(order.quantities) > 1 for order in orders if order.split} == {True}
     assert sum(order.split for order in orders) > 20
 

@@ -94,7 +94,14 @@ MAY_IMPORT = {
     # Run by people.
     "operations": ("inventory_orders",),
     "local": ("testing", "operations", "inventory_orders"),
-    "local.commands": ("testing", "local", "operations", "inventory_orders", "infra.settings"),
+    "local.commands": (
+        "testing",
+        "local",
+        "operations",
+        "inventory_orders",
+        "infra.settings",
+        "infra.cdk_json",
+    ),
     # Verification.
     "testing": ("operations", "inventory_orders"),
     "testing.simulated_aws": (),
