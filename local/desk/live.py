@@ -22,6 +22,8 @@ News = dict[str, Any]
 """An `event`, a note that something `changed` without an event, or a `problem`, which is the last item. A heartbeat is empty."""
 
 _BEAT_SECONDS = 1.0
+# Without an answer from AWS for so many heartbeats, there may be events that nobody has received, so there are no more heartbeats.
+_MOST_UNANSWERED = 5
 # Counts survive while the user moves from one page to another.
 _LINGER_SECONDS = 60.0
 # A page with more unread news has gone away, or will reload everything anyway.
@@ -115,11 +117,12 @@ class Live:
 
     def _pass_on(self, aws: Aws, listen: _Listen) -> None:
         """Pass events and changes on to the pages, until no page is open or the stack has been deployed with another bus."""
-        seen, look_at, count = None, 0.0, 0
+        seen, look_at, count, unanswered = None, 0.0, 0, 0
         running = set[Future[int]]()
         with ThreadPoolExecutor(_RECEIVERS) as pool:
             while self._goes_on() and self._stack().outputs == aws.outputs:
-                self._tell({})
+                if unanswered < _MOST_UNANSWERED:
+                    self._tell({})
                 if time.monotonic() >= look_at:
                     now = self._what_is_seen()
                     if seen not in (None, now):
@@ -130,6 +133,7 @@ class Live:
                 running |= {pool.submit(self._receive, listen) for _ in more}
                 done, running = wait(running, _BEAT_SECONDS)
                 count = sum(each.result() for each in done)
+                unanswered = 0 if done else unanswered + 1
 
     def _what_is_seen(self) -> object:
         try:

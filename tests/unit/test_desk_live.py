@@ -183,6 +183,27 @@ def test_an_error_of_the_desk_itself_is_said_too(bus, shop, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_there_is_no_heartbeat_while_aws_does_not_answer(bus, shop):
+    answers, asked = Event(), Event()
+
+    def hear(_):
+        asked.set()
+        answers.wait(60)
+        return iter(())
+
+    with closing(shop.live.news()) as page:
+        assert next(page) == {}
+        bus.hear = hear
+        assert asked.wait(60)
+        beats = Event()
+        tell, shop.live._tell = shop.live._tell, lambda _: beats.set()
+        while beats.wait(10 * live._BEAT_SECONDS):
+            beats.clear()
+        shop.live._tell = tell
+        answers.set()
+        assert next(page) == {}
+
+
 def test_a_stack_that_is_deployed_anew_is_followed(bus, shop):
     with closing(shop.live.news()) as page:
         assert next(page) == {}

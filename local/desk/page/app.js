@@ -1,13 +1,15 @@
 // The frame of all pages: which stack this is, the links, the search, and the view that the address names.
 import { html, nothing, render } from "/lit-html/lit-html.js";
+import { arrive } from "./drafts.js";
 import { useCurrency } from "./format.js";
-import { dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
+import { ELSEWHERE, dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, link, problem, steady } from "./parts.js";
 import { listenToScans, sendForm } from "./scanner.js";
 import { ask, follow, pause } from "./server.js";
 import { T } from "./texts.js";
 
 const RETRY_MILLISECONDS = 2000;
+const LOAD_MILLISECONDS = 30_000; // of a view
 // Between two readings after something happened. On an account they cost money.
 const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
 
@@ -36,8 +38,9 @@ const PAGE = "page"; // the key of messages about the page itself
 // What is on the screen. `news` says whether it follows what happens, and `notice` why it cannot be read.
 const shown = { about: null, view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
 let isStale = false;
-let reading = 0;
 let opening = 0;
+let asked = Promise.resolve(); // the latest question
+let reads = {}; // of the view: `now`, and the `next` one
 
 // ---------------------------------------------------------------- drawing
 
@@ -77,7 +80,11 @@ function dialogOf({ title, words, yes = T.yes, kind = "primary" } = {}) {
 function drawn({ name, view, data, state, ids, error, isRead }) {
   if (error) return { title: T.notReadable, content: problem(withCode(error)) };
   if (!isRead) return { title: T.reading, content: nothing };
-  return { title: T.nav[name], about: T.about[name], ...view.draw(data, state, ids) };
+  try {
+    return { title: T.nav[name], about: T.about[name], ...view.draw(data, state, ids) };
+  } catch (broken) {
+    return { title: T.notReadable, content: problem(T.faulty(broken.message)) };
+  }
 }
 
 function draw() {
@@ -85,13 +92,14 @@ function draw() {
   const { title, about = "", controls = nothing, content } = drawn(shown);
   const { text, kind } = view?.feed ? state.news : shown.news;
   document.title = T.titleOf(title);
-  const refresh = view?.read ? button(T.refresh, () => read(true), { id: "refresh" }) : nothing;
-  const live = view?.feed || view?.follows ? html`<span id="live" class=${kind} role="status">${text}</span>` : nothing;
+  const again = view ? view.read && (() => read(true)) : shown.name && open;
+  const refresh = again ? button(T.refresh, again, { id: "refresh" }) : nothing;
+  const live = view?.feed || view?.follows ? html`<span id="live" class=${kind} role="status">${withCode(text)}</span>` : nothing;
   render(
     html`${stageOf(shown.about)}${navOf(shown.about, shown.name)}
       <header><div><h1 id="title">${title}</h1><p id="about">${about}</p></div>${searchBox()}<div id="controls">${live}${controls}${refresh}</div></header>
       <main id="view" tabindex="-1" aria-busy=${shown.isBusy}>${content}</main>
-      ${dialogOf(shown.question)}${messageOf(PAGE)}`,
+      ${dialogOf(shown.question)}<div id="said">${messageOf(ELSEWHERE)}${messageOf(PAGE)}</div>`,
     document.body,
   );
 }
@@ -102,19 +110,21 @@ function notice(text) {
   shown.notice = text;
 }
 
-// Asks the operator, in production or if the change warns. Escape is a no. `question` has `warning`, `yes` and `kind`, or says that the
-// reader `isAgreed` to changes of this kind.
+// Asks the operator, in production or if the change warns, one question after the other. Escape is a no. `question` has `warning`, `yes` and
+// `kind`, or says that the reader `isAgreed` to changes of this kind.
 async function isMeant(words, { warning = "", isAgreed = false, ...answer } = {}) {
   const { production, place } = shown.about;
   if ((!production && !warning) || isAgreed) return true;
   const all = [T.question(words), warning, production ? T.thisIs(place) : ""].filter(Boolean).join(" ");
-  shown.question = { title: production ? T.inProduction : T.areYouSure, words: all, ...answer };
-  draw();
-  const dialog = document.getElementById("question");
-  return new Promise((resolve) => {
+  const answered = (resolve) => {
+    shown.question = { title: production ? T.inProduction : T.areYouSure, words: all, ...answer };
+    draw();
+    const dialog = document.getElementById("question");
     Object.assign(dialog, { returnValue: "", onclose: () => resolve(dialog.returnValue === "yes") });
     dialog.showModal();
-  });
+  };
+  asked = asked.then(() => new Promise(answered));
+  return asked;
 }
 
 // ---------------------------------------------------------------- reading
@@ -126,53 +136,68 @@ function arrange(isAfresh = true) {
   if (view.rowsOf) state.rows = steady(rows, view.rowsOf(data, state, rows), view.keyOf);
 }
 
-async function read(isAfresh = false) {
-  const mine = (reading += 1);
-  const { view, ids, state } = shown;
-  Object.assign(shown, { isBusy: true, isAfresh: isAfresh || shown.isAfresh });
-  draw();
+async function readOnce(mine) {
+  [mine.now, mine.next] = [mine.next];
+  const { view, ids, state, isAfresh } = shown;
+  // The reader has moved on, or the view could not be loaded.
+  if (mine !== reads || !view) return;
+  shown.isAfresh = false;
   let why = "";
   try {
-    const data = await view.read?.(ids, state, shown.isAfresh);
-    // The reader has moved on.
-    if (mine !== reading) return;
+    const data = await view.read?.(ids, state, isAfresh);
+    if (mine !== reads) return;
     shown.data = data;
-    arrange(shown.isAfresh);
+    arrange(isAfresh);
     Object.assign(shown, { isRead: true, error: "" });
   } catch (error) {
-    if (mine !== reading) return;
+    if (mine !== reads) return;
     why = error.message;
   }
-  Object.assign(shown, { isBusy: false, isAfresh: false });
+  shown.isBusy = mine.next !== undefined;
   // What is on the screen stays: someone may be typing there.
   notice(shown.isRead && why ? T.notRefreshed(why) : "");
   if (!shown.isRead) shown.error = why;
   draw();
 }
 
+// All who ask while it is being read get the next reading. Afresh, they do not wait for one that may be stuck.
+function read(isAfresh = false) {
+  const mine = (reads = isAfresh ? {} : reads);
+  Object.assign(shown, { isBusy: shown.view !== null, isAfresh: isAfresh || shown.isAfresh });
+  draw();
+  mine.next ??= Promise.resolve(mine.now).then(() => readOnce(mine));
+  return mine.next;
+}
+
+// Lenient, unlike decodeURIComponent: an address that was typed may have a % of its own.
+const decoded = (part) => new URLSearchParams(`part=${part.replace(/[+&]/g, encodeURIComponent)}`).get("part");
+
 function placeOf({ pathname, hash }) {
   if (pathname !== "/") return [pathname.slice(1)];
-  const [, name = "", ...ids] = hash.split("/").map(decodeURIComponent);
+  const [, name = "", ...ids] = hash.split("/").map(decoded);
   return VIEWS.includes(name) ? [name, ...ids] : ["today"];
 }
 
 async function open() {
   const [name, ...ids] = placeOf(location);
+  const at = location.pathname + location.hash;
   shown.view?.stop?.(shown.state);
-  if (!states.has(location.hash)) states.set(location.hash, {});
-  forgetMessages();
-  // What the present view still reads is not shown any more. News may make it read again, but not stop the reader.
-  reading += 1;
+  if (!states.has(at)) states.set(at, {});
   const mine = (opening += 1);
-  const view = await import(`./${name.replace("-", "_")}.js`);
+  const found = await Promise.race([import(`./${name.replace("-", "_")}.js`), pause(LOAD_MILLISECONDS)]).catch(() => undefined);
   if (mine !== opening) return;
-  Object.assign(shown, { name, view, ids, state: states.get(location.hash), isRead: false, isAfresh: true, error: "" });
-  view.start?.(shown.state, ids);
+  arrive(at);
+  forgetMessages();
+  Object.assign(shown, { name, view: found ?? null, ids, state: states.get(at), isRead: false, isAfresh: true, error: found ? "" : T.gone, notice: "" });
+  found?.start?.(shown.state, ids);
   feed();
+  // What the view before it still reads is not shown any more.
+  reads = {};
   await read();
   // A phone shows only some of the links at a time.
-  const here = document.querySelector("nav [aria-current]");
-  if (here) here.parentElement.scrollLeft = here.offsetLeft + 2 * here.offsetWidth - innerWidth;
+  const current = document.querySelector("nav [aria-current]");
+  if (current) current.parentElement.scrollLeft = current.offsetLeft + 2 * current.offsetWidth - innerWidth;
+  for (const kept of document.querySelectorAll("#view details:has(.kept)")) kept.open = true;
   if (!document.activeElement?.closest("#view")) document.querySelector("[data-first]")?.focus();
 }
 
@@ -189,21 +214,21 @@ function listenTo(path, owner, hear, isKept) {
     if (owner.news !== NEWS.on) show(NEWS.on);
   };
   owner.news = NEWS.starting;
-  return follow(path, take, (error) => show({ text: T.live.off(error.message), kind: "off" }), isKept);
+  return follow(path, take, (error) => show(error ? { text: T.live.off(error.message), kind: "off" } : NEWS.starting), isKept);
 }
 
 // Listens to the view's own stream; again, once the reader has chosen another one.
 function feed() {
   const { view, ids, state } = shown;
   shown.end?.();
-  shown.end = view.feed && listenTo(view.feed(ids, state), state, (line) => view.hear(line, state), view.isKept);
+  shown.end = view?.feed && listenTo(view.feed(ids, state), state, (line) => view.hear(line, state), view.isKept);
 }
 
 function hear(news) {
   if (news.problem !== undefined) throw new Error(news.problem);
   isStale ||= shown.news.kind === "off";
-  if (!shown.view.feed) shown.view.hear?.(news, shown.state);
-  isStale ||= shown.view.follows?.(news, shown.ids) ?? false;
+  if (!shown.view?.feed) shown.view?.hear?.(news, shown.state);
+  isStale ||= shown.view?.follows?.(news, shown.ids) ?? false;
 }
 
 // Reads the view again after news, at most once in a while, and not in a hidden tab.
@@ -213,7 +238,7 @@ async function keepFresh() {
     await pause(least);
     if (!isStale || document.hidden) continue;
     isStale = false;
-    await read();
+    await (shown.view ? read() : open());
   }
 }
 
@@ -221,7 +246,7 @@ function listenToKeys() {
   document.addEventListener("keydown", (event) => {
     const hasDialog = document.querySelector("dialog[open]") !== null;
     const isField = event.target.matches("input, select, textarea");
-    if (event.key === "Escape" && !hasDialog) dismiss(PAGE);
+    if (event.key === "Escape" && !hasDialog) [PAGE, ELSEWHERE].forEach(dismiss);
     // Then the keys below work again.
     if (event.key === "Escape" && isField) event.target.blur();
     if (event.key !== "/" || hasDialog || isField) return;

@@ -18,7 +18,7 @@ let shown = null;
 
 function load(name, properties) {
   return new Promise((resolve, reject) => {
-    document.head.append(Object.assign(document.createElement(name), properties, { onload: resolve, onerror: reject }));
+    document.head.append(Object.assign(document.createElement(name), properties, { onload: resolve, onerror: () => reject(new Error(T.gone)) }));
   });
 }
 
@@ -48,8 +48,11 @@ async function show() {
   });
 }
 
-export async function start() {
-  shown ??= show();
+export async function read() {
+  shown ??= show().catch((error) => {
+    shown = null;
+    throw error;
+  });
   (await shown).layoutActions.parseDeepLinkHash(location.hash);
 }
 

@@ -1,5 +1,6 @@
 // Messages that the service could not process, those of one cause together: sent again, corrected or deleted.
 import { age, clock, inWords, moment, number } from "./format.js";
+import { draftOf, drop, isTyped } from "./drafts.js";
 import { idOfMessage, isWrong, page, refuse, say, withCode } from "./messages.js";
 import { button, change, facts, form, hint, html, labelled, link, messageOf, nothing, repeat } from "./parts.js";
 import { ask, send } from "./server.js";
@@ -58,10 +59,10 @@ async function settle(state, letter, action, more = {}) {
 }
 
 function sendAll(state, key, letters) {
-  return change(key, T.letters.sendAll(letters.length), async () => {
+  return change(key, T.letters.sendAll(letters.length), async (tell) => {
     let sent = 0;
     for (const [at, letter] of letters.entries()) {
-      say(key, T.letters.progress(at + 1, letters.length));
+      tell(T.letters.progress(at + 1, letters.length));
       try {
         say(keyOf(letter), T.done(T.letters.send, await settle(state, letter, "redrive")));
         sent += 1;
@@ -75,11 +76,14 @@ function sendAll(state, key, letters) {
   });
 }
 
-function edit(state, key, isOpen) {
-  if (isOpen) state.edited.add(key);
+const isOpen = (state, key) => state.edited.has(key) || isTyped(key);
+
+function edit(state, key, isWanted) {
+  if (isWanted) state.edited.add(key);
   else state.edited.delete(key);
+  if (!isWanted) drop(draftOf(key));
   page.draw();
-  document.getElementById(isOpen ? `body-${key}` : `edit-${key}`)?.focus();
+  document.getElementById(isWanted ? `body-${key}` : `edit-${key}`)?.focus();
 }
 
 function editor(state, letter) {
@@ -113,7 +117,7 @@ function actionsOf(state, letter, mayHelp) {
 }
 
 function letterOf(state, row, mayHelp) {
-  const isEdited = state.edited.has(keyOf(row));
+  const isEdited = isOpen(state, keyOf(row));
   const said = state.settled.get(keyOf(row));
   const links = linksOf(row);
   const about = [
@@ -138,7 +142,7 @@ function groupOf(state, [code, rows], causes) {
   // A newer version of the service may have causes that this one does not know.
   const { meaning = "", repair = "", mayHelp = true } = causes[code] ?? {};
   const here = rows.filter(({ isGone }) => !isGone);
-  const free = here.filter((letter) => !state.edited.has(keyOf(letter)));
+  const free = here.filter((letter) => !isOpen(state, keyOf(letter)));
   const all = button(T.letters.sendAll(free.length), () => sendAll(state, code, free));
   return html`<section class="card letters"><h2>${withCode(meaning || code)}</h2>
     <p class="hint"><code>${code}</code> · ${here.length ? T.letters.count(here.length, age(here[0].sentAt)) : T.letters.allGone}</p>

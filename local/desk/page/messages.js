@@ -1,40 +1,37 @@
 // What came of what the reader did. A message appears next to what was pressed, and stays until it is dismissed or replaced.
 import { html, nothing } from "/lit-html/lit-html.js";
-import { randomId } from "./server.js";
+import { draftOf, drop, here } from "./drafts.js";
+import { pause } from "./server.js";
 import { T } from "./texts.js";
 
-// By the key of the form or the button. `fields` names the input that is wrong, as each form that may get the message calls it.
+export const ELSEWHERE = "elsewhere"; // the key of what came of actions whose page the reader has left
+const READ_BACK_MILLISECONDS = 3000;
+// The parts of each message, by the key of the form or the button. `fields` names the input that is wrong, as each form that may get the message calls it.
 const messages = new Map();
-// Sent again after a lost answer, a command takes effect once: its id stays until it succeeds or its form changes.
-const ids = new Map();
 // What the frame does for the views. It puts that in when it begins: `draw`, `read`, `arrange`, `feed` and `isMeant`.
 export const page = {};
-let working = false;
+export { changed, idOf } from "./drafts.js";
+// The latest action of each place, until it ends, and of all.
+const working = new Map();
+let latest;
 
-export const forgetMessages = () => messages.clear();
-
-export function idOf(key) {
-  if (!ids.has(key)) ids.set(key, randomId("desk"));
-  return ids.get(key);
-}
-
-export const changed = (key) => ids.delete(key);
-export const isWrong = (key, field) => messages.get(key)?.fields?.includes(field) ?? false;
+const partsOf = (key) => messages.get(key) ?? [];
+export const isWrong = (key, field) => partsOf(key).some(({ fields }) => fields?.includes(field));
 export const idOfMessage = (key) => `said-${encodeURIComponent(key)}`;
 
-export function say(key, text) {
-  messages.set(key, { text });
+function put(key, ...parts) {
+  messages.set(key, parts);
   page.draw();
 }
 
-export function dismiss(key) {
-  messages.delete(key);
-  page.draw();
-}
+export const say = (key, text) => put(key, { text });
+export const refuse = (key, text, fields) => put(key, { text, fields, isBad: true });
+export const dismiss = (key) => put(key);
 
-export function refuse(key, text, fields) {
-  messages.set(key, { text, fields, isBad: true });
-  page.draw();
+// The reader has come to another page. What is still being done here is said again.
+export function forgetMessages() {
+  for (const key of messages.keys()) if (key !== ELSEWHERE) messages.delete(key);
+  for (const { address, key, parts } of working.values()) if (address === here()) messages.set(key, parts);
 }
 
 // Text between backticks is a command or a name of the code. A message with links is a template already.
@@ -42,36 +39,57 @@ export const withCode = (text) => text.split?.("`").map((part, at) => (at % 2 ? 
 
 // The place of a message. Both regions are always there, or screen readers would not announce what comes into them.
 export function messageOf(key) {
-  const { text = "", isBad = false } = messages.get(key) ?? {};
-  return html`<div class="message ${isBad ? "bad" : ""}" id=${idOfMessage(key)} tabindex="-1">
-    <span role="status">${isBad ? nothing : withCode(text)}</span><span role="alert">${isBad ? withCode(text) : nothing}</span>
-    ${text ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${() => dismiss(key)}>×</button>` : nothing}
+  const [good, bad] = [false, true].map((isWanted) => T.together(partsOf(key).filter(({ text, isBad = false }) => text && isBad === isWanted).map(({ text }) => text)));
+  return html`<div class="message ${bad ? "bad" : ""}" id=${idOfMessage(key)} tabindex="-1">
+    <span role="status">${withCode(good)}</span><span role="alert">${withCode(bad)}</span>
+    ${good || bad ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${() => dismiss(key)}>×</button>` : nothing}
   </div>`;
 }
 
-// Changes something, after a yes where that is needed, and reads the page again before it says what came of it: then the
-// page is new, and the reader may press again. `work` returns what came of it in words. `question` warns, and names the button that means it. Returns
-// whether it succeeded.
+// Otherwise, its outcome would be lost.
+addEventListener("beforeunload", (event) => working.size && event.preventDefault());
+
+// Changes something, after a yes where that is needed, and reads the page again before it says what came of it: then the page is new, unless that
+// takes long. Keys work side by side, and the changes of one key one after the other. `work(tell)` returns what came of it in words. `question`, or
+// what it returns, warns, and names the button that means it. Returns whether it succeeded.
 export async function change(key, words, work, question) {
+  const [address, draft] = [here(), draftOf(key)];
+  const before = working.get(draft.place);
   // Enter twice is one change.
-  if (working) return false;
-  working = true;
-  try {
-    if (!(await page.isMeant(words, question))) return false;
-    say(key, T.doing(words));
-    const outcome = await work();
-    ids.delete(key);
-    await page.read();
-    say(key, T.done(words, outcome));
-    return true;
-  } catch (error) {
-    // Then the page shows the count that this waits for.
-    if (error.code === "LEASED") await page.read();
-    refuse(key, T.failed(words, error.message), error.fields);
-    return false;
-  } finally {
-    working = false;
-    // Who works by keyboard goes on from here, if what was pressed is gone.
-    if (document.activeElement === document.body) document.getElementById(idOfMessage(key))?.focus();
-  }
+  if (before?.words === words && before.draft.id === draft.id) return before.tell(T.stillDoing(words));
+  const isHere = () => here() === address;
+  const part = { text: before ? T.doing(words) : "" };
+  const parts = [...(before?.parts ?? []), part];
+  const tell = (text, outcome) => {
+    Object.assign(part, { text, ...outcome });
+    if (isHere()) put(key, ...(working.get(draft.place)?.parts ?? parts));
+    else if (outcome) put(ELSEWHERE, ...partsOf(ELSEWHERE), part);
+  };
+  const readBack = () => isHere() && Promise.race([page.read(), pause(READ_BACK_MILLISECONDS)]);
+  const attempt = async () => {
+    try {
+      const isMeant = await page.isMeant(words, typeof question === "function" ? await question() : question);
+      tell(isMeant ? T.doing(words) : "");
+      if (!isMeant) return false;
+      const outcome = await work(tell);
+      await readBack();
+      drop(draft);
+      tell(T.done(words, outcome), { isBad: false });
+      return true;
+    } catch (error) {
+      // Then the page shows the count that this waits for.
+      if (error.code === "LEASED") await readBack();
+      if (error.code?.endsWith("_REUSED")) drop(draft);
+      tell(T.failed(words, error.message), { isBad: true, fields: error.fields });
+      return false;
+    }
+  };
+  const mine = (latest = { address, key, words, draft, parts, tell, ended: Promise.resolve(before?.ended).then(attempt) });
+  working.set(draft.place, mine);
+  if (before) tell(part.text);
+  const isDone = await mine.ended;
+  if (working.get(draft.place) === mine) working.delete(draft.place);
+  // Who works by keyboard goes on from here, if what was pressed is gone.
+  if (latest === mine && isHere() && document.activeElement === document.body) document.getElementById(idOfMessage(key))?.focus();
+  return isDone;
 }

@@ -1,7 +1,7 @@
 // One order: its status, what can be done with it, its lines, and what happened.
 import { inWords, itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
 import { calledIn, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
-import { button, card, change, checkbox, facts, folded, form, html, link, messageOf, note, notesOf, nothing, problem, table, units } from "./parts.js";
+import { button, card, change, checkbox, facts, folded, form, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { refuse } from "./messages.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
@@ -19,7 +19,10 @@ function mainAction(order) {
   const key = `order ${orderId}`;
   const action = possible(order).find((each) => each in T.order.work);
   if (action === undefined) return messageOf(key);
-  const send = (fields) => change(key, T.order.work[action](orderId), () => carryOut({ action, orderId, ...notes(fields) }));
+  const send = (fields) => {
+    const command = { action, orderId, ...notes(fields) };
+    return change(key, T.order.work[action](orderId), () => carryOut(command));
+  };
   const text = action === "fulfil" && isBegun(order) ? T.order.handOverRest : T.order.actions[action];
   return form(key, { text, send, kind: "primary" }, action === "fulfil" ? note(key, "reference", T.order.tracking) : nothing);
 }
@@ -42,7 +45,7 @@ function partOf(order, action) {
   return form(
     key,
     { text: texts.button, send, kind: action === "cancel" ? "danger" : "" },
-    items.map((item) => units(key, nameIn(item), texts.units(calledIn(names, item)), { max: item.quantity, value: 0 })),
+    repeat(items, nameIn, (item) => units(key, nameIn(item), texts.units(calledIn(names, item)), { max: item.quantity, value: 0 })),
     action === "cancel" ? nothing : note(key, "reference", action === "fulfil" ? T.order.tracking : T.order.reference),
     action === "fulfil" ? nothing : note(key, "reason", T.order.reason),
     texts.lost ? checkbox("lost", texts.lost) : nothing,

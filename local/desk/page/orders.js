@@ -3,7 +3,9 @@
 import { age, itemsInWords, locationName, moment, number } from "./format.js";
 import { locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, change, checkbox, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
-import { changed, idOf, page, refuse, say } from "./messages.js";
+import { live } from "/lit-html/directives/live.js";
+import { changed, draftOf, drop, idOf } from "./drafts.js";
+import { page, refuse, say } from "./messages.js";
 import { ask, carryOut } from "./server.js";
 import { T } from "./texts.js";
 
@@ -20,12 +22,13 @@ const isToShip = (kind) => kind === undefined || kind === "at";
 const linesHere = (order, [kind, id]) => movable(order, "fulfil").filter(({ locationId = "" }) => kind !== "at" || locationId === id);
 
 export function start(state) {
-  Object.assign(state, { pages: 1, chosen: new Set(), tracking: {}, names: {}, ...state, timer: setInterval(page.draw, REDRAW_MILLISECONDS) });
+  Object.assign(state, { pages: 1, chosen: new Set(), names: {}, ...state, timer: setInterval(page.draw, REDRAW_MILLISECONDS) });
 }
 
 export const stop = (state) => clearInterval(state.timer);
 
 export async function read([kind, id = ""], state) {
+  if (kind !== undefined && (!Object.hasOwn(QUERIES, kind) || (kind === "of" && !id))) throw new Error(T.allOrders.noList([kind, id].filter(Boolean).join("/")));
   const found = await ask(`/data/orders?${new URLSearchParams({ pages: state.pages, ...QUERIES[kind]?.(id) })}`);
   for (const { items } of found.orders) for (const { locationId } of items) if (locationId) locations.add(locationId);
   const listed = new Set(found.orders.map(keyOf));
@@ -42,11 +45,14 @@ export const rowsOf = ({ orders }) => orders;
 // Goods that come in change what can ship.
 export const follows = ({ event }, [kind]) => event !== undefined && (isToShip(kind) || event.detail.data.orderId !== undefined);
 
+// The number that was typed for an order, until it is handed over.
+const trackingOf = (order) => draftOf(keyIn(order)).values.tracking ?? "";
+
 // What comes next for an order, in words and as a command. Where another location has lines to ship as well, it is about a part.
 function nextOf(order, state, ids) {
   const { orderId, status } = order;
   if (status === "PENDING") return { words: T.order.work.confirm(orderId), command: { action: "confirm", orderId } };
-  const reference = state.chosen.has(orderId) && state.tracking[orderId]?.trim();
+  const reference = trackingOf(order).trim();
   const command = { action: "fulfil", orderId, ...(reference && { reference }) };
   const here = linesHere(order, ids);
   if (here.length === movable(order, "fulfil").length) return { words: T.order.work.fulfil(orderId), command };
@@ -54,29 +60,34 @@ function nextOf(order, state, ids) {
   return { words, command: { ...command, stepId: idOf(keyIn(order)), items: unitsIn(here) } };
 }
 
-async function handOverSelected(orders, state, ids) {
+function handOverSelected(orders, state, ids) {
   let failed = 0;
   const progress = (done) => T.allOrders.progress(number(done), number(orders.length));
-  const work = async () => {
-    for (const [at, order] of orders.entries()) {
-      say(SELECTED, progress(at - failed));
-      const { words, command } = nextOf(order, state, ids);
+  // What is sent is what the reader saw when it was pressed.
+  const steps = orders.map((order) => ({ order, ...nextOf(order, state, ids), draft: draftOf(keyIn(order)) }));
+  const work = async (tell) => {
+    for (const [at, { order, words, command, draft }] of steps.entries()) {
+      tell(progress(at - failed));
       try {
         say(keyIn(order), T.done(words, await carryOut(command)));
-        changed(keyIn(order));
+        drop(draft);
         state.chosen.delete(order.orderId);
       } catch (error) {
         failed += 1;
         refuse(keyIn(order), T.failed(words, error.message));
       }
     }
-    return progress(orders.length - failed);
+    if (!failed) return progress(orders.length);
+    await page.read();
+    throw new Error(T.allOrders.notAll(progress(orders.length - failed), failed));
   };
-  const isDone = await change(SELECTED, T.allOrders.handOver(orders.length), work);
-  if (isDone && failed) refuse(SELECTED, T.allOrders.notAll(progress(orders.length - failed), failed));
+  idOf(SELECTED);
+  return change(SELECTED, T.allOrders.handOver(orders.length), work);
 }
 
 function choose(state, orderIds, isChosen) {
+  // Other orders are another change.
+  changed(SELECTED);
   orderIds.forEach((orderId) => (isChosen ? state.chosen.add(orderId) : state.chosen.delete(orderId)));
   page.draw();
 }
@@ -89,9 +100,9 @@ function goOn(event) {
   fields[fields.indexOf(event.target) + 1].focus();
 }
 
-function trackingField({ orderId }, { tracking }) {
-  return html`<input name="tracking" maxlength="128" autocomplete="off" aria-label=${T.allOrders.trackingOf(orderId)} placeholder=${T.allOrders.tracking}
-    value=${tracking[orderId] ?? ""} @input=${({ target }) => Object.assign(tracking, { [orderId]: target.value })} @keydown=${goOn} @scan=${goOn}>`;
+function trackingField(order) {
+  return html`<input name="tracking" maxlength="128" autocomplete="off" aria-label=${T.allOrders.trackingOf(order.orderId)} placeholder=${T.allOrders.tracking}
+    .value=${live(trackingOf(order))} @input=${({ target }) => changed(keyIn(order), { tracking: target.value })} @keydown=${goOn} @scan=${goOn}>`;
 }
 
 const since = (iso) => html`<time datetime=${iso} title=${moment(iso)}>${age(iso)}</time>`;
@@ -111,8 +122,8 @@ function columnsOf(ids, state) {
       return change(keyIn(row), words, () => carryOut(command));
     };
     const press = text && !row.isGone ? button(text, act, { label: T.pair(text, row.orderId) }) : nothing;
-    const isChosen = isHere(row) && state.chosen.has(row.orderId);
-    return html`<div class="actions">${isChosen ? trackingField(row, state) : nothing}${press}${messageOf(keyIn(row))}</div>`;
+    const hasField = isHere(row) && (state.chosen.has(row.orderId) || trackingOf(row));
+    return html`<div class="actions">${hasField ? trackingField(row) : nothing}${press}${messageOf(keyIn(row))}</div>`;
   };
   return [
     isToShip(kind) && { text: "", kind: "box", cell: box },

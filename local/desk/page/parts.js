@@ -1,7 +1,9 @@
 // The building blocks of all pages: cards, facts, tables, forms and buttons.
 import { html, nothing, svg } from "/lit-html/lit-html.js";
+import { ref } from "/lit-html/directives/ref.js";
 import { repeat as each } from "/lit-html/directives/repeat.js";
-import { changed, change, idOf, idOfMessage, isWrong, messageOf, refuse } from "./messages.js";
+import { changed, draftOf, drop, idOf, isKept, isTyped } from "./drafts.js";
+import { change, idOfMessage, isWrong, messageOf, page, refuse } from "./messages.js";
 import { T } from "./texts.js";
 
 export { change, html, messageOf, nothing, svg };
@@ -123,6 +125,17 @@ function wrongField(form) {
   return wrong && { wrong, words: T.done(label, wrong.validationMessage) };
 }
 
+// What was typed comes back after a reload, and stays whatever becomes of the page.
+function fill({ elements }, typed) {
+  for (const field of [...elements].filter(({ name }) => Object.hasOwn(typed, name))) {
+    const value = typed[field.name];
+    if (field.type === "radio") field.checked = field.value === value;
+    else if (field.type === "checkbox") field.checked = value;
+    else if (field.value !== value) field.value = value;
+    if (field.selectedIndex === -1) field.selectedIndex = 0; // what was chosen is gone
+  }
+}
+
 // A form whose button, or Enter, calls `send(fields, id)`. `send` returns whether it was done, and calls `change(key, ...)`.
 // `more` comes behind the button.
 export function form(key, { text, send, kind = "", more = nothing }, ...content) {
@@ -133,9 +146,19 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
     if (found) {
       refuse(key, found.words, [found.wrong.name]);
       found.wrong.focus();
-    } else if (await send(made.elements, idOf(key))) made.reset();
+    } else if ((await send(made.elements, idOf(key))) && !isTyped(key)) made.reset();
   };
-  return html`<form novalidate @submit=${submit} @input=${() => changed(key)}>${content}<button class=${kind}>${text}</button>${more}${messageOf(key)}</form>`;
+  // What is as it was at first is not typed.
+  const type = ({ target: { name, type: kind, checked, value, defaultValue } }) =>
+    changed(key, { [name]: kind === "checkbox" ? checked : value === defaultValue ? undefined : value });
+  const discard = ({ target }) => {
+    drop(draftOf(key));
+    target.form.reset();
+    page.draw();
+  };
+  const kept = isKept(key) ? html`<p class="hint kept">${T.typedBefore} ${button(T.discardTyped, discard)}</p>` : nothing;
+  const filled = ref((made) => made && fill(made.closest("form"), draftOf(key).values));
+  return html`<form novalidate @submit=${submit} @input=${type}>${content}<button class=${kind} ${filled}>${text}</button>${more}${kept}${messageOf(key)}</form>`;
 }
 
 export function button(text, work, { kind = "", label, isDisabled = false, id } = {}) {

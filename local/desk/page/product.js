@@ -160,15 +160,12 @@ function saleOf(product) {
   const hasPlaces = total !== undefined && !locationId;
   // The command for the product itself, unlike the one to delist it, is about all of its locations.
   const what = hasPlaces ? T.product.everywhere(productId) : inWords(product);
-  const end = (text, command, warning) => async () => {
-    say("sale", T.product.looking);
-    try {
-      const question = { warning: T.pair(await promisedIn(product), warning), yes: text, kind: "danger" };
-      say("sale", "");
-      await act(product, "sale", T.pair(text, what), { ...command, ...named(product) }, question);
-    } catch (error) {
-      refuse("sale", error.message);
-    }
+  const end = (text, command, warning) => () => {
+    const question = async () => {
+      say("sale", T.product.looking);
+      return { warning: T.pair(await promisedIn(product), warning), yes: text, kind: "danger" };
+    };
+    return act(product, "sale", T.pair(text, what), { ...command, ...named(product) }, question);
   };
   const { discontinue, delist, listAgain } = T.product;
   const isOff = status === "DISCONTINUED";

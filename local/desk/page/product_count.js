@@ -1,5 +1,6 @@
 // Counting what is on the shelf: orders for the product wait until the count is booked, cancelled or over.
 import { bookedAt, clock, inWords, number, person, signed } from "./format.js";
+import { draftOf, drop } from "./drafts.js";
 import { page } from "./messages.js";
 import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
 import { RefusedError, randomId, send } from "./server.js";
@@ -15,6 +16,8 @@ const counts = new Map(JSON.parse(sessionStorage.getItem("counts") ?? "[]"));
 function keep(product, begun) {
   if (begun === undefined) counts.delete(inWords(product));
   else counts.set(inWords(product), begun);
+  // What was typed belongs to the other count.
+  drop(draftOf(KEY));
   sessionStorage.setItem("counts", JSON.stringify([...counts]));
 }
 
@@ -68,7 +71,8 @@ export function countOf(product) {
   const end = Number(begun.lease.expiresAt);
   const bookIt = (fields) => {
     const counted = fields.counted.valueAsNumber;
-    return change(KEY, T.count.book(number(counted), bookedAt(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])));
+    const notes = notesOf(fields, ["reference"]);
+    return change(KEY, T.count.book(number(counted), bookedAt(product)), () => book(product, begun, counted, notes));
   };
   const more = button(T.count.cancelButton, press(T.count.cancel, cancel));
   return card(

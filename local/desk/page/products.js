@@ -27,7 +27,7 @@ export function rowsOf({ products }, state, shown = []) {
 }
 
 export function start(state, [level = ""]) {
-  Object.assign(state, { text: "", level, open: new Set(), ...state });
+  Object.assign(state, { text: "", level: Object.hasOwn(LEVELS, level) ? level : "", open: new Set(), ...state });
 }
 
 export const read = () => ask("/data/products");

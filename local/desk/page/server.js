@@ -2,6 +2,9 @@
 import { T } from "./texts.js";
 
 const RETRY_MILLISECONDS = 2000;
+const READ_SECONDS = 60;
+const SEND_SECONDS = 30;
+const SILENT_SECONDS = 10; // a stream has a line about every second
 
 // The address that the command prints ends with the token. The browser keeps it for other tabs, and the address loses it.
 export const TOKEN = (() => {
@@ -30,26 +33,29 @@ export class RefusedError extends Error {
   }
 }
 
-export async function request(path, options = {}) {
+const open = (path, options) => fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
+
+// Returns the answer, with its text in `said`, unless that takes too long.
+export async function request(path, { seconds = READ_SECONDS, ...options } = {}) {
+  const signal = AbortSignal.timeout(seconds * 1000);
   try {
-    return await fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
+    const answer = await open(path, { ...options, signal });
+    return Object.assign(answer, { said: await answer.text() });
   } catch {
-    throw new LostAnswerError(T.gone);
+    throw new LostAnswerError(signal.aborted ? T.late(T.seconds(seconds)) : T.gone);
   }
 }
 
-async function checked(answer) {
-  if (!answer.ok) throw new (answer.status === 504 ? LostAnswerError : Error)((await answer.text()).trim());
+function checked(answer) {
+  if (!answer.ok) throw new (answer.status === 504 ? LostAnswerError : Error)(answer.said.trim());
   return answer;
 }
 
-export async function ask(path, options) {
-  return (await checked(await request(path, options))).json();
-}
+export const ask = async (path, options) => JSON.parse(checked(await request(path, options)).said);
 
 // Sends a command, and returns the answer of what takes it. `lost` says what to do if the answer is lost.
 export async function send(command, path = "/data/command", lost = T.lostAnswer) {
-  const answer = await ask(path, { method: "POST", body: JSON.stringify(command) }).catch((error) => {
+  const answer = await ask(path, { method: "POST", body: JSON.stringify(command), seconds: SEND_SECONDS }).catch((error) => {
     throw error instanceof LostAnswerError ? new Error(lost(error.message)) : error;
   });
   if (!answer.done) throw new RefusedError(answer);
@@ -63,13 +69,21 @@ export async function carryOut(command) {
   return status ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
 }
 
-// Calls `hear` with each line of JSON of an endless answer, until it ends or the signal ends it.
+// What comes next, unless that takes too long.
+const next = (coming) =>
+  Promise.race([
+    coming.catch(() => Promise.reject(new Error(T.gone))),
+    pause(SILENT_SECONDS * 1000).then(() => Promise.reject(new Error(T.silent(T.seconds(SILENT_SECONDS))))),
+  ]);
+
+// Calls `hear` with each line of JSON of an endless answer, until it ends or falls silent, or the signal ends it.
 export async function listen(path, hear, signal) {
-  const answer = await checked(await request(path, { signal }));
+  const answer = await next(open(path, { signal }));
+  if (!answer.ok) checked(Object.assign(answer, { said: await next(answer.text()) }));
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await next(reader.read());
     if (done) throw new Error(T.ended);
     const lines = (rest + value).split("\n");
     rest = lines.pop();
@@ -78,21 +92,28 @@ export async function listen(path, hear, signal) {
 }
 
 // Listens again and again, until the returned function is called. Not in a hidden tab, because a browser has few connections to one
-// server for all of its tabs, unless it is `isKept`.
+// server for all of its tabs, unless it is `isKept`. Then `fail` gets no error.
 export function follow(path, hear, fail, isKept = false) {
   let stream;
   const start = async () => {
     const { signal } = (stream = new AbortController());
     while (!signal.aborted) {
-      await listen(path, hear, signal).catch((error) => signal.aborted || fail(error));
+      const attempt = new AbortController();
+      await listen(path, hear, AbortSignal.any([signal, attempt.signal])).catch((error) => fail(signal.aborted ? undefined : error));
+      attempt.abort();
       await pause(RETRY_MILLISECONDS);
     }
   };
-  const look = () => (document.hidden && !isKept ? stream?.abort() : start());
-  if (!isKept) document.addEventListener("visibilitychange", look);
+  const look = () => {
+    stream?.abort();
+    if (!document.hidden || isKept) start();
+  };
+  // A stream may outlive its network.
+  const reasons = [[window, "online"], [window, "offline"], ...(isKept ? [] : [[document, "visibilitychange"]])];
+  reasons.forEach(([where, name]) => where.addEventListener(name, look));
   look();
   return () => {
-    document.removeEventListener("visibilitychange", look);
+    reasons.forEach(([where, name]) => where.removeEventListener(name, look));
     stream?.abort();
   };
 }

@@ -35,17 +35,23 @@ export const T = {
   reading: "Loading …",
   notReadable: "Cannot show this page",
   notDrawn: (key, why) => `Cannot show ${key}: ${why}`,
+  faulty: (why) => `an error in this page: ${why}`,
   notRefreshed: (why) => `Cannot refresh this page: ${why}`,
 
   // ---------------------------------------------------------------- messages
   dismiss: "Dismiss this message",
   doing: (words) => `${words} …`,
+  stillDoing: (words) => `${words} … still in progress. Pressing again does not repeat it`,
+  together: (texts) => texts.join("; "),
   done: (words, outcome) => `${words}: ${outcome}`,
   failed: (words, why) => `${words} failed: ${why}`,
   refused: (message, code) => `${message} (${code})`,
-  lostAnswer: (why) => `${why}. The change may have been made: check before you repeat it`,
-  gone: "the desk's server has stopped: start it again with `make desk` or `make dashboard`",
-  ended: "the connection to the server has ended",
+  lostAnswer: (why) => `${why}. The change may have been made: check before you repeat it, or press again without changing anything, which makes it only once`,
+  gone: "no answer from the desk: its command has ended, or the network is gone. `make desk` or `make dashboard` starts it again",
+  late: (length) => `no answer from the desk within ${length}`,
+  silent: (length) => `nothing has arrived for ${length}`,
+  ended: "the desk has closed the connection",
+  typedBefore: "You typed this earlier.", discardTyped: "Discard it",
   applied: "done",
   warned: (warnings) => `done, but ${warnings.join("; ")}`,
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing was changed, because the product has been listed again since: refresh this page" },
@@ -287,6 +293,7 @@ export const T = {
 
   // ---------------------------------------------------------------- orders
   allOrders: {
+    noList: (name) => `there is no list of orders called ${name}`,
     lists: "Lists of orders", toShip: "To ship", held: "Waiting for payment",
     titles: { toShip: () => "Orders to ship", at: (location) => `Orders to ship from ${location}`, held: () => "Orders waiting for payment", of: (userId) => `Orders of ${userId}` },
     about: {

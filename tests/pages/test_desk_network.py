@@ -1,0 +1,302 @@
+"""The desk of an in-memory tea shop while its user is fast, its server is slow, or its network is gone."""
+
+import json
+
+import pytest
+
+from tests.support.desk import desk_for
+
+TEA, MUG = "tea-earl-grey", "tea-hojicha"
+# With `slow`, reads take so many milliseconds longer. With `isQuick`, requests time out a hundred times as fast.
+SLOW = """
+const { fetch: real } = window, timeout = AbortSignal.timeout;
+window.slow = 0;
+window.fetch = async (path, options) => {
+  const answer = await real(path, options);
+  if (!options.body && !path.includes("/events")) await new Promise((go) => setTimeout(go, window.slow));
+  return answer;
+};
+AbortSignal.timeout = (milliseconds) => timeout.call(AbortSignal, milliseconds / (window.isQuick ? 100 : 1));
+"""
+
+
+@pytest.fixture
+def page(failing):
+    failing.add_init_script(SLOW)
+    failing.errors = []
+    failing.on("pageerror", lambda error: failing.errors.append(str(error)))
+    yield failing
+    assert failing.errors == []
+
+
+@pytest.fixture
+def desk(page):
+    with desk_for(page) as desk:
+        yield desk
+
+
+def place(desk, *order_ids, product_id=TEA):
+    for order_id in order_ids:
+        items = [{"productId": product_id, "quantity": 2}]
+        desk.place({"orderId": order_id, "userId": "u", "items": items})
+        desk.command("ChangeOrders", action="confirm", orderId=order_id)
+
+
+def show(page, desk, path, title):
+    page.goto(f"{desk.origin}/#/{path}")
+    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+
+
+def said(page, text, role="status"):
+    page.get_by_role(role).get_by_text(text).wait_for()
+
+
+def card(page, title):
+    return page.locator(".card").filter(has=page.get_by_role("heading", name=title, exact=True))
+
+
+def hold_commands(page):
+    """Hold the page's commands back. Returns a list that will receive them."""
+    held = []
+    page.route("**/data/command", lambda route: held.append(route))  # noqa: PLW0108 - Playwright takes no built-in method
+    return held
+
+
+def wait_for(page, held, count):
+    while len(held) < count:
+        page.wait_for_timeout(20)
+
+
+# ---------------------------------------------------------------- clicks
+
+
+def test_clicks_as_fast_as_a_person_makes_them_all_take_effect(page, desk):
+    order_ids = [f"o-{number}" for number in range(4)]
+    place(desk, *order_ids)
+    show(page, desk, "orders", "Orders to ship")
+    reads = []
+    page.on("request", lambda sent: "/data/orders" in sent.url and reads.append(sent.url))
+    page.evaluate("window.slow = 1500")
+    for order_id in order_ids:
+        page.get_by_role("button", name=f"Hand over {order_id}").click()
+        page.wait_for_timeout(600)
+    for order_id in order_ids:
+        said(page, f"Hand over {order_id}: done")
+    assert {desk.shop.status(order_id) for order_id in order_ids} == {"FULFILLED"}
+    assert len(reads) < len(order_ids), "those that wait share a read"
+
+    before = desk.shop.stock(TEA)
+    page.evaluate("window.slow = 0")
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.evaluate("window.slow = 1500")
+    card(page, "Limits").get_by_label("Low at").fill("9")
+    page.get_by_role("button", name="Save limits").click()
+    page.get_by_label("Units that came in").fill("7")
+    page.get_by_role("button", name="Receive").click()
+    said(page, f"Change {TEA}: warns at 9 available units")
+    said(page, f"Receive 7 {TEA}: done")
+    assert desk.shop.stock(TEA) == before + 7
+    assert desk.shop.row(TEA)["lowStockThreshold"] == {"N": "9"}
+
+
+def test_the_same_form_is_sent_once_and_other_contents_wait_for_it(page, desk):
+    before = desk.shop.stock(TEA)
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    held = hold_commands(page)
+    units = page.get_by_label("Units that came in")
+    units.fill("7")
+    units.press("Enter")
+    wait_for(page, held, 1)
+    units.press("Enter")
+    said(page, f"Receive 7 {TEA} … still in progress. Pressing again does not repeat it")
+    units.fill("5")
+    units.press("Enter")
+    said(page, f"Receive 5 {TEA} …")
+    units.fill("3")
+    assert len(held) == 1
+    held[0].continue_()
+    said(page, f"Receive 7 {TEA}: done; Receive 5 {TEA} …")
+    wait_for(page, held, 2)
+    held[1].continue_()
+    said(page, f"Receive 7 {TEA}: done; Receive 5 {TEA}: done")
+    assert desk.shop.stock(TEA) == before + 12
+    # What has been typed since stays.
+    assert units.input_value() == "3"
+
+
+def test_questions_are_asked_one_after_the_other(page):
+    with desk_for(page, is_embedded=False, is_production=True) as desk:
+        show(page, desk, f"product/{TEA}", "Earl Grey")
+        page.get_by_label("Units that came in").fill("7")
+        # Both are pressed before the first question is there.
+        page.evaluate(
+            """() => {
+              for (const text of ["Receive", "Begin to count"])
+                [...document.querySelectorAll("button")].find((one) => one.innerText === text).click();
+            }"""
+        )
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_text(f"Receive 7 {TEA}?").wait_for()
+        dialog.get_by_role("button", name="Yes, do it").click()
+        dialog.get_by_text(f"Count {TEA}?").wait_for()
+        dialog.get_by_role("button", name="Yes, do it").click()
+        said(page, f"Receive 7 {TEA}: done")
+        said(page, f"Count {TEA}: begun")
+
+
+def test_what_came_of_an_action_is_said_on_whatever_page_the_reader_is(page, desk):
+    place(desk, "o-1", "o-2")
+    show(page, desk, "orders", "Orders to ship")
+    held = hold_commands(page)
+    for order_id in ("o-1", "o-2"):
+        page.get_by_role("button", name=f"Hand over {order_id}").click()
+    wait_for(page, held, 2)
+    show(page, desk, "products", "Products")
+    desk.command("ChangeOrders", action="cancel", orderId="o-2")
+    for route in held:
+        route.continue_()
+    said(page, "Hand over o-1: done")
+    said(page, "Hand over o-2 failed: order o-2 is cancelled", "alert")
+    show(page, desk, "scan", "Scan")
+    said(page, "Hand over o-2 failed", "alert")
+    page.keyboard.press("Escape")
+    page.locator("#said .close").first.wait_for(state="detached")
+
+
+# ---------------------------------------------------------------- the network
+
+
+def test_a_stream_that_falls_silent_is_not_live(page, desk):
+    page.clock.install()
+    page.goto(desk.address())
+    page.locator("#live.on").wait_for()
+    desk.live._tell = lambda _: None
+    page.clock.run_for(10_000)
+    page.locator("#live.off").get_by_text("not live: nothing has arrived for 10 s").wait_for()
+    del desk.live._tell
+    page.clock.run_for(3000)
+    page.locator("#live.on").wait_for()
+
+
+def test_a_network_that_is_gone_is_said_and_what_was_pressed_can_be_pressed_again(page, desk):
+    before = desk.shop.stock(TEA)
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.locator("#live.on").wait_for()
+    page.context.set_offline(True)
+    try:
+        page.locator("#live.off").get_by_text("no answer from the desk").wait_for()
+        page.get_by_label("Units that came in").fill("7")
+        page.get_by_role("button", name="Receive").click()
+        said(page, f"Receive 7 {TEA} failed: no answer from the desk", "alert")
+        page.get_by_role("link", name="Lanes", exact=True).click()
+        page.get_by_text("no answer from the desk: its command has ended").first.wait_for()
+    finally:
+        page.context.set_offline(False)
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_role("heading", level=1, name="Lanes").wait_for()
+    page.go_back()
+    # The server does what it is asked, and its answer never comes.
+    page.evaluate("window.isQuick = true")
+    lost = []
+    page.route("**/data/command", lambda route: lost.append(route.fetch().text()), times=1)
+    page.get_by_text("You typed this earlier.").wait_for()
+    page.get_by_role("button", name="Receive").click()
+    said(page, "no answer from the desk within 30 s. The change may have been made", "alert")
+    page.reload()
+    page.get_by_text("You typed this earlier.").wait_for()
+    page.get_by_role("button", name="Receive").click()
+    said(page, f"Receive 7 {TEA}: done before, nothing changed")
+    assert json.loads(lost[0])["done"]
+    assert desk.shop.stock(TEA) == before + 7
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("orders/sent", "there is no list of orders called sent"),
+        ("orders/of", "there is no list of orders called of"),
+        ("orders/of/100%", "Orders of 100%"),
+        ("order/%E0%A4%A", "Cannot show this page"),
+        ("products/SOON", "40 products"),
+    ],
+)
+def test_no_address_leaves_the_page_loading(page, desk, path, text):
+    page.goto(f"{desk.origin}/#/{path}")
+    page.get_by_text(text).first.wait_for()
+
+
+# ---------------------------------------------------------------- what was typed
+
+
+def test_what_was_typed_stays_across_a_reload_and_what_a_colleague_changes(page, desk):
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.get_by_text("List it at another location").click()
+    page.get_by_label("Location id").fill("berlin")
+    card(page, "Correct the stock").get_by_label("Reason").select_option("Damage")
+    limits = card(page, "Limits")
+    limits.get_by_label("Low at").fill("9")
+    page.reload()
+    limits.get_by_text("You typed this earlier.").wait_for()
+    assert page.get_by_label("Location id").input_value() == "berlin"
+    assert page.get_by_label("Location id").is_visible()
+    assert card(page, "Correct the stock").get_by_label("Reason").input_value() == "DAMAGE"
+    # A colleague sets both limits. The field that was typed in stays, and the other one is not sent.
+    change = {"action": "change", "productId": TEA}
+    desk.command("ManageProducts", **change, lowStockThreshold=4, backorderLimit=6)
+    desk.live.tell({"event": {"detail": {"data": {"productId": TEA}}}})
+    backorders = limits.get_by_label("Backorders")
+    while backorders.input_value() != "6":
+        page.wait_for_timeout(20)
+    assert limits.get_by_label("Low at").input_value() == "9"
+    show(page, desk, "products", "Products")
+    page.go_back()
+    page.get_by_role("button", name="Save limits").click()
+    said(page, f"Change {TEA}: warns at 9 available units")
+    assert limits.get_by_text("You typed this earlier.").count() == 0
+    assert desk.shop.row(TEA)["backorderLimit"] == {"N": "6"}
+    correct = card(page, "Correct the stock")
+    correct.get_by_role("button", name="Discard it").click()
+    assert correct.get_by_label("Reason").input_value() == "CORRECTION"
+    page.reload()
+    page.get_by_role("button", name="Save limits").wait_for()
+    assert page.get_by_text("You typed this earlier.").count() == 1
+
+
+def test_units_of_a_line_stay_with_it(page, desk):
+    items = [{"productId": product_id, "quantity": 3} for product_id in (TEA, MUG)]
+    desk.place({"orderId": "o-1", "userId": "u", "items": items})
+    desk.command("ChangeOrders", action="confirm", orderId="o-1")
+    show(page, desk, "order/o-1", "Order o-1")
+    page.get_by_text("Hand over part of it").click()
+    page.get_by_label("Units of Hojicha to hand over").fill("2")
+    part = {"stepId": "s", "items": items[:1]}
+    desk.command("ChangeOrders", action="fulfil", orderId="o-1", **part)
+    desk.live.tell({"event": {"detail": {"data": {"orderId": "o-1"}}}})
+    page.get_by_label("Units of Earl Grey to hand over").wait_for(state="detached")
+    assert page.get_by_label("Units of Hojicha to hand over").input_value() == "2"
+
+
+def test_tracking_numbers_and_edited_dead_letters_stay_across_a_reload(page, desk):
+    place(desk, "o-1", "o-2")
+    show(page, desk, "orders", "Orders to ship")
+    page.get_by_label("Select o-1").check()
+    page.get_by_label("Tracking number of o-1").fill("DHL-1")
+    page.reload()
+    number = page.get_by_label("Tracking number of o-1")
+    number.wait_for()
+    assert number.input_value() == "DHL-1"
+    page.get_by_role("button", name="Hand over o-1").click()
+    said(page, "Hand over o-1: done")
+    show(page, desk, "order/o-1", "Order o-1")
+    page.get_by_role("cell", name="DHL-1").wait_for()
+
+    letter = desk.dead_letter("StockDeadLetterQueueUrl", "{}", "SCHEMA_VIOLATION")
+    show(page, desk, "dead-letters", "Dead letters")
+    page.get_by_role("button", name=f"Edit and send again: message {letter}").click()
+    body = page.get_by_role("textbox", name="Body of the message")
+    body.fill('{"a": 1}')
+    page.reload()
+    body.wait_for()
+    assert body.input_value() == '{"a": 1}'
+    page.locator("li.letter").get_by_role("button", name="Discard").first.click()
+    body.wait_for(state="detached")
