@@ -39,10 +39,11 @@ export const withCode = (text) => text.split?.("`").map((part, at) => (at % 2 ? 
 
 // The place of a message. Both regions are always there, or screen readers would not announce what comes into them.
 export function messageOf(key) {
-  const [good, bad] = [false, true].map((isWanted) => T.together(partsOf(key).filter(({ text, isBad = false }) => text && isBad === isWanted).map(({ text }) => text)));
-  return html`<div class="message ${bad ? "bad" : ""}" id=${idOfMessage(key)} tabindex="-1">
-    <span role="status">${withCode(good)}</span><span role="alert">${withCode(bad)}</span>
-    ${good || bad ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${() => dismiss(key)}>×</button>` : nothing}
+  const [good, bad] = [false, true].map((isWanted) => partsOf(key).filter(({ text, isBad = false }) => text && isBad === isWanted));
+  const inWords = (parts) => parts.map(({ text }, at) => [at ? T.between : "", withCode(text)]);
+  return html`<div class="message ${bad.length ? "bad" : ""}" id=${idOfMessage(key)} tabindex="-1">
+    <span role="status">${inWords(good)}</span><span role="alert">${inWords(bad)}</span>
+    ${good.length || bad.length ? html`<button type="button" class="close" aria-label=${T.dismiss} @click=${() => dismiss(key)}>×</button>` : nothing}
   </div>`;
 }
 

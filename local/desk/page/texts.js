@@ -42,7 +42,7 @@ export const T = {
   dismiss: "Dismiss this message",
   doing: (words) => `${words} …`,
   stillDoing: (words) => `${words} … still in progress. Pressing again does not repeat it`,
-  together: (texts) => texts.join("; "),
+  between: "; ",
   done: (words, outcome) => `${words}: ${outcome}`,
   failed: (words, why) => `${words} failed: ${why}`,
   refused: (message, code) => `${message} (${code})`,
