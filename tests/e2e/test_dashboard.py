@@ -197,6 +197,6 @@ def test_there_is_one_server_and_its_address_is_printed(aws, url):
     sockets = psutil.Process(server.pid).net_connections()
     assert {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     about = ask(url, "GET", "/data/about", X_Desk_Token=server.token).said
-    currency = {"code": "", "digits": 0}
+    currency = {"code": "EUR", "digits": 2}
     here = {"place": aws.place, "embedded": True, "production": False, "currency": currency}
     assert about == here
