@@ -63,8 +63,11 @@ def hold_commands(page):
 
 
 def wait_for(page, held, count):
-    while len(held) < count:
+    for _ in range(500):
+        if len(held) >= count:
+            return
         page.wait_for_timeout(20)
+    raise AssertionError(f"the page has sent {len(held)} commands")
 
 
 # ---------------------------------------------------------------- clicks
@@ -245,8 +248,8 @@ def test_what_was_typed_stays_across_a_reload_and_what_a_colleague_changes(page,
     desk.command("ManageProducts", **change, lowStockThreshold=4, backorderLimit=6)
     desk.live.tell({"event": {"detail": {"data": {"productId": TEA}}}})
     backorders = limits.get_by_label("Backorders")
-    while backorders.input_value() != "6":
-        page.wait_for_timeout(20)
+    limits.locator('[name=backorderLimit][value="6"]').wait_for()
+    assert backorders.input_value() == "6"
     assert limits.get_by_label("Low at").input_value() == "9"
     show(page, desk, "products", "Products")
     page.go_back()
