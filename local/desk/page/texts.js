@@ -34,7 +34,6 @@ export const T = {
   refresh: "Refresh",
   reading: "Loading …",
   notReadable: "Cannot show this page",
-  notDrawn: (why) => `an error in this page: ${why}`,
   notRefreshed: (why) => `Cannot refresh this page: ${why}`,
 
   // ---------------------------------------------------------------- messages
