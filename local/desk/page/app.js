@@ -83,7 +83,7 @@ function drawn({ name, view, data, state, ids, error, isRead }) {
   try {
     return { title: T.nav[name], about: T.about[name], ...view.draw(data, state, ids) };
   } catch (broken) {
-    return { title: T.notReadable, content: problem(T.faulty(broken.message)) };
+    return { title: T.notReadable, content: problem(broken.message) };
   }
 }
 

@@ -49,11 +49,8 @@ async function show() {
 }
 
 export async function read() {
-  shown ??= show().catch((error) => {
-    shown = null;
-    throw error;
-  });
-  (await shown).layoutActions.parseDeepLinkHash(location.hash);
+  shown ??= await show();
+  shown.layoutActions.parseDeepLinkHash(location.hash);
 }
 
 export const draw = () => ({ title: T.contract.title, content: place });

@@ -21,14 +21,13 @@ function put(draft) {
   return draft;
 }
 
-// Other contents are another change, with an id of its own.
-export function changed(key, values = {}) {
-  const draft = draftOf(key);
-  put({ ...draft, id: undefined, values: { ...draft.values, ...values } });
-}
-
 // Sent again after a lost answer, a command takes effect once: its id stays until it succeeds or its contents change.
 export const idOf = (key) => put({ id: randomId("desk"), ...draftOf(key) }).id;
+
+export function changed(key, values = {}) {
+  const draft = draftOf(key);
+  put({ ...draft, id: randomId("desk"), values: { ...draft.values, ...values } });
+}
 
 // It is done, unless the reader has gone on typing.
 export function drop({ place, id }) {

@@ -19,10 +19,7 @@ function mainAction(order) {
   const key = `order ${orderId}`;
   const action = possible(order).find((each) => each in T.order.work);
   if (action === undefined) return messageOf(key);
-  const send = (fields) => {
-    const command = { action, orderId, ...notes(fields) };
-    return change(key, T.order.work[action](orderId), () => carryOut(command));
-  };
+  const send = (fields) => change(key, T.order.work[action](orderId), () => carryOut({ action, orderId, ...notes(fields) }));
   const text = action === "fulfil" && isBegun(order) ? T.order.handOverRest : T.order.actions[action];
   return form(key, { text, send, kind: "primary" }, action === "fulfil" ? note(key, "reference", T.order.tracking) : nothing);
 }

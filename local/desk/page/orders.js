@@ -81,7 +81,6 @@ function handOverSelected(orders, state, ids) {
     await page.read();
     throw new Error(T.allOrders.notAll(progress(orders.length - failed), failed));
   };
-  idOf(SELECTED);
   return change(SELECTED, T.allOrders.handOver(orders.length), work);
 }
 

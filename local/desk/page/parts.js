@@ -136,6 +136,10 @@ function fill({ elements }, typed) {
   }
 }
 
+// The fields as they are now: a change may have to wait.
+const valuesOf = ({ elements }) =>
+  Object.fromEntries([...elements].filter(({ type, checked }) => type !== "radio" || checked).map(({ name, value, valueAsNumber, checked, defaultValue }) => [name, { value, valueAsNumber, checked, defaultValue }]));
+
 // A form whose button, or Enter, calls `send(fields, id)`. `send` returns whether it was done, and calls `change(key, ...)`.
 // `more` comes behind the button.
 export function form(key, { text, send, kind = "", more = nothing }, ...content) {
@@ -146,19 +150,18 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
     if (found) {
       refuse(key, found.words, [found.wrong.name]);
       found.wrong.focus();
-    } else if ((await send(made.elements, idOf(key))) && !isTyped(key)) made.reset();
+    } else if ((await send(valuesOf(made), idOf(key))) && !isTyped(key)) made.reset();
   };
   // What is as it was at first is not typed.
-  const type = ({ target: { name, type: kind, checked, value, defaultValue } }) =>
-    changed(key, { [name]: kind === "checkbox" ? checked : value === defaultValue ? undefined : value });
-  const discard = ({ target }) => {
+  const type = ({ target: { name, type: kindOf, checked, value, defaultValue } }) =>
+    changed(key, { [name]: kindOf === "checkbox" ? checked : value === defaultValue ? undefined : value });
+  const discard = () => {
     drop(draftOf(key));
-    target.form.reset();
     page.draw();
   };
-  const kept = isKept(key) ? html`<p class="hint kept">${T.typedBefore} ${button(T.discardTyped, discard)}</p>` : nothing;
+  const kept = isKept(key) ? html`<p class="hint kept">${T.typedBefore} <button type="reset">${T.discardTyped}</button></p>` : nothing;
   const filled = ref((made) => made && fill(made.closest("form"), draftOf(key).values));
-  return html`<form novalidate @submit=${submit} @input=${type}>${content}<button class=${kind} ${filled}>${text}</button>${more}${kept}${messageOf(key)}</form>`;
+  return html`<form novalidate @submit=${submit} @input=${type} @reset=${discard}>${content}<button class=${kind} ${filled}>${text}</button>${more}${kept}${messageOf(key)}</form>`;
 }
 
 export function button(text, work, { kind = "", label, isDisabled = false, id } = {}) {

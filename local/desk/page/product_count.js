@@ -71,8 +71,7 @@ export function countOf(product) {
   const end = Number(begun.lease.expiresAt);
   const bookIt = (fields) => {
     const counted = fields.counted.valueAsNumber;
-    const notes = notesOf(fields, ["reference"]);
-    return change(KEY, T.count.book(number(counted), bookedAt(product)), () => book(product, begun, counted, notes));
+    return change(KEY, T.count.book(number(counted), bookedAt(product)), () => book(product, begun, counted, notesOf(fields, ["reference"])));
   };
   const more = button(T.count.cancelButton, press(T.count.cancel, cancel));
   return card(

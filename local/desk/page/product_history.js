@@ -7,7 +7,6 @@ import { ask } from "./server.js";
 import { T } from "./texts.js";
 
 const READ_AT_ONCE = 20_000; // orders that a history may read without a click
-const READ_SECONDS = 600;
 const ROWS = 25;
 const CHART_HEIGHT = 220;
 
@@ -16,7 +15,7 @@ async function read({ productId, locationId = "", onHand, available }, state) {
   state.history = history;
   page.draw();
   try {
-    const { entries, unexplained } = await ask(`/data/history?${new URLSearchParams({ id: productId, location: locationId })}`, { seconds: READ_SECONDS });
+    const { entries, unexplained } = await ask(`/data/history?${new URLSearchParams({ id: productId, location: locationId })}`, { seconds: 600 });
     // Entries without a time stand for versions that changed no stock.
     Object.assign(history, { changes: entries.filter((entry) => entry.at !== ""), unexplained, seen: { onHand, available }, error: "" });
   } catch (error) {

@@ -21,9 +21,6 @@ addEventListener("hashchange", () => {
   if (location.hash.startsWith("#token=")) location.reload();
 });
 
-// It is unknown whether the server did what it was asked.
-export class LostAnswerError extends Error {}
-
 // The service refused a command. `code` is its reason, and `fields` are what it may be about.
 export class RefusedError extends Error {
   constructor({ code, message, field }) {
@@ -35,29 +32,27 @@ export class RefusedError extends Error {
 
 const open = (path, options) => fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
 
-// Returns the answer, with its text in `said`, unless that takes too long.
-export async function request(path, { seconds = READ_SECONDS, ...options } = {}) {
+// Returns the answer, with its text in `said`, unless that takes too long. `lost` says more if it is unknown whether the server did what it was asked.
+export async function request(path, { seconds = READ_SECONDS, lost = (why) => why, ...options } = {}) {
   const signal = AbortSignal.timeout(seconds * 1000);
   try {
     const answer = await open(path, { ...options, signal });
     return Object.assign(answer, { said: await answer.text() });
   } catch {
-    throw new LostAnswerError(signal.aborted ? T.late(T.seconds(seconds)) : T.gone);
+    throw new Error(lost(signal.aborted ? T.late(T.seconds(seconds)) : T.gone));
   }
 }
 
-function checked(answer) {
-  if (!answer.ok) throw new (answer.status === 504 ? LostAnswerError : Error)(answer.said.trim());
-  return answer;
+function checked({ ok, status, said }, lost = (why) => why) {
+  if (!ok) throw new Error(status === 504 ? lost(said.trim()) : said.trim());
+  return said;
 }
 
-export const ask = async (path, options) => JSON.parse(checked(await request(path, options)).said);
+export const ask = async (path, options) => JSON.parse(checked(await request(path, options), options?.lost));
 
 // Sends a command, and returns the answer of what takes it. `lost` says what to do if the answer is lost.
 export async function send(command, path = "/data/command", lost = T.lostAnswer) {
-  const answer = await ask(path, { method: "POST", body: JSON.stringify(command), seconds: SEND_SECONDS }).catch((error) => {
-    throw error instanceof LostAnswerError ? new Error(lost(error.message)) : error;
-  });
+  const answer = await ask(path, { method: "POST", body: JSON.stringify(command), seconds: SEND_SECONDS, lost });
   if (!answer.done) throw new RefusedError(answer);
   return answer;
 }
@@ -70,16 +65,13 @@ export async function carryOut(command) {
 }
 
 // What comes next, unless that takes too long.
-const next = (coming) =>
-  Promise.race([
-    coming.catch(() => Promise.reject(new Error(T.gone))),
-    pause(SILENT_SECONDS * 1000).then(() => Promise.reject(new Error(T.silent(T.seconds(SILENT_SECONDS))))),
-  ]);
+const silence = () => pause(SILENT_SECONDS * 1000).then(() => Promise.reject(new Error(T.silent(T.seconds(SILENT_SECONDS)))));
+const next = (coming) => Promise.race([coming.catch(() => Promise.reject(new Error(T.gone))), silence()]);
 
 // Calls `hear` with each line of JSON of an endless answer, until it ends or falls silent, or the signal ends it.
 export async function listen(path, hear, signal) {
   const answer = await next(open(path, { signal }));
-  if (!answer.ok) checked(Object.assign(answer, { said: await next(answer.text()) }));
+  if (!answer.ok) throw new Error((await next(answer.text())).trim());
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -95,18 +87,14 @@ export async function listen(path, hear, signal) {
 // server for all of its tabs, unless it is `isKept`. Then `fail` gets no error.
 export function follow(path, hear, fail, isKept = false) {
   let stream;
-  const start = async () => {
-    const { signal } = (stream = new AbortController());
-    while (!signal.aborted) {
-      const attempt = new AbortController();
-      await listen(path, hear, AbortSignal.any([signal, attempt.signal])).catch((error) => fail(signal.aborted ? undefined : error));
-      attempt.abort();
-      await pause(RETRY_MILLISECONDS);
-    }
-  };
-  const look = () => {
+  const look = async () => {
     stream?.abort();
-    if (!document.hidden || isKept) start();
+    const { signal } = (stream = new AbortController());
+    if (document.hidden && !isKept) return;
+    if (!navigator.onLine) await pause(RETRY_MILLISECONDS); // some requests still get through
+    await listen(path, hear, signal).catch((error) => fail(signal.aborted ? undefined : error));
+    await pause(RETRY_MILLISECONDS);
+    if (!signal.aborted) look();
   };
   // A stream may outlive its network.
   const reasons = [[window, "online"], [window, "offline"], ...(isKept ? [] : [[document, "visibilitychange"]])];

@@ -35,7 +35,6 @@ export const T = {
   reading: "Loading …",
   notReadable: "Cannot show this page",
   notDrawn: (key, why) => `Cannot show ${key}: ${why}`,
-  faulty: (why) => `an error in this page: ${why}`,
   notRefreshed: (why) => `Cannot refresh this page: ${why}`,
 
   // ---------------------------------------------------------------- messages

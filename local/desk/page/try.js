@@ -20,9 +20,7 @@ export function start(state) {
 async function call(method, path, document, headers = {}) {
   const began = performance.now();
   const body = document && JSON.stringify(document);
-  const answer = await request(`/as/operator${path}`, { method, body, headers: { ...(body && { "Content-Type": "application/json" }), ...headers } }).catch((error) => {
-    throw method === "GET" ? error : new Error(T.lostAnswer(error.message));
-  });
+  const answer = await request(`/as/operator${path}`, { method, body, headers: { ...(body && { "Content-Type": "application/json" }), ...headers }, lost: method === "GET" ? undefined : T.lostAnswer });
   const milliseconds = Math.round(performance.now() - began);
   const said = answer.headers.get("Content-Type")?.endsWith("json") ? JSON.parse(answer.said) : answer.said;
   return { status: answer.status, isGood: answer.ok, said, words: T.try.answer(answer.status, answer.statusText, number(milliseconds)) };
