@@ -22,7 +22,7 @@ News = dict[str, Any]
 """An `event`, a note that something `changed` without an event, or a `problem`, which is the last item. A heartbeat is empty."""
 
 _BEAT_SECONDS = 1.0
-# Without an answer from AWS for so many heartbeats, there may be events that nobody has received, so there are no more heartbeats.
+# After this many heartbeats without an answer from AWS, there are no more: events may be waiting.
 _MOST_UNANSWERED = 5
 # Counts survive while the user moves from one page to another.
 _LINGER_SECONDS = 60.0

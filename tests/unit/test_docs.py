@@ -32,7 +32,7 @@ MAX_WORDS = {
     "docs/glossary.md": 615,
     "docs/tutorial.md": 635,
     "docs/limits.md": 685,
-    "docs/desk.md": 410,
+    "docs/desk.md": 425,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

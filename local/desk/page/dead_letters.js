@@ -79,8 +79,7 @@ function sendAll(state, key, letters) {
 const isOpen = (state, key) => state.edited.has(key) || isTyped(key);
 
 function edit(state, key, isWanted) {
-  if (isWanted) state.edited.add(key);
-  else state.edited.delete(key);
+  state.edited[isWanted ? "add" : "delete"](key);
   if (!isWanted) drop(draftOf(key));
   page.draw();
   document.getElementById(isWanted ? `body-${key}` : `edit-${key}`)?.focus();

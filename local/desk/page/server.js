@@ -43,12 +43,11 @@ export async function request(path, { seconds = READ_SECONDS, lost = (why) => wh
   }
 }
 
-function checked({ ok, status, said }, lost = (why) => why) {
+export async function ask(path, { lost = (why) => why, ...options } = {}) {
+  const { ok, status, said } = await request(path, { ...options, lost });
   if (!ok) throw new Error(status === 504 ? lost(said.trim()) : said.trim());
-  return said;
+  return JSON.parse(said);
 }
-
-export const ask = async (path, options) => JSON.parse(checked(await request(path, options), options?.lost));
 
 // Sends a command, and returns the answer of what takes it. `lost` says what to do if the answer is lost.
 export async function send(command, path = "/data/command", lost = T.lostAnswer) {
