@@ -120,7 +120,8 @@ def by_product(levels: Iterable[StockLevel]) -> dict[str, list[StockLevel]]:
 def without_unused(levels: Sequence[StockLevel], locations: Collection[str]) -> list[StockLevel]:
     """Leave out empty rows of the default location, if no order without `locations` looks there and others sell the product.
 
-    Each product has a row at the default location, even if all its stock is elsewhere. `locations` is the setting.
+    Each product has a row at the default location, even if all its stock is elsewhere. A
+    `lowStockThreshold` there does not show that it is in use. `locations` is the setting.
     """
     sold_elsewhere = {
         product_of(level.product.product_id)
@@ -133,7 +134,7 @@ def without_unused(levels: Sequence[StockLevel], locations: Collection[str]) -> 
         if DEFAULT_LOCATION in locations
         or level.product.product_id not in sold_elsewhere
         or any((level.on_hand, level.committed, level.available))
-        or any((level.product.low_stock_threshold, level.product.backorder_limit))
+        or level.product.backorder_limit
     ]
 
 

@@ -105,21 +105,21 @@ def test_a_choice_of_several_locations_has_no_total(shop):
 
 
 def test_out_of_stock_leaves_out_unused_rows_of_the_default_location_and_says_so(shop, monkeypatch):
-    shop.list("cup", 0)
+    shop.list("cup", 0, low_stock_threshold=1)
     shop.list("cup#lyon", 5)
     shop.list("hat", 0)
-    shop.list("jar", 0, low_stock_threshold=1)
+    shop.list("jar", 0, backorder_limit=1)
     shop.list("jar#lyon", 5)
     # Orders that name no locations look for units at the default location.
     assert ["cup", "(default)"] in [line[:2] for line in lines("stock", "--out")]
     monkeypatch.setattr(type(shop.stack), "locations", ("berlin", "lyon"))
     done = run("stock", "--out")
     found = [line.split()[:2] for line in done.stdout.splitlines()[1:-1]]
-    assert found == [["hat", "(default)"], ["jar", "(default)"], ["tea", "berlin"]]
-    assert "(3 out of stock" in done.stdout.splitlines()[-1]
+    assert found == [["hat", "(default)"], ["tea", "berlin"]]
+    assert "(2 out of stock" in done.stdout.splitlines()[-1]
     assert "Not listed: 1 empty row of the default location" in done.stderr
     found = json.loads(run("stock", "--out", "--json").stdout)
-    assert [one["productId"] for one in found] == ["hat", "jar", "tea"]
+    assert [one["productId"] for one in found] == ["hat", "tea"]
     assert "cup" in run("stock", "--out", "--location", "").stdout
     assert "Not listed" not in run("stock").stderr
 
