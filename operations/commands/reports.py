@@ -271,7 +271,7 @@ def _among_dead_letters(aws: Aws, order_id: str) -> str:
         return f"; the dead letters could not be searched for it: {without_full_stop(error)}"
     if found:
         listed = "; ".join(dict.fromkeys(found))
-        return f", but it is a dead letter: {listed}. `.venv/bin/inventory-orders redrive` shows what to send again"
+        return f", but it is a dead letter: {listed}. `.venv/bin/inventory-orders redrive` shows whether it can be sent back"
     return (
         ""
         if are_all

@@ -356,7 +356,7 @@ def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
     for order_id in ("o-3", "o-deep"):
         assert str(orders(order_id).exception) == (
             f"there is no order {order_id}, but it is a dead letter: UNKNOWN_PRODUCT in OrderQueue (there is no product cup "
-            "yet). `.venv/bin/inventory-orders redrive` shows what to send again"
+            "yet). `.venv/bin/inventory-orders redrive` shows whether it can be sent back"
         )
     assert str(orders("o-33").exception) == "there is no order o-33"
     shown = CliRunner().invoke(main.app, ["redrive"]).stdout
