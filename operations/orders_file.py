@@ -304,4 +304,7 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     faults += [f'the column "{name[:64]}" is unknown' for name in header if name not in COLUMNS]
     faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     if faults:
-        raise UserError(f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}")
+        raise UserError(
+            f"{where}: {'; '.join(faults)}. The columns of orders are {_HEADER}; for other fields, such as locations, send the "
+            "orders as JSON lines"
+        )

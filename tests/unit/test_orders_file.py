@@ -98,6 +98,10 @@ def test_json_lines_are_sent_unchanged(tmp_path):
             'orderId is missing; the column "order_id" is unknown',
         ),
         (f"{HEADER},price\n", 'line 1: the column "price" is unknown'),
+        (
+            f"{HEADER},locations\n",
+            "for other fields, such as locations, send the orders as JSON lines",
+        ),
         (f"{HEADER},userId\n", "line 1: the column userId appears twice"),
         (f'{HEADER}\no-1,u-1,tea,1\no-2,"u-2,tea,1\no-3,u,tea,1\n', "line 3, is not CSV"),
         (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: not UTF-8"),
