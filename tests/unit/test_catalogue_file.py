@@ -265,6 +265,8 @@ def test_a_value_that_is_refused_says_how_to_write_it(read):
     for bad, said in zip(file.bad, rows.values(), strict=True):
         assert re.fullmatch(said, bad.message), bad.message
     assert file.bad[9].ids == {"productId": "Earl Grey, 50 %", "locationId": "lyon"}
+    ((_, _, said),) = reasons(read("productId,counted\np,1e3\n", counted_at=SAVED))
+    assert "units that were there when the count began, including" in said
 
 
 def test_the_page_on_limits_has_the_encoding_of_ids():
