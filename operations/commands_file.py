@@ -1,8 +1,8 @@
 """Files of commands on orders for `send --commands`: confirm, fulfil, cancel, return and extend, as CSV or JSON lines.
 
 Fields have the names and limits of the messages of `OrderCommandQueue`. In a CSV file, adjacent rows that differ in product and
-quantity only are one command. If a command that names units has no `stepId`, its id is derived from its content, so that
-sending the file a second time has no further effect.
+quantity only are one command. If a command that names units has no `stepId`, its id is derived from the units and its `reference`,
+so that sending the file a second time has no further effect.
 """
 
 from __future__ import annotations
@@ -71,6 +71,13 @@ class CommandLine:
     number: int
     command: OrderCommand
     document: Mapping[str, Any]
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether a further step with the same units would get the same id, because its sender gave it none, and no reference."""
+        return "reference" not in self.document and (
+            self.document.get("stepId") == _derived_id(self.document)
+        )
 
     @property
     def message(self) -> OrderMessage:
@@ -235,8 +242,9 @@ def _with_step_id(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _derived_id(document: Mapping[str, Any]) -> str:
-    """Derive the id of a step from what it does."""
-    content = [document.get(name) for name in ("action", "orderId", "items", "restock")]
+    """Derive the id of a step from what it does, and from its reference, such as the number of a parcel or a return."""
+    names = ("action", "orderId", "items", "restock", "reference")
+    content = [document.get(name) for name in names]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return f"file-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -255,9 +263,11 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     faults += [f"the column {name} is missing" for name in COLUMNS[:2] if name not in header]
     if faults:
+        schema = json_schema("commands")["change_orders"]["return"]
+        reasons = [f"; {why}" for name, why in schema["refused"].items() if name in header]
         raise UserError(
-            f"{where} is not a valid header: {'; '.join(faults)}. A CSV file of commands needs action and orderId, and may have "
-            f"the columns {', '.join(COLUMNS)}"
+            f"{where} is not a valid header: {'; '.join(faults)}{''.join(reasons)}. A CSV file of commands needs action and "
+            f"orderId, and may have the columns {', '.join(COLUMNS)}"
         )
 
 

@@ -313,7 +313,7 @@ def send(
 
     With `--commands`, the action of a line is confirm, fulfil, cancel, return or extend. Adjacent rows that differ only in
     product and quantity are one command. Without a stepId, a command with products gets an id that follows from its
-    content, so you may send the file again: no command is carried out twice. `--check` lists by kind which commands would
+    units and reference, so you may send the file again: no command is carried out twice. `--check` lists by kind which commands would
     be refused or have to wait; after the file was sent, it shows which were.
     """
     if commands and (unchecked or queue is not QueueName.STANDARD):
@@ -335,6 +335,7 @@ def send(
         f"{counted(count, 'message')} sent to {url.rsplit('/', 1)[1]} in {seconds:.1f} s. [dim]{work.then}, and `status` shows "
         "queues and dead letters.[/]"
     )
+    _note_on_anonymous(work.commands)
 
 
 @dataclass(frozen=True)
@@ -393,6 +394,17 @@ def _commands_in(file: Path, limit: int | None) -> _Work:
     )
 
 
+def _note_on_anonymous(commands: Sequence[CommandLine]) -> None:
+    """Say which commands would be taken for repetitions if they happen a second time."""
+    if number := sum(line.is_anonymous for line in commands):
+        have = "has" if number == 1 else "have"
+        screen.print(
+            f"[dim]{counted(number, 'command')} with products {have} neither a stepId nor a reference. If the same units of an "
+            "order are shipped, cancelled or returned once more, give the later command a stepId; otherwise it is taken for a "
+            "repetition.[/]"
+        )
+
+
 def _check(work: _Work, account: Target | None, report: Path, file: Path) -> bool:
     """Report what the commands of a file would do now. Returns whether some of them would not succeed."""
     from ..commands_file import expected  # noqa: PLC0415
@@ -409,6 +421,7 @@ def _check(work: _Work, account: Target | None, report: Path, file: Path) -> boo
         if rows:
             screen.print(table_of(("commands", ""), rows, {"commands"}))
         report_bad_lines(bad, report, file)
+    _note_on_anonymous(work.commands)
     screen.print(f"{work.things} checked; nothing was sent.")
     return bool(bad)
 

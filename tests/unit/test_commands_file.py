@@ -63,7 +63,7 @@ def test_derived_ids_depend_on_the_content_alone(read):
 
 def test_commands_about_whole_orders_may_be_repeated_and_steps_may_not(read):
     assert len(read(f"{HEADER}confirm,o-1,,,,,\nconfirm,o-2,,,,,\nconfirm,o-1,,,,,\n")) == 2
-    rows = "return,o-1,tea,1,,true,\nreturn,o-2,tea,1,a,true,\nreturn,o-1,tea,1,,true,later\nreturn,o-2,mug,1,a,true,\n"
+    rows = "return,o-1,tea,1,,true,\nreturn,o-2,tea,1,a,true,\nreturn,o-1,tea,1,,true,\nreturn,o-2,mug,1,a,true,\n"
     bad = refused(read, HEADER + rows)
     assert [line for line, code, _ in bad if code == "DUPLICATE_LINE"] == [2, 4, 3, 5]
     assert bad[0][2].startswith(
@@ -121,6 +121,10 @@ def test_faults_of_json_lines_are_named_too(read):
             'the column "userId" is unknown; the column action is missing',
         ),
         (HEADER, "contains no commands; nothing was sent"),
+        (
+            "action,orderId,locationId\n",
+            'column "locationId" is unknown; returned units go back to the location that sold them.*reason is RETURN. A CSV',
+        ),
         ("", "the column action is missing; the column orderId is missing"),
     ],
 )
@@ -203,6 +207,18 @@ def test_commands_take_effect_once_however_often_the_file_is_sent(shop, send):
     assert (done.exit_code, "would be" in done.stdout) == (0, False)
     assert "return: carried out before" in done.stdout
     assert set(shop.unexplained().values()) == {0}
+
+
+def test_returns_of_the_same_units_are_two_if_their_references_differ(shop, send):
+    send("confirm,o-1,,,,,\nfulfil,o-1,,,,,\n")
+    carry_out(shop)
+    before, note = shop.stock("tea"), "has neither a stepId nor a reference"
+    for row, back in (("rma 7", 1), ("rma 8", 2), ("rma 8", 2), ("", 3), ("", 3)):
+        done = send(f"return,o-1,tea,1,,true,{row}\n")
+        assert (note in " ".join(done.stdout.split())) == (not row)
+        carry_out(shop)
+        assert shop.stock("tea") == before + back
+    assert note not in send("return,o-1,tea,1,rt-1,true,\nconfirm,o-1,,,,,\n", "--check").stdout
 
 
 def test_a_check_reports_orders_it_cannot_read_and_steps_with_other_content(shop, send):
