@@ -129,6 +129,37 @@ def test_the_same_form_is_sent_once_and_other_contents_wait_for_it(page, desk):
     assert units.input_value() == "3"
 
 
+def test_a_second_click_or_enter_presses_nothing_else(page, desk):
+    before = desk.shop.stock(TEA)
+    for order_id in ("o-1", "o-2"):
+        items = [{"productId": TEA, "quantity": 2}]
+        desk.place({"orderId": order_id, "userId": "u", "items": items})
+
+    def click_twice(button, text):
+        button.hover()
+        for clicks in (1, 2):
+            page.mouse.down(click_count=clicks)
+            page.mouse.up(click_count=clicks)
+            said(page, text)
+
+    # Then other buttons are where these were.
+    show(page, desk, "orders/of/u", "Orders of u")
+    click_twice(
+        page.get_by_role("button", name="Confirm payment o-1"), "Confirm payment of o-1: done"
+    )
+    show(page, desk, "order/o-2", "Order o-2")
+    page.get_by_role("button", name="Confirm payment").press("Enter")
+    said(page, "Confirm payment of o-2: done")
+    page.keyboard.press("Enter")
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.get_by_label("Units that came in").fill("7")
+    click_twice(page.get_by_role("button", name="Receive"), f"Receive 7 {TEA}: done")
+    page.get_by_role("alert").get_by_text("Please fill out").wait_for(state="detached")
+    said(page, f"Receive 7 {TEA}: done")
+    assert [desk.shop.status(order_id) for order_id in ("o-1", "o-2")] == ["CONFIRMED"] * 2
+    assert desk.shop.stock(TEA) == before - 4 + 7
+
+
 def test_questions_are_asked_one_after_the_other(page):
     with desk_for(page, is_embedded=False, is_production=True) as desk:
         show(page, desk, f"product/{TEA}", "Earl Grey")

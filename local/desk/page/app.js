@@ -4,7 +4,7 @@ import { arrive } from "./drafts.js";
 import { useCurrency } from "./format.js";
 import { ELSEWHERE, dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, link, problem, steady } from "./parts.js";
-import { listenToScans, sendForm } from "./scanner.js";
+import { listenToScans, sendForm, swallow } from "./scanner.js";
 import { ask, follow, pause } from "./server.js";
 import { T } from "./texts.js";
 
@@ -278,6 +278,8 @@ Object.assign(page, { draw, read, arrange, feed, isMeant });
 draw();
 listenToKeys();
 listenToScans(hearScan);
+// A double click is one click. Its second one may be on what has come into the place of the first.
+addEventListener("click", (event) => event.detail > 1 && event.target.closest("button:not(.sort, .close, .fold)") && swallow(event), true);
 useCurrency((shown.about = await readAbout()).currency);
 addEventListener("hashchange", open);
 await open();

@@ -1,5 +1,6 @@
 // The building blocks of all pages: cards, facts, tables, forms and buttons.
 import { html, nothing, svg } from "/lit-html/lit-html.js";
+import { keyed } from "/lit-html/directives/keyed.js";
 import { ref } from "/lit-html/directives/ref.js";
 import { repeat as each } from "/lit-html/directives/repeat.js";
 import { changed, draftOf, drop, idOf, isKept, isTyped } from "./drafts.js";
@@ -141,7 +142,7 @@ const valuesOf = ({ elements }) =>
   Object.fromEntries([...elements].filter(({ type, checked }) => type !== "radio" || checked).map(({ name, value, valueAsNumber, checked, defaultValue }) => [name, { value, valueAsNumber, checked, defaultValue }]));
 
 // A form whose button, or Enter, calls `send(fields, id)`. `send` returns whether it was done, and calls `change(key, ...)`.
-// `more` comes behind the button.
+// `more` comes behind the button. A form or a button with another text is another element, so that a second Enter does not press it.
 export function form(key, { text, send, kind = "", more = nothing }, ...content) {
   const submit = async (event) => {
     event.preventDefault();
@@ -161,9 +162,9 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
   };
   const kept = isKept(key) ? html`<p class="hint kept">${T.typedBefore} <button type="reset">${T.discardTyped}</button></p>` : nothing;
   const filled = ref((made) => made && fill(made.closest("form"), draftOf(key).values));
-  return html`<form novalidate @submit=${submit} @input=${type} @reset=${discard}>${content}<button class=${kind} ${filled}>${text}</button>${more}${kept}${messageOf(key)}</form>`;
+  return keyed(text, html`<form novalidate @submit=${submit} @input=${type} @reset=${discard}>${content}<button class=${kind} ${filled}>${text}</button>${more}${kept}${messageOf(key)}</form>`);
 }
 
 export function button(text, work, { kind = "", label, isDisabled = false, id } = {}) {
-  return html`<button type="button" id=${id ?? nothing} class=${kind} aria-label=${label ?? nothing} ?disabled=${isDisabled} @click=${work}>${text}</button>`;
+  return keyed(id ?? text, html`<button type="button" id=${id ?? nothing} class=${kind} aria-label=${label ?? nothing} ?disabled=${isDisabled} @click=${work}>${text}</button>`);
 }

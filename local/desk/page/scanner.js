@@ -6,7 +6,7 @@ const [LEAST, LEAST_WITHOUT_END] = [3, 6]; // characters of a scan
 
 const hasText = ({ type }) => ["text", "search", "textarea"].includes(type);
 
-function swallow(event) {
+export function swallow(event) {
   event.preventDefault();
   event.stopImmediatePropagation();
 }
