@@ -160,6 +160,22 @@ def test_a_second_click_or_enter_presses_nothing_else(page, desk):
     assert desk.shop.stock(TEA) == before - 4 + 7
 
 
+def test_a_form_that_was_left_while_it_was_sent_is_empty_once_it_is_done(page, desk):
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    held = hold_commands(page)
+    units = page.get_by_label("Units that came in")
+    units.fill("7")
+    units.press("Enter")
+    wait_for(page, held, 1)
+    show(page, desk, "products", "Products")
+    page.go_back()
+    said(page, f"Receive 7 {TEA} …")
+    assert units.input_value() == "7"
+    held[0].continue_()
+    said(page, f"Receive 7 {TEA}: done")
+    assert units.input_value() == ""
+
+
 def test_questions_are_asked_one_after_the_other(page):
     with desk_for(page, is_embedded=False, is_production=True) as desk:
         show(page, desk, f"product/{TEA}", "Earl Grey")

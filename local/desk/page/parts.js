@@ -151,7 +151,7 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
     if (found) {
       refuse(key, found.words, [found.wrong.name]);
       found.wrong.focus();
-    } else if ((await send(valuesOf(made), idOf(key))) && !isTyped(key)) made.reset();
+    } else if ((await send(valuesOf(made), idOf(key))) && !isTyped(key)) document.forms[key]?.reset();
   };
   // What is as it was at first is not typed.
   const type = ({ target: { name, type: kindOf, checked, value, defaultValue } }) =>
@@ -162,7 +162,7 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
   };
   const kept = isKept(key) ? html`<p class="hint kept">${T.typedBefore} <button type="reset">${T.discardTyped}</button></p>` : nothing;
   const filled = ref((made) => made && fill(made.closest("form"), draftOf(key).values));
-  return keyed(text, html`<form novalidate @submit=${submit} @input=${type} @reset=${discard}>${content}<button class=${kind} ${filled}>${text}</button>${more}${kept}${messageOf(key)}</form>`);
+  return keyed(text, html`<form name=${key} novalidate @submit=${submit} @input=${type} @reset=${discard}>${content}<button class=${kind} ${filled}>${text}</button>${more}${kept}${messageOf(key)}</form>`);
 }
 
 export function button(text, work, { kind = "", label, isDisabled = false, id } = {}) {
