@@ -275,6 +275,28 @@ def test_no_address_leaves_the_page_loading(page, desk, path, text):
     page.get_by_text(text).first.wait_for()
 
 
+def test_a_change_whose_answer_was_lost_is_made_once_also_if_it_is_typed_again(page, desk):
+    before = desk.shop.stock(TEA)
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.route("**/data/command", lambda route: route.fetch() and route.abort(), times=1)
+    units, receive = (
+        page.get_by_label("Units that came in"),
+        page.get_by_role("button", name="Receive"),
+    )
+    units.fill("7")
+    receive.click()
+    said(page, "The change may have been made", "alert")
+    for text in ("", "70", "7"):
+        units.fill(text)
+    receive.click()
+    page.get_by_text(f"Receive 7 {TEA}: done before, nothing changed", exact=True).wait_for()
+    assert desk.shop.stock(TEA) == before + 7
+    units.fill("7")
+    receive.click()
+    page.get_by_text(f"Receive 7 {TEA}: done", exact=True).wait_for()
+    assert desk.shop.stock(TEA) == before + 14
+
+
 # ---------------------------------------------------------------- what was typed
 
 

@@ -24,10 +24,15 @@ function put(draft) {
 // Sent again after a lost answer, a command takes effect once: its id stays until it succeeds or its contents change.
 export const idOf = (key) => put({ id: randomId("desk"), ...draftOf(key) }).id;
 
-export function changed(key, values = {}) {
+const inOrder = (values) => JSON.stringify(values, Object.keys(values).sort());
+export function changed(key, typed) {
   const draft = draftOf(key);
-  put({ ...draft, id: randomId("desk"), values: { ...draft.values, ...values } });
+  const values = { ...draft.values, ...typed };
+  put({ ...draft, values, id: (typed && draft.failed?.[inOrder(values)]) ?? randomId("desk") });
 }
+
+// It may have been done all the same: with the same contents as now, it will be the same change.
+export const fail = ({ place, id, values }) => id && stored(place).id === id && put({ ...stored(place), failed: { [inOrder(values)]: id } });
 
 // It is done, unless the reader has gone on typing.
 export function drop({ place, id }) {

@@ -1,6 +1,6 @@
 // What came of what the reader did. A message appears next to what was pressed, and stays until it is dismissed or replaced.
 import { html, nothing } from "/lit-html/lit-html.js";
-import { draftOf, drop, here } from "./drafts.js";
+import { draftOf, drop, fail, here } from "./drafts.js";
 import { pause } from "./server.js";
 import { T } from "./texts.js";
 
@@ -80,7 +80,7 @@ export async function change(key, words, work, question) {
     } catch (error) {
       // Then the page shows the count that this waits for.
       if (error.code === "LEASED") await readBack();
-      if (error.code?.endsWith("_REUSED")) drop(draft);
+      (error.code?.endsWith("_REUSED") ? drop : fail)(draft);
       tell(T.failed(words, error.message), { isBad: true, fields: error.fields });
       return false;
     }

@@ -60,7 +60,7 @@ export async function send(command, path = "/data/command", lost = T.lostAnswer)
 export async function carryOut(command) {
   const { result, status, warnings } = await send(command);
   if (result === "APPLIED") return warnings ? T.warned(warnings) : T.applied;
-  return status ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
+  return status in T.order.statuses ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
 }
 
 // What comes next, unless that takes too long.
