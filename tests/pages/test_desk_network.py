@@ -297,6 +297,18 @@ def test_a_change_whose_answer_was_lost_is_made_once_also_if_it_is_typed_again(p
     assert desk.shop.stock(TEA) == before + 14
 
 
+def test_a_search_takes_no_reader_away_from_the_next_page(page, desk):
+    place(desk, "o-1")
+    page.evaluate("window.slow = 500")
+    page.get_by_role("searchbox").fill("o-1")
+    with page.expect_response("**/data/search?*"):
+        page.keyboard.press("Enter")
+    page.get_by_role("link", name="Products", exact=True).click()
+    page.get_by_role("heading", level=1, name="Products").wait_for()
+    page.get_by_role("link", name="Earl Grey", exact=True).wait_for()
+    assert page.url == f"{desk.origin}/#/products"
+
+
 # ---------------------------------------------------------------- what was typed
 
 

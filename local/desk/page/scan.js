@@ -14,7 +14,7 @@ const ticked = (state) => linesOf(state).filter(({ productId }) => state.ticked.
 const missing = (state) => linesOf(state).filter(({ productId }) => !state.ticked.has(productId));
 const called = ({ order }, line) => calledIn(order.names, line);
 const notToShip = (order) => T.scan.notToShip(order.orderId, statusOf(order));
-const focus = () => document.querySelector("[data-first]")?.focus();
+const focus = () => document.querySelector("[name=scanned]")?.focus();
 const open = (state, order) => Object.assign(state, { order, ticked: new Set() });
 
 export function start(state) {
