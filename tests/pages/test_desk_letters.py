@@ -152,6 +152,26 @@ def test_a_deep_or_long_letter_hides_no_other_and_is_sent_as_it_was(page, desk):
     assert desk.shop.waiting("Order") == [deep, "a\r\nb"]
 
 
+def test_a_letter_that_two_presses_send_is_sent(failing, desk):
+    page = failing  # its console reports the second request
+    first, *_ = [desk.dead_letter(STOCK, damage(n), "BELOW_FLOOR") for n in range(3)]
+    open_letters(page, desk)
+    held = []
+    page.route(
+        "**/data/dead-letter",
+        lambda route: held.append(route) if len(held) < 2 else route.continue_(),
+    )
+    letter(page, first).get_by_role("button", name="Send again unchanged").click()
+    page.get_by_role("button", name="Send all 3").click()
+    while len(held) < 2:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    letter(page, first).get_by_text("Send again unchanged: it is back in").wait_for()
+    held[1].continue_()
+    page.get_by_text("Send all 3 again unchanged: all of them are back").wait_for()
+    assert page.get_by_text("failed").count() == 0
+
+
 def test_a_row_that_cannot_be_drawn_hides_no_other(failing, desk):
     page = failing
     good, bad = (desk.dead_letter(STOCK, damage(n), "BELOW_FLOOR") for n in range(2))
