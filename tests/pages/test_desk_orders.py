@@ -274,10 +274,24 @@ def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
     show(page, desk, "products", "Products")
     scan_at(page.get_by_label("Show"), "Enter")
     assert page.get_by_label("Show").input_value() == ""
+    for text in ("mug", TEA):
+        page.get_by_label("Filter").focus()
+        scan(page, text, "Enter")
+    assert page.get_by_label("Filter").input_value() == TEA
     show(page, desk, f"product/{TEA}", "Earl Grey")
     page.get_by_label("Units that came in").fill("7")
     scan_at(page.get_by_label("Units that came in"), "Tab")
     assert page.get_by_label("Units that came in").input_value() == "7"
+    # This field takes some letters, such as an "e".
+    page.get_by_label("Units that came in").fill("")
+    scan(page, TEA, "Enter")
+    page.get_by_text(f"Scanned {TEA}").wait_for()
+    assert not page.get_by_label("Units that came in").evaluate("one => one.validity.badInput")
+    scan_at(page.get_by_label("Reason"), "Enter")
+    scan_at(page.get_by_label("Price"), "Enter")
+    page.reload()
+    page.get_by_label("Price").wait_for()
+    assert page.get_by_text("You typed this earlier.").count() == 0
     page.get_by_label("Reference").first.focus()
     scan(page, "dn-17", "Enter", "Enter")
     assert page.get_by_label("Reference").first.input_value() == "dn-17"

@@ -114,7 +114,7 @@ export function checkbox(name, text, properties = {}) {
 }
 
 // `options` are pairs of a value and its text. `value` is what is chosen at first.
-export function choice(name, text, options, { value, onChange } = {}) {
+export function choice(name, text, options, { value = options[0][0], onChange } = {}) {
   return labelled(text, html`<select name=${name} @change=${onChange}>${options.map(([key, words]) => html`<option value=${key} ?selected=${key === value} .selected=${key === value}>${words}</option>`)}</select>`);
 }
 
@@ -154,8 +154,8 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
     } else if ((await send(valuesOf(made), idOf(key))) && !isTyped(key)) document.forms[key]?.reset();
   };
   // What is as it was at first is not typed.
-  const type = ({ target: { name, type: kindOf, checked, value, defaultValue } }) =>
-    changed(key, { [name]: kindOf === "checkbox" ? checked : value === defaultValue ? undefined : value });
+  const type = ({ target: { name, type: kindOf, checked, value, defaultValue, selectedOptions: [option] = [] } }) =>
+    changed(key, { [name]: kindOf === "checkbox" ? checked : (option?.defaultSelected ?? value === defaultValue) ? undefined : value });
   const discard = () => {
     drop(draftOf(key));
     page.draw();

@@ -92,7 +92,7 @@ export function draw({ products, unreadable }, state) {
     document.getElementById("filter").focus();
   };
   const onSort = (by) => choose({ sort: by });
-  const filter = html`<input id="filter" type="search" autocomplete="off" .value=${text} @input=${({ target }) => choose({ text: target.value })}>`;
+  const filter = html`<input id="filter" type="search" autocomplete="off" .value=${text} @input=${({ target }) => choose({ text: target.value })} @scan=${({ detail }) => choose({ text: detail })}>`;
   const all = Object.entries({ "": T.allProducts.all, ...LEVELS });
   const levels = choice("level", T.allProducts.show, all, { value: level, onChange: ({ target }) => choose({ level: target.value }) });
   const found = [T.allProducts.found(rows.length, products.length), rows.length > MOST_ROWS ? T.allProducts.more(MOST_ROWS) : ""].filter(Boolean).join(". ");

@@ -4,7 +4,7 @@ const FAST_MILLISECONDS = 40; // from key to key on average, at most
 const QUIET_MILLISECONDS = 300; // what comes sooner after a scan belongs to it
 const [LEAST, LEAST_WITHOUT_END] = [3, 6]; // characters of a scan
 
-const hasText = ({ type }) => ["text", "search", "textarea"].includes(type);
+const hasText = ({ type, inputMode }) => !inputMode && ["text", "search", "textarea"].includes(type);
 
 export function swallow(event) {
   event.preventDefault();
@@ -30,7 +30,7 @@ export function listenToScans(hear) {
     keys = { text: "" };
     ended = performance.now();
     if (!target.dispatchEvent(new CustomEvent("scan", { cancelable: true, detail: text })) || hasText(target)) return true;
-    if (target === field && target.value !== value) {
+    if (target === field && (target.value !== value || target.validity?.badInput)) {
       target.value = value;
       for (const type of ["input", "change"]) target.dispatchEvent(new Event(type, { bubbles: true }));
     }
