@@ -346,6 +346,20 @@ def test_what_was_typed_stays_across_a_reload_and_what_a_colleague_changes(page,
     assert page.get_by_text("You typed this earlier.").count() == 1
 
 
+def test_choices_stay_across_a_reload_until_they_are_discarded(page, desk):
+    page.goto(f"{desk.origin}/try")
+    product, wait = page.get_by_role("radio").nth(2), page.get_by_role("checkbox")
+    product.check()
+    wait.uncheck()
+    page.reload()
+    page.get_by_text("You typed this earlier.").wait_for()
+    assert product.is_checked()
+    assert not wait.is_checked()
+    page.get_by_role("button", name="Discard it").click()
+    assert page.get_by_role("radio").first.is_checked()
+    assert wait.is_checked()
+
+
 def test_units_of_a_line_stay_with_it(page, desk):
     items = [{"productId": product_id, "quantity": 3} for product_id in (TEA, MUG)]
     desk.place({"orderId": "o-1", "userId": "u", "items": items})

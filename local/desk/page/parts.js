@@ -110,7 +110,7 @@ export function notesOf(fields, names) {
 }
 
 export function checkbox(name, text, properties = {}) {
-  return html`<label class="check"><input type="checkbox" name=${name} .checked=${properties.checked ?? false} @change=${properties.onChange}> ${text}</label>`;
+  return html`<label class="check"><input type="checkbox" name=${name} ?checked=${properties.checked} .checked=${properties.checked ?? false} @change=${properties.onChange}> ${text}</label>`;
 }
 
 // `options` are pairs of a value and its text. `value` is what is chosen at first.
@@ -154,8 +154,8 @@ export function form(key, { text, send, kind = "", more = nothing }, ...content)
     } else if ((await send(valuesOf(made), idOf(key))) && !isTyped(key)) document.forms[key]?.reset();
   };
   // What is as it was at first is not typed.
-  const type = ({ target: { name, type: kindOf, checked, value, defaultValue, selectedOptions: [option] = [] } }) =>
-    changed(key, { [name]: kindOf === "checkbox" ? checked : (option?.defaultSelected ?? value === defaultValue) ? undefined : value });
+  const type = ({ target: { name, type: kindOf, checked, value, defaultChecked, defaultValue, selectedOptions: [option] = [] } }) =>
+    changed(key, { [name]: (option?.defaultSelected ?? (/radio|checkbox/.test(kindOf) ? checked === defaultChecked : value === defaultValue)) ? undefined : kindOf === "checkbox" ? checked : value });
   const discard = () => {
     drop(draftOf(key));
     page.draw();
