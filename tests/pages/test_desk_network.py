@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.desk import desk_for
+from tests.support.desk import card, desk_for, said, show
 
 TEA, MUG = "tea-earl-grey", "tea-hojicha"
 # With `slow`, reads take so many milliseconds longer. With `isQuick`, whatever takes too long does so ten times as fast.
@@ -42,19 +42,6 @@ def place(desk, *order_ids, product_id=TEA):
         items = [{"productId": product_id, "quantity": 2}]
         desk.place({"orderId": order_id, "userId": "u", "items": items})
         desk.command("ChangeOrders", action="confirm", orderId=order_id)
-
-
-def show(page, desk, path, title):
-    page.goto(f"{desk.origin}/#/{path}")
-    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
-
-
-def said(page, text, role="status"):
-    page.get_by_role(role).get_by_text(text).wait_for()
-
-
-def card(page, title):
-    return page.locator(".card").filter(has=page.get_by_role("heading", name=title, exact=True))
 
 
 def hold_commands(page):

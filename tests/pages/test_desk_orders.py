@@ -6,7 +6,7 @@ import pytest
 
 from inventory_orders.store.tables import Table
 from local.desk import work
-from tests.support.desk import desk_for
+from tests.support.desk import desk_for, said, show
 from tests.support.hands import PERSON_MILLISECONDS, scan
 
 TEA, HOJICHA = "tea-earl-grey", "tea-hojicha"
@@ -29,15 +29,6 @@ def place(desk, order_id, *lines, is_paid=True, user="auth0:anna", **more):
     desk.place({"orderId": order_id, "userId": user, "items": items, **more})
     if is_paid:
         desk.command("ChangeOrders", action="confirm", orderId=order_id)
-
-
-def show(page, desk, path, title):
-    page.goto(f"{desk.origin}/#/{path}")
-    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
-
-
-def said(page, text, role="status"):
-    page.get_by_role(role).get_by_text(text).wait_for()
 
 
 def enter(page):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from operations.currency import NONE, Currency
-from tests.support.desk import desk_for
+from tests.support.desk import card, desk_for, said, show
 
 TEA, DECAF = "tea-earl-grey", "tea-earl-grey-decaf"
 ANNA = "arn:aws:sts::123456789012:assumed-role/Admin/anna@example.com"
@@ -17,11 +17,6 @@ PHONE = {"width": 390, "height": 844}
 def desk(page):
     with desk_for(page) as desk:
         yield desk
-
-
-def show(page, desk, path, title):
-    page.goto(f"{desk.origin}/#/{path}")
-    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
 
 
 def place(desk, order_id, quantity=3, *, is_paid=True, **line):
@@ -41,10 +36,6 @@ def happens(desk, *product_ids):
     desk.live.tell({"event": {"detail": {"data": {"orderId": "o-9", "items": items}}}})
 
 
-def said(page, text, role="status"):
-    page.get_by_role(role).get_by_text(text).wait_for()
-
-
 def names(page):
     """Return the names of the listed products, in the order shown, and the text of the last row."""
     return [text.splitlines()[0].strip() for text in page.locator("tbody tr").all_inner_texts()]
@@ -53,10 +44,6 @@ def names(page):
 def numbers(page, at=0):
     """Return the units on hand, committed and available."""
     return [int(text) for text in page.locator(".stock").nth(at).locator("dd").all_inner_texts()]
-
-
-def card(page, title):
-    return page.locator(".card").filter(has=page.get_by_role("heading", name=title, exact=True))
 
 
 def history(page):

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from local.desk import work
 from operations import search
-from tests.support.desk import desk_of_shop
+from tests.support.desk import card, desk_of_shop
 from tests.support.hands import PERSON_MILLISECONDS
 
 TEA, HOT = "tea-earl-grey", "tea-first-flush-drop"
@@ -56,10 +56,6 @@ def event(desk, kind, order_id, product_id=HOT, units=3):
     data = {"orderId": order_id, "items": [{"productId": product_id, "quantity": units}]}
     metadata = {"eventId": f"{order_id}#1#{kind}", "occurredAt": at}
     return {"event": {"detail-type": kind, "detail": {"metadata": metadata, "data": data}}}
-
-
-def card(page, title):
-    return page.locator(".card").filter(has=page.get_by_role("heading", name=title, exact=True))
 
 
 def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signals):

@@ -176,3 +176,19 @@ def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
         page.goto(desk.address())
         yield desk
         page.goto("about:blank")
+
+
+def show(page: Any, desk: DeskOfShop, path: str, title: str) -> None:
+    """Open a page of the desk, and wait for its heading."""
+    page.goto(f"{desk.origin}/#/{path}")
+    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+
+
+def said(page: Any, text: str, role: str = "status") -> None:
+    """Wait until a page says something; with the role `alert`, that something is wrong."""
+    page.get_by_role(role).get_by_text(text).wait_for()
+
+
+def card(page: Any, title: str) -> Any:
+    """Find a card of a page by its heading."""
+    return page.locator(".card").filter(has=page.get_by_role("heading", name=title, exact=True))
