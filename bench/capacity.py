@@ -22,7 +22,7 @@ from functools import cached_property
 from math import ceil
 from typing import Any
 
-from testing.simulated_aws.values import size_of_item
+from testing.aws.values import size_of_item
 
 _LOST = ("ConditionalCheckFailed", "TransactionConflict")
 _WRITES = {"PutItem": "Put", "UpdateItem": "Update", "DeleteItem": "Delete"}

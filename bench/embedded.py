@@ -35,8 +35,8 @@ from local import emulator
 from local.endpoint import embedded_environment
 from operations.errors import UserError
 from operations.lanes import pages_of
-from testing.handlers import FakeContext
-from testing.tables import create_table, creation
+from testing.world.handlers import FakeContext
+from testing.world.tables import create_table, creation
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

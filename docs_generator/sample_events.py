@@ -10,8 +10,8 @@ from typing import Any
 from local import ROOT
 from local.invoke import Invocation
 from local.sample_orders import catalogue
-from testing.handlers import function_names
-from testing.shop import Shop, open_shop
+from testing.schedules.in_turn.shop import Shop, open_shop
+from testing.world.handlers import function_names
 
 PAGE = ROOT / "events" / "README.md"
 

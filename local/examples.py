@@ -28,8 +28,8 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.tables import Table
 from local import pattern_costs
 from local.pattern_costs import soon
-from testing.faults import lose_responses
-from testing.tables import create_table
+from testing.world.faults import lose_responses
+from testing.world.tables import create_table
 
 
 @dataclass

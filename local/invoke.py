@@ -22,8 +22,8 @@ from operations import emf
 from operations.aws import Aws
 from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError
-from testing.handlers import FakeContext, function_names, load_handler
-from testing.tables import FEEDS, UNDELIVERABLE, make_stack, queue_settings, settings
+from testing.world.handlers import FakeContext, function_names, load_handler
+from testing.world.tables import FEEDS, UNDELIVERABLE, make_stack, queue_settings, settings
 
 FED_BY = {feed.queue.removesuffix(".fifo"): feed.function for feed in FEEDS.values()}
 """For each queue of the stack, the function that reads it."""

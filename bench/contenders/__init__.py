@@ -27,7 +27,7 @@ from typing import Any
 from botocore.config import Config
 
 from operations.errors import UserError
-from testing import handlers
+from testing.world import handlers
 
 _FOLDER = Path(__file__).parent
 

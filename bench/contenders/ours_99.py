@@ -5,7 +5,7 @@ Deployed stacks always have lanes. This contender shows how much they help.
 
 from __future__ import annotations
 
-from testing.handlers import load_handler
+from testing.world.handlers import load_handler
 
 TITLE = "ours, batches of 99"
 BATCH = 99

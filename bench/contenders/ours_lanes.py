@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testing.handlers import load_handler
+from testing.world.handlers import load_handler
 
 TITLE = "ours, with lanes"
 BATCH = 96

@@ -1,4 +1,4 @@
 """The contention simulator: real handlers on simulated workers, in virtual time.
 
-Start with `testing/simulated_aws/latency.py`, which describes the simulated rules.
+Start with `testing/schedules/by_time/latency.py`, which describes the simulated rules.
 """

@@ -21,7 +21,7 @@ from bench.workloads import Workload, endless
 from infra.settings import Settings
 from local import ROOT
 from local.invoke import read_event
-from testing.simulated_aws.latency import TokenBucket
+from testing.schedules.by_time.latency import TokenBucket
 
 RETRY_SECONDS = 1.0
 """The time in `Retry-After`, after which a client repeats a request that was answered with 429 or 503."""

@@ -2,7 +2,7 @@
 
 Each worker is an execution environment: it imports its own copy of the contender, and has its own copies of the objects
 that the service keeps once per process. Time passes only in calls to AWS, in `time.sleep`, and as the CPU time that
-`testing.simulated_aws.latency` charges.
+`testing.schedules.by_time.latency` charges.
 """
 
 from __future__ import annotations
@@ -51,17 +51,9 @@ from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.source import LaneSource
 from inventory_orders.store.rows import decode, encode, page_units, read_page
 from inventory_orders.store.tables import KEYS, Table
-from testing.handlers import load_handler
-from testing.simulated_aws import (
-    DynamoDB,
-    ServiceError,
-    Sqs,
-    answered_by,
-    in_wire_format,
-    virtual_time,
-)
-from testing.simulated_aws.contention import ContendedDynamoDB
-from testing.simulated_aws.latency import (
+from testing.aws import DynamoDB, ServiceError, Sqs, answered_by, in_wire_format
+from testing.schedules.by_time.contention import ContendedDynamoDB
+from testing.schedules.by_time.latency import (
     CPU,
     INVOCATION_SECONDS,
     MAX_DELIVERIES,
@@ -70,8 +62,10 @@ from testing.simulated_aws.latency import (
     VISIBILITY_SECONDS,
     Region,
 )
-from testing.simulated_aws.scheduler import Scheduler, Task, VirtualExecutor, seeded
-from testing.tables import creation
+from testing.schedules.scheduler import Scheduler, Task, VirtualExecutor, seeded
+from testing.world.clock import virtual_time
+from testing.world.handlers import load_handler
+from testing.world.tables import creation
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
 _RECEIVES_EACH = 0.02

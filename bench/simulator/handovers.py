@@ -34,7 +34,7 @@ from inventory_orders.domain.record import (
 from inventory_orders.store.rows import encode, order_row
 from local import ROOT
 from local.invoke import read_event
-from testing.simulated_aws import Item
+from testing.aws import Item
 
 COMMANDS = 10
 """Commands of one invocation, as in the stack."""

@@ -21,7 +21,7 @@ from bench.simulator.engine import (
 )
 from bench.workloads import Workload
 from local.stack import SETTINGS
-from testing.simulated_aws import DynamoDB
+from testing.aws import DynamoDB
 
 SWEEP_EACH_SECONDS = 60.0
 SWEEP_SECONDS = 50.0

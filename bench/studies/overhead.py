@@ -31,7 +31,7 @@ from infra import assets
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.endpoint import embedded_settings
-from testing.handlers import FakeContext, function_names
+from testing.world.handlers import FakeContext, function_names
 
 USUAL = "usual"
 

@@ -263,7 +263,7 @@ def invoke(
     messages.
     """
     from local import invoke as invocations  # noqa: PLC0415 - boto3 is slow to import
-    from testing import handlers  # noqa: PLC0415
+    from testing.world import handlers  # noqa: PLC0415
 
     if function not in handlers.function_names():
         known = ", ".join(handlers.function_names())

@@ -13,7 +13,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from local.desk import background
 from operations import queues
-from testing.events import order_body
+from testing.world.events import order_body
 from tests.support.desk import ask
 from tests.support.logs import give_every_worker_nothing_to_do, values_in_logs
 from tests.support.stack import cli, create, message

@@ -9,7 +9,7 @@ import pytest
 from local import sample_orders, stack
 from local.desk import background
 from operations.audit import read_books
-from testing.events import order_body
+from testing.world.events import order_body
 from tests.support.demo_figures import check_sums, figures
 from tests.support.stack import cli, create, wait_until_settled
 

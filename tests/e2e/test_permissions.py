@@ -19,10 +19,10 @@ from inventory_orders.store.lane_leases import read_lane_leases, release_lane
 from inventory_orders.store.rows import key_item
 from inventory_orders.store.tables import Table
 from local.invoke import invoke_deployed
-from testing.events import order_body, sqs_event
-from testing.handlers import function_names
-from testing.lanes import lend
-from testing.streams import change, order_row
+from testing.schedules.in_turn.lanes import lend
+from testing.world.events import order_body, sqs_event
+from testing.world.handlers import function_names
+from testing.world.streams import change, order_row
 from tests.support.roles import EMBEDDED_NAMES, allow, name_of, permissions
 from tests.support.stack import unscheduled
 

@@ -16,7 +16,7 @@ from operations import queues
 from operations.audit import read_books, read_rows
 from operations.aws import LIVE
 from operations.follow import listening
-from testing.events import order_body
+from testing.world.events import order_body
 from tests.support.api import api_of
 from tests.support.stack import QUIET_SECONDS, create, wait_until, wait_until_settled
 from tests.support.template import assemble

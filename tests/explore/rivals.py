@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from tests.explore.violation import require
-from tests.explore.world import GRACE_SECONDS, Client, Rival, SetUp, World
-from tests.support.ends import key_of, units_of
+from testing.schedules.every.world import GRACE_SECONDS, Client, Rival, SetUp, World
+from testing.world.ends import key_of, units_of
+from testing.world.violation import require
 
 OPENED = "2026-01-01T00:00:00.000000+00:00"
 OVER = -GRACE_SECONDS - 1.0

@@ -8,6 +8,16 @@ from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from inventory_orders.lanes.idle import IDLE_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
+from testing.schedules.every.world import (
+    GRACE_SECONDS,
+    INVOCATION_SECONDS,
+    Client,
+    Rival,
+    Scenario,
+    SetUp,
+    World,
+)
+from testing.world.violation import require
 from tests.explore.rivals import (
     CANCEL,
     CONFIRM,
@@ -53,16 +63,6 @@ from tests.explore.rivals import (
     transfer,
     wait,
     warm_up,
-)
-from tests.explore.violation import require
-from tests.explore.world import (
-    GRACE_SECONDS,
-    INVOCATION_SECONDS,
-    Client,
-    Rival,
-    Scenario,
-    SetUp,
-    World,
 )
 
 # After this time an invocation begins no new work.

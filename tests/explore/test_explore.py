@@ -4,8 +4,8 @@ import multiprocessing
 
 import pytest
 
+from testing.schedules.every.explorer import Explorer
 from tests.explore import mutants, workers
-from tests.explore.explorer import Explorer
 from tests.explore.scenarios import SCENARIOS
 
 PROCESSES = 2

@@ -17,11 +17,11 @@ from types import ModuleType
 import boto3
 
 from local import ROOT
-from testing.handlers import function_names, load
+from testing.schedules.every.explorer import Explorer, Failure, Result
+from testing.schedules.every.world import Handlers, Step
+from testing.world.handlers import function_names, load
 from tests.explore import mutants
-from tests.explore.explorer import Explorer, Failure, Result
 from tests.explore.scenarios import SCENARIOS
-from tests.explore.world import Handlers, Step
 
 NO_FAULT = "no fault"
 CLOCKS = "clocks"
@@ -32,7 +32,7 @@ KINDS = (
 # AWS refuses requests signed more than five minutes in the past or future, so a clock that is further off has no
 # effect. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
 _WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240.0, -240.0))
-_MODULES = ("inventory_orders", "functions", "operations", "tests.explore.invariants")
+_MODULES = ("inventory_orders", "functions", "operations", "testing.schedules.every.invariants")
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from local.dashboard.body import drawings_of, evaluate, read_lines
 from local.dashboard.metrics import Metric, Samples, Window
 from local.sample_orders import catalogue
 from operations import emf
-from testing.events import order_body, sqs_event
-from testing.shop import open_shop
-from testing.streams import change, order_row
+from testing.schedules.in_turn.shop import open_shop
+from testing.world.events import order_body, sqs_event
+from testing.world.streams import change, order_row
 from tests.support.template import alarms_of, resolve, resources, synthesise, widgets_of
 
 SERVICE = "inventory-orders-dev"

@@ -28,7 +28,7 @@ from local.invoke import FED_BY
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
 from operations.preflight import BATCHES_OF_A_SHARD
-from testing.streams import product_row
+from testing.world.streams import product_row
 from tests.support.template import EVERYTHING, resources, shared_stack_of, stack_of, synthesise
 
 SETTINGS = Settings.from_context("dev")

@@ -9,7 +9,7 @@ import pytest
 from local import emulator, stack
 from local.emulator import Emulator
 from operations.aws import Aws
-from testing.tables import create_table
+from testing.world.tables import create_table
 from tests.support.deployed_shop import DeployedShop
 from tests.support.stack import deployed
 

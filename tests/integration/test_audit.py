@@ -15,7 +15,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.products.catalogue import AtomicDecrement, ProductCatalogue
 from inventory_orders.products.fold import Fold
 from operations.audit import read_books
-from testing.lanes import add_to_page_by_hand, lend, reclaim
+from testing.schedules.in_turn.lanes import add_to_page_by_hand, lend, reclaim
 from tests.support.by_hand import add_by_hand
 from tests.support.parallel import in_threads
 

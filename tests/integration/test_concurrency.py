@@ -12,8 +12,8 @@ from inventory_orders.errors import Outcome
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.retry import RetryPolicy
 from operations.audit import read_books
-from testing.bench import one_attempt
-from testing.events import order_body
+from testing.schedules.in_turn.bench import one_attempt
+from testing.world.events import order_body
 from tests.support.parallel import in_processes, in_threads
 
 

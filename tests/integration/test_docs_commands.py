@@ -17,8 +17,8 @@ from local.invoke import invoke_deployed, is_good
 from operations import forget
 from operations.audit import read_books
 from operations.http_api import HttpApi
-from testing.events import order_body, sqs_event
-from testing.handlers import function_names
+from testing.world.events import order_body, sqs_event
+from testing.world.handlers import function_names
 from tests.support.api import api_of
 from tests.support.logs import log_of
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh

@@ -16,8 +16,8 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from local import ROOT
 from operations.audit import read_books
-from testing.clocks import HurriedClock
-from testing.events import order_body, sqs_event
+from testing.world.clocks import HurriedClock
+from testing.world.events import order_body, sqs_event
 from tests.support import faults
 from tests.support.faults import FaultyProxy, Shares
 from tests.support.parallel import in_threads
@@ -75,7 +75,7 @@ sys.addaudithook(lambda event, args: written.append(args[0]) if event == "open" 
 def _writes(args):
     return bool((args[2] or 0) & (os.O_WRONLY | os.O_RDWR)) and "pycache" not in str(args[0])
 
-from testing.shop import open_shop
+from testing.schedules.in_turn.shop import open_shop
 
 with open_shop() as shop:
     shop.list("p", 10)

@@ -15,8 +15,8 @@ from operations.dead_letters import peek_dead_letters
 from operations.errors import UserError
 from operations.follow import listening
 from operations.republish import republish, rows_of
-from testing.events import order_body
-from testing.streams import order_row
+from testing.world.events import order_body
+from testing.world.streams import order_row
 from tests.support.stack import (
     COMMAND,
     QUIET_SECONDS,

@@ -15,7 +15,7 @@ from operations.audit import read_books, read_orders
 from operations.commands import tables as table_commands
 from operations.follow import listening
 from operations.restore import Restore
-from testing.events import order_body, sqs_event
+from testing.world.events import order_body, sqs_event
 from tests.support.shell import make_fresh
 from tests.support.stack import create, wait_until, wait_until_settled
 

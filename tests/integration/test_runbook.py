@@ -22,7 +22,7 @@ from operations import queues
 from operations.audit import read_books, read_orders
 from operations.dead_letters import peek_dead_letters
 from operations.emf import read_samples, values_of
-from testing.events import order_body, sqs_event
+from testing.world.events import order_body, sqs_event
 from tests.support.api import api_of
 from tests.support.faults import LIMIT, Fault, FaultyProxy, Shares
 from tests.support.runbook import aws_call, commands, expand

@@ -13,8 +13,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from inventory_orders.store.tables import Index
-from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
-from testing.tables import creation
+from testing.aws import SimulatedAws, answered_by
+from testing.world.clock import ManualClock
+from testing.world.tables import creation
 
 CALLS = 600
 CLIENT = Config(retries={"total_max_attempts": 1}, parameter_validation=False)

@@ -57,7 +57,8 @@ from operations.books import Books  # noqa: E402
 from operations.dead_letters import DeadLetter, Delivery  # noqa: E402
 from operations.errors import LostAnswerError, UserError  # noqa: E402
 from operations.follow import listening  # noqa: E402
-from testing.streams import overtaken  # noqa: E402
+from testing.world.ends import named  # noqa: E402
+from testing.world.streams import overtaken  # noqa: E402
 from tests.soak.accounting import Ends, Sent, Tables, account  # noqa: E402
 from tests.soak.auditor import Auditor  # noqa: E402
 from tests.soak.changes import Change, demanded, read_changes, unfounded  # noqa: E402
@@ -70,7 +71,6 @@ from tests.soak.ledger import (  # noqa: E402
 )
 from tests.soak.staff import Staff  # noqa: E402
 from tests.soak.workload import SEASONAL, Workload, workload  # noqa: E402
-from tests.support.ends import named  # noqa: E402
 from tests.support.faults import BrownOut, Fault, FaultyBus, FaultyProxy, Shares  # noqa: E402
 from tests.support.stack import configure  # noqa: E402
 

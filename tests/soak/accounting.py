@@ -18,7 +18,7 @@ from inventory_orders.messages.commands import (
     parse_order_command,
 )
 from operations import queues
-from tests.support.ends import is_adjustment, is_answered_with_no, is_carried_out, is_order
+from testing.world.ends import is_adjustment, is_answered_with_no, is_carried_out, is_order
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, ...], Row]

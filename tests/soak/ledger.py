@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.ends import lines_of, named, units_of
+from testing.world.ends import lines_of, named, units_of
 
 Row = Mapping[str, Any]
 Generation = tuple[str, str]

@@ -40,7 +40,8 @@ from inventory_orders.store.stock_parts import StockPart, read_stock_part
 from inventory_orders.store.tables import KEYS, Table
 from inventory_orders.version import VERSION
 from local import ROOT
-from testing.simulated_aws import Item, ManualClock
+from testing.aws import Item
+from testing.world.clock import ManualClock
 from tests.support.contract_story import Story, StreamedShop, opened, told
 
 FOLDER = ROOT / "tests" / "contract"

@@ -19,8 +19,9 @@ from inventory_orders.domain.events import EventType
 from inventory_orders.domain.location import stock_key
 from inventory_orders.store.tables import KEYS, STREAMED, Table
 from operations.forget import Forgetting
-from testing.shop import Shop
-from testing.simulated_aws import Item, ManualClock
+from testing.aws import Item
+from testing.schedules.in_turn.shop import Shop
+from testing.world.clock import ManualClock
 
 _WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}
 _BEGINS = datetime(2026, 12, 1, 9, tzinfo=UTC)

@@ -24,7 +24,7 @@ from operations.aws import Aws
 from operations.currency import Currency
 from operations.follow import Heard
 from operations.http_api import Reply
-from testing.shop import Shop, open_shop
+from testing.schedules.in_turn.shop import Shop, open_shop
 
 TOKEN = "a-secret"
 EURO = Currency("EUR", 2)

@@ -12,7 +12,7 @@ from inventory_orders.domain.product import Product, stock_status
 from inventory_orders.domain.record import AdjustmentRecord, OrderLine, OrderRecord, Step
 from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
-from testing.shop import Shop
+from testing.schedules.in_turn.shop import Shop
 
 PRODUCTS, ORDERS, CUSTOMERS = 2_000, 7_000, 1_400
 OUT, LOW, SHORT = 40, 44, 4

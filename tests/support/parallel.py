@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from testing.events import sqs_event
-from testing.handlers import FakeContext, load_handler
+from testing.world.events import sqs_event
+from testing.world.handlers import FakeContext, load_handler
 
 Batches = Sequence[tuple[str, Sequence[Any]]]
 """For each batch, the function's name and the bodies."""

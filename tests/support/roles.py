@@ -6,7 +6,7 @@ from typing import Any
 import boto3
 
 from operations.aws import Aws
-from testing.handlers import function_names
+from testing.world.handlers import function_names
 
 EMBEDDED_NAMES = {
     "sqs:SendMessage": "sqs:SendMessageBatch",

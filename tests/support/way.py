@@ -19,8 +19,8 @@ import tests.support.environment  # noqa: F401 - before any module of the projec
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.loop import Engine
 from local import ROOT
-from testing.events import order_body, sqs_event
-from testing.shop import Shop
+from testing.schedules.in_turn.shop import Shop
+from testing.world.events import order_body, sqs_event
 
 _OURS = (ROOT / "layers/core/python/inventory_orders", ROOT / "functions")
 _ORDERS = 10

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, settings
 
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from local.sample_orders import catalogue
-from testing.shop import open_shop
-from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
-from testing.tables import NAMES, create_table
+from testing.aws import SimulatedAws, answered_by
+from testing.schedules.in_turn.shop import open_shop
+from testing.world.clock import ManualClock
+from testing.world.tables import NAMES, create_table
 
 # On a busy machine, Hypothesis would fail slow tests.
 settings.register_profile(

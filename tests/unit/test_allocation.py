@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageEntry, PageKey
 from inventory_orders.domain.change import Transaction
-from testing.bench import product
+from testing.schedules.in_turn.bench import product
 
 LANES = range(1, 4)
 PRODUCT_IDS = ["p", "q", "t", "u"]

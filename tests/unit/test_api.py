@@ -35,10 +35,10 @@ from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
-from testing.bench import product
-from testing.events import sqs_event
-from testing.lanes import lend
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.schedules.in_turn.bench import product
+from testing.schedules.in_turn.lanes import lend
+from testing.world.events import sqs_event
 from tests.support.schemas import closed, is_open
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets

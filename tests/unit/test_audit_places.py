@@ -15,7 +15,7 @@ from inventory_orders.store.tables import Table
 from local.commands import main
 from operations import audit
 from operations.commands import books
-from testing.lanes import LaneShop, lend
+from testing.schedules.in_turn.lanes import LaneShop, lend
 
 BERLIN, LYON = "tea#berlin", "tea#lyon"
 

@@ -35,8 +35,8 @@ from operations.follow import Heard
 from operations.orders_file import OrderMessage
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW
 from operations.words import counted
-from testing.events import order_body
-from testing.simulated_aws import SimulatedAws, answered_by
+from testing.aws import SimulatedAws, answered_by
+from testing.world.events import order_body
 from tests.support.stack import in_the_background
 
 RUNNER = CliRunner()

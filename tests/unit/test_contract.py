@@ -35,8 +35,8 @@ from inventory_orders.store.rows import (
 )
 from inventory_orders.store.tables import Table
 from local import ROOT
-from testing.events import order_body
-from testing.simulated_aws import in_wire_format
+from testing.aws import in_wire_format
+from testing.world.events import order_body
 from tests.support import contract
 from tests.support.contract import in_sdk_format, kind_of_page, meaning
 from tests.support.contract_story import contested

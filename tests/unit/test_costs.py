@@ -21,9 +21,9 @@ from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
 from operations import prices
-from testing.events import order_body, sqs_event
-from testing.simulated_aws.values import size_of_item
-from testing.streams import change
+from testing.aws.values import size_of_item
+from testing.world.events import order_body, sqs_event
+from testing.world.streams import change
 
 PAGE = costs.PAGE.read_text("utf-8")
 TEAS = [product.product_id for product in catalogue()]

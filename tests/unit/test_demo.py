@@ -34,8 +34,8 @@ from operations.follow import Heard
 from operations.lanes import read_all
 from operations.orders_file import OrderMessage, order_message
 from operations.queues import Depth
-from testing.lanes import lend
-from testing.shop import open_shop
+from testing.schedules.in_turn.lanes import lend
+from testing.schedules.in_turn.shop import open_shop
 from tests.support.demo_figures import check_sums, figures
 
 SERVICE = frozenset({("service", "inventory-orders-dev")})

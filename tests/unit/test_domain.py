@@ -11,7 +11,7 @@ from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 from inventory_orders.errors import id_reused_error
 from inventory_orders.messages.commands import quantities_in
-from testing.bench import product
+from testing.schedules.in_turn.bench import product
 
 
 @pytest.mark.parametrize(

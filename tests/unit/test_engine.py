@@ -14,7 +14,8 @@ from inventory_orders.domain.record import OrderAction, OrderKey, OrderLine
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
-from testing.bench import (
+from testing.aws import ServiceError
+from testing.schedules.in_turn.bench import (
     LOST,
     THROTTLED,
     Bench,
@@ -23,7 +24,6 @@ from testing.bench import (
     product,
     statuses,
 )
-from testing.simulated_aws import ServiceError
 
 CONFLICT = cancelled("TransactionConflict", "None")
 DENIED = ServiceError("AccessDeniedException", "no")

@@ -21,8 +21,8 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.publisher import PROBE, Bus, Publisher
 from local import ROOT
-from testing.clocks import FakeClock
-from testing.streams import FakeBridge, order_row, product_row
+from testing.world.clocks import FakeClock
+from testing.world.streams import FakeBridge, order_row, product_row
 from tests.support.schemas import closed, is_open
 
 LATER = "2026-01-01T00:10:00.000000+00:00"

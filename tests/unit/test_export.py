@@ -22,8 +22,8 @@ from operations import export
 from operations.aws import Aws
 from operations.commands import reports
 from operations.errors import UserError
-from testing.shop import open_shop
-from testing.simulated_aws import ManualClock, virtual_time
+from testing.schedules.in_turn.shop import open_shop
+from testing.world.clock import ManualClock, virtual_time
 
 DAY = 86_400
 STACK = "arn:aws:cloudformation:eu-west-1:123456789012:stack/InventoryOrders-prod/4f1d"

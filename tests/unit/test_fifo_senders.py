@@ -7,8 +7,8 @@ import pytest
 from local.sample_orders import catalogue
 from operations import queues, redrive
 from operations.orders_file import OrderMessage, read_orders
-from testing.events import order_body
-from testing.shop import open_shop
+from testing.schedules.in_turn.shop import open_shop
+from testing.world.events import order_body
 
 PRODUCT = "tea-earl-grey"
 

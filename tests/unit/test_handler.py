@@ -22,9 +22,9 @@ from inventory_orders.store.tables import Table
 from local import ROOT
 from local.invoke import is_good, readable
 from operations import emf
-from testing.events import order_body, sqs_event
-from testing.handlers import FakeContext, function_names, load_handler
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.world.events import order_body, sqs_event
+from testing.world.handlers import FakeContext, function_names, load_handler
 
 EVENTS = ROOT / "events"
 

@@ -13,8 +13,8 @@ from inventory_orders.holds import ending as holds
 from inventory_orders.invocation import runtime
 from inventory_orders.store import lists, rows
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
-from testing.events import order_body
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.world.events import order_body
 
 SWEEP_SECONDS = 50.0
 GRACE_SECONDS = 60

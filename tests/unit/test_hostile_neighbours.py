@@ -26,11 +26,11 @@ from inventory_orders.errors import (
 from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.tables import Table
-from testing.bench import LOST, THROTTLED, statuses
-from testing.events import order_body
-from testing.lanes import cancels, leaves_out, of_product
-from testing.shop import INVOCATION_SECONDS
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.schedules.in_turn.bench import LOST, THROTTLED, statuses
+from testing.schedules.in_turn.lanes import cancels, leaves_out, of_product
+from testing.schedules.in_turn.shop import INVOCATION_SECONDS
+from testing.world.events import order_body
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
 INVALID, RETURNED = Outcome.INVALID, Outcome.RETURNED

@@ -13,7 +13,7 @@ from local.commands import main
 from operations import lanes as lanes_of_stack
 from operations.commands import books
 from operations.errors import UserError
-from testing.lanes import lend
+from testing.schedules.in_turn.lanes import lend
 
 
 @pytest.fixture

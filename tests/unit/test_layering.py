@@ -104,7 +104,8 @@ MAY_IMPORT = {
     ),
     # Verification.
     "testing": ("operations", "inventory_orders"),
-    "testing.simulated_aws": (),
+    "testing.aws": (),
+    "testing.world": ("testing.aws", "operations", "inventory_orders"),
     "bench": ("testing", "infra", "local", "operations", "inventory_orders"),
     "docs_generator": (
         *("testing", "infra", "local", "operations", "inventory_orders"),
@@ -130,7 +131,7 @@ CONFINED = {
         *("operations", "local", "testing", "bench", "tests"),
     ),
     "constructs": ("infra",),
-    "greenlet": ("testing.simulated_aws", "tests.explore"),
+    "greenlet": ("testing.schedules",),
     "hypothesis": ("tests",),
     "ministack": (),
     "moto": ("local.invoke", "tests.unit.test_samples"),
@@ -237,7 +238,7 @@ def test_a_room_imports_only_what_it_may(room):
         ("operations.audit", "local.endpoint"),
         ("operations.commands.target", "local.emulator"),
         ("local.stack", "infra.settings"),
-        ("testing.simulated_aws.sqs", "inventory_orders.clock"),
+        ("testing.aws.sqs", "inventory_orders.clock"),
         ("operations.audit", "rich.table"),
     ],
 )

@@ -31,10 +31,10 @@ from operations.commands import load as load_command
 from operations.currency import Currency
 from operations.errors import UserError
 from operations.load import Done, Load
-from testing.clocks import FakeClock
-from testing.faults import lose_responses
-from testing.lanes import lend
-from testing.simulated_aws import ManualClock, virtual_time
+from testing.schedules.in_turn.lanes import lend
+from testing.world.clock import ManualClock, virtual_time
+from testing.world.clocks import FakeClock
+from testing.world.faults import lose_responses
 from tests.support.parallel import in_threads
 
 HEADER = "action,productId,openingStock,name,price,adjustmentId,delta,reason\n"

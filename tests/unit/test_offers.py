@@ -15,9 +15,9 @@ from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from testing.bench import Bench, one_attempt, product, statuses
-from testing.lanes import LaneShop, cancels, leaves_out, of_product
-from testing.simulated_aws.values import size_of_item
+from testing.aws.values import size_of_item
+from testing.schedules.in_turn.bench import Bench, one_attempt, product, statuses
+from testing.schedules.in_turn.lanes import LaneShop, cancels, leaves_out, of_product
 
 APPLIED, REPLAYED, INVALID = Outcome.APPLIED, Outcome.REPLAYED, Outcome.INVALID
 REJECTED, RETURNED = Outcome.REJECTED, Outcome.RETURNED

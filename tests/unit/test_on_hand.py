@@ -31,8 +31,8 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
-from testing.shop import Shop
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.schedules.in_turn.shop import Shop
 
 APPLIED, REPLAYED, RETURNED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.RETURNED
 

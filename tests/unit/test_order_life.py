@@ -31,11 +31,11 @@ from inventory_orders.store.rows import encode, order_row, read_record
 from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import emf
-from testing.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
-from testing.bench import stored as stored_product
-from testing.events import order_body
-from testing.simulated_aws import ServiceError
-from testing.simulated_aws.values import size_of_item
+from testing.aws import ServiceError
+from testing.aws.values import size_of_item
+from testing.schedules.in_turn.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
+from testing.schedules.in_turn.bench import stored as stored_product
+from testing.world.events import order_body
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
 RETURNED, ID_REUSED = Outcome.RETURNED, Outcome.INVALID

@@ -16,7 +16,7 @@ from operations.errors import UserError
 from operations.file_errors import FileRefusedError
 from operations.orders_file import count_orders, read_orders
 from operations.text_files import check_json_lines
-from testing.events import order_body
+from testing.world.events import order_body
 
 HEADER = "orderId,userId,productId,quantity"
 ROWS = f"{HEADER}\no-1,u-1,tea,2\no-1,u-1,mug,1\no-2,u-2,tea,30\n"

@@ -21,9 +21,9 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from testing.events import order_body, sqs_event
-from testing.lanes import LENT, LaneShop, cancels, leaves_out, of_product
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.schedules.in_turn.lanes import LENT, LaneShop, cancels, leaves_out, of_product
+from testing.world.events import order_body, sqs_event
 
 TEA, AT_BERLIN = "tea", "tea#berlin"
 

@@ -15,7 +15,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Limits, Supply, plan, prove
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.lanes.visit import LaneSupply
-from testing.bench import product
+from testing.schedules.in_turn.bench import product
 
 PLACES = ["", "a", "b"]
 IN_PLACES = [["p0", "p0#a", "p0#b"], ["p1", "p1#a", "p1#b"]]

@@ -37,8 +37,8 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.tables import KEYS, Table
 from operations.creations import create_many
-from testing.clocks import FakeClock
-from testing.faults import lose_responses
+from testing.world.clocks import FakeClock
+from testing.world.faults import lose_responses
 
 
 class Bench:

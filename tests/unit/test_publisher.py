@@ -35,9 +35,9 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import encode
 from operations import emf
 from operations.dead_letters import peek_dead_letters
-from testing.clocks import FakeClock
-from testing.simulated_aws.values import size_of_item
-from testing.streams import (
+from testing.aws.values import size_of_item
+from testing.world.clocks import FakeClock
+from testing.world.streams import (
     MEGABYTE,
     FakeBridge,
     Shard,

@@ -33,8 +33,8 @@ from operations.commands import books, common, reports
 from operations.commands import queues as queue_commands
 from operations.errors import UserError
 from operations.stock import list_stock
-from testing.lanes import lend
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.schedules.in_turn.lanes import lend
 from tests.support.terminal import on_a_terminal
 
 CONFLICT = {

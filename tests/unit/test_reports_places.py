@@ -16,7 +16,7 @@ from inventory_orders.store.tables import Table
 from local.commands import main
 from operations.commands import reports
 from operations.errors import UserError
-from testing.lanes import lend
+from testing.schedules.in_turn.lanes import lend
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from operations.errors import UserError
 from operations.republish import moment, republish, rows_of, rows_since
-from testing.streams import order_row
+from testing.world.streams import order_row
 
 LATER = "2026-01-02T00:00:00.000000+00:00"
 

@@ -25,8 +25,9 @@ from operations.commands import tables as table_commands
 from operations.errors import UserError
 from operations.republish import Republished
 from operations.restore import JUMP, Moment, Restore, restored
-from testing.shop import Shop, open_shop
-from testing.simulated_aws import ServiceError, virtual_time
+from testing.aws import ServiceError
+from testing.schedules.in_turn.shop import Shop, open_shop
+from testing.world.clock import virtual_time
 
 THEN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 NOW = THEN + timedelta(hours=3)

@@ -28,7 +28,7 @@ from inventory_orders.store.rows import (
     read_product,
     read_record,
 )
-from testing.bench import product
+from testing.schedules.in_turn.bench import product
 
 
 def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason():

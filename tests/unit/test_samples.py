@@ -18,8 +18,8 @@ from local.commands import main
 from local.invoke import FED_BY, addressee, invoke_deployed
 from local.sample_orders import catalogue
 from operations.errors import UserError
-from testing.handlers import FakeContext, function_names, load_handler
-from testing.tables import make_stack, queue_settings, settings
+from testing.world.handlers import FakeContext, function_names, load_handler
+from testing.world.tables import make_stack, queue_settings, settings
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
 # A log line may include these, so that the message can be found.

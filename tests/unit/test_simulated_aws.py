@@ -10,8 +10,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from inventory_orders.store.tables import Index
-from testing.simulated_aws import ManualClock, ServiceError, SimulatedAws, answered_by, virtual_time
-from testing.tables import creation
+from testing.aws import ServiceError, SimulatedAws, answered_by
+from testing.world.clock import ManualClock, virtual_time
+from testing.world.tables import creation
 from tests.support.parallel import in_threads
 
 

@@ -6,10 +6,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from inventory_orders.store.tables import Table
-from testing.simulated_aws import ManualClock, SimulatedAws, answered_by
-from testing.simulated_aws.expressions import parse_condition, parse_projection, parse_update
-from testing.simulated_aws.values import ServiceError, checked, size_of_item
-from testing.tables import create_table
+from testing.aws import SimulatedAws, answered_by
+from testing.aws.expressions import parse_condition, parse_projection, parse_update
+from testing.aws.values import ServiceError, checked, size_of_item
+from testing.world.clock import ManualClock
+from testing.world.tables import create_table
 
 ITEM = {"n": {"N": "3"}, "s": {"S": "tea"}, "t": {"SS": ["a", "b"]}, "yes": {"BOOL": True}}
 VALUES = {

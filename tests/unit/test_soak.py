@@ -18,10 +18,10 @@ from operations import queues
 from operations.audit import read_rows
 from operations.dead_letters import TOO_MANY_DELIVERIES
 from operations.follow import Heard
-from testing.events import order_body
-from testing.lanes import lend
-from testing.shop import open_shop
-from testing.streams import change, overtaken, product_row
+from testing.schedules.in_turn.lanes import lend
+from testing.schedules.in_turn.shop import open_shop
+from testing.world.events import order_body
+from testing.world.streams import change, overtaken, product_row
 from tests.soak.accounting import Sent, Tables, account
 from tests.soak.changes import demanded, unfounded
 from tests.soak.customer import Customers, differences

@@ -14,9 +14,9 @@ from inventory_orders.invocation.sqs import Queue
 from inventory_orders.invocation.sqs_batch import Outcome, QueueRules, SqsBatch, read_messages
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
-from testing import bench as engine_bench
-from testing.bench import THROTTLED, Fault, product
-from testing.events import order_body, sqs_event
+from testing.schedules.in_turn import bench as engine_bench
+from testing.schedules.in_turn.bench import THROTTLED, Fault, product
+from testing.world.events import order_body, sqs_event
 
 
 def parse(message):

@@ -27,8 +27,8 @@ from inventory_orders.store import stock_parts
 from inventory_orders.store.cancellations import ConditionFailedError
 from inventory_orders.store.stock_parts import StockPart, read_stock_parts, stock_part_row
 from inventory_orders.store.tables import Table
-from testing.lanes import add_to_page_by_hand, lend
-from testing.simulated_aws import ServiceError
+from testing.aws import ServiceError
+from testing.schedules.in_turn.lanes import add_to_page_by_hand, lend
 
 MINUTE = 60.0
 REFUSED = ("ThrottlingException", "no")

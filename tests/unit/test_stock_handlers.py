@@ -8,8 +8,8 @@ from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import emf
-from testing.events import order_body, sqs_event
-from testing.faults import lose_responses
+from testing.world.events import order_body, sqs_event
+from testing.world.faults import lose_responses
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60

@@ -44,9 +44,9 @@ from inventory_orders.store.stock_parts import (
     write_stock_part,
 )
 from inventory_orders.store.writes import ActionKind, record_action, transaction_actions
-from testing.bench import product, stored
-from testing.simulated_aws import ServiceError, answered_by
-from testing.tables import NAMES
+from testing.aws import ServiceError, answered_by
+from testing.schedules.in_turn.bench import product, stored
+from testing.world.tables import NAMES
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

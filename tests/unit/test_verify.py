@@ -25,7 +25,7 @@ from operations.verify import figures, stack, traffic
 from operations.verify.deployed import Deployed, differences
 from operations.verify.report import Line, Report, State, judged
 from operations.verify.run import Run
-from testing.bench import product
+from testing.schedules.in_turn.bench import product
 
 QUEUE_URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/Orders"
 ALARM = {"TreatMissingData": "notBreaching", "StateReason": "1 > 0"}

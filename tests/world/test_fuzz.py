@@ -31,14 +31,14 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from operations.redrive import CAUSES
-from testing.events import sqs_event
-from testing.handlers import function_names
-from testing.shop import Shop
-from testing.simulated_aws import ServiceError
-from testing.simulated_aws.sqs import is_sendable
-from testing.streams import change, order_row, product_row
-from testing.tables import FEEDS, UNDELIVERABLE
-from tests.support.ends import units_of
+from testing.aws import ServiceError
+from testing.aws.sqs import is_sendable
+from testing.schedules.in_turn.shop import Shop
+from testing.world.ends import units_of
+from testing.world.events import sqs_event
+from testing.world.handlers import function_names
+from testing.world.streams import change, order_row, product_row
+from testing.world.tables import FEEDS, UNDELIVERABLE
 
 fuzz = settings(
     derandomize=True,

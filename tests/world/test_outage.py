@@ -12,11 +12,12 @@ from inventory_orders.retry import LONGEST_DELAY_SECONDS
 from inventory_orders.store.dynamodb import CLIENT_CONFIG
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from testing.events import event_of_received, order_body
-from testing.shop import Shop
-from testing.simulated_aws import ManualClock, ServiceError
-from testing.simulated_aws.scheduler import Scheduler, seeded
-from testing.tables import FEEDS
+from testing.aws import ServiceError
+from testing.schedules.in_turn.shop import Shop
+from testing.schedules.scheduler import Scheduler, seeded
+from testing.world.clock import ManualClock
+from testing.world.events import event_of_received, order_body
+from testing.world.tables import FEEDS
 
 HOUR = 3600.0
 BEGIN = 60.0

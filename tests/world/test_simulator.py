@@ -14,10 +14,10 @@ from bench.simulator.callers import Callers
 from bench.simulator.handovers import CalledHandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
 from bench.workloads import Workload, at_locations, hot_product, sell_out, zipf
-from testing.simulated_aws import DynamoDB, ServiceError, answered_directly_by
-from testing.simulated_aws.contention import ContendedDynamoDB
-from testing.simulated_aws.latency import PUBLISHED, TokenBucket
-from testing.simulated_aws.scheduler import Scheduler, SchedulerError, VirtualExecutor
+from testing.aws import DynamoDB, ServiceError, answered_directly_by
+from testing.schedules.by_time.contention import ContendedDynamoDB
+from testing.schedules.by_time.latency import PUBLISHED, TokenBucket
+from testing.schedules.scheduler import Scheduler, SchedulerError, VirtualExecutor
 
 
 class TestScheduler:

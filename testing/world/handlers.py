@@ -9,7 +9,7 @@ from types import ModuleType
 
 from operations.errors import UserError
 
-_FUNCTIONS = Path(__file__).resolve().parent.parent / "functions"
+_FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
 
 
 def function_names() -> list[str]:

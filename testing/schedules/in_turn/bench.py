@@ -25,8 +25,9 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import encode, product_row
 from inventory_orders.store.tables import Table
-from testing.shop import Shop
-from testing.simulated_aws import Item, ServiceError, answered_directly_by, virtual_time
+from testing.aws import Item, ServiceError, answered_directly_by
+from testing.schedules.in_turn.shop import Shop
+from testing.world.clock import virtual_time
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 """The time at which a bench's clock starts."""

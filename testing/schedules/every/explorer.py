@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tests.explore.violation import ViolationError
-from tests.explore.world import Choice, Handlers, Scenario, Step, World
+from testing.schedules.every.world import Choice, Handlers, Scenario, Step, World
+from testing.world.violation import ViolationError
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class _Node:
 
     def sleepers_after(self, step: Step) -> list[Step]:
         """List the steps that need not be tried after this one, because they were tried before it and commute with
-        it."""
+        it.
+        """
         earlier = [*self.asleep, *(other for other in self.done if other is not step)]
         return [other for other in earlier if other.commutes_with(step)]
 
@@ -160,7 +161,8 @@ class Explorer:
         seen: Callable[[World], None],
     ) -> None:
         """Run once: repeat the steps on the stack, advance its last node, and then always take the first possible
-        step."""
+        step.
+        """
         world: World | None = None
         try:
             world = self._new_world()

@@ -27,18 +27,20 @@ from botocore.exceptions import ReadTimeoutError
 from greenlet import getcurrent, greenlet
 
 from inventory_orders.store.tables import INDEXES, KEYS, Table
-from testing.events import event_of_received
-from testing.handlers import FakeContext
-from testing.simulated_aws import (
-    ManualClock,
-    Queue,
-    ServiceError,
-    SimulatedAws,
-    answered_directly_by,
-    virtual_time,
+from testing.aws import Queue, ServiceError, SimulatedAws, answered_directly_by
+from testing.world.clock import ManualClock, virtual_time
+from testing.world.events import event_of_received
+from testing.world.handlers import FakeContext
+from testing.world.tables import (
+    FEEDS,
+    NAMES,
+    QUEUES,
+    UNDELIVERABLE,
+    creation,
+    queue_settings,
+    settings,
 )
-from testing.tables import FEEDS, NAMES, QUEUES, UNDELIVERABLE, creation, queue_settings, settings
-from tests.explore.violation import ViolationError
+from testing.world.violation import ViolationError
 
 INVOCATION_SECONDS = 30.0
 VISIBILITY_SECONDS = 180.0
@@ -401,14 +403,7 @@ class World:
         self.stock: dict[str, list[Stock]] = {}
         self.streams: dict[str, list[dict[str, Any]]] = {}
         self.bus: list[dict[str, Any]] = []
-        for table, keys in KEYS.items():
-            request = creation(NAMES[table], keys, INDEXES.get(table, ()))
-            self.model.dynamodb.answer("CreateTable", request)
-        create = self.model.sqs.create
-        for feed in FEEDS.values():
-            dead = create(feed.dead_letters)
-            create(feed.queue, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT, content_based=True)
-        create(UNDELIVERABLE)
+        self._create_tables_and_queues()
         handlers.enter(self)
         for step in scenario.set_up:
             step(self)
@@ -424,6 +419,16 @@ class World:
         handlers.check_write(self, 0, [])
 
     # ------------------------------------------------------------------ setting up
+
+    def _create_tables_and_queues(self) -> None:
+        for table, keys in KEYS.items():
+            request = creation(NAMES[table], keys, INDEXES.get(table, ()))
+            self.model.dynamodb.answer("CreateTable", request)
+        create = self.model.sqs.create
+        for feed in FEEDS.values():
+            dead = create(feed.dead_letters)
+            create(feed.queue, VISIBILITY_SECONDS, dead, MAX_RECEIVE_COUNT, content_based=True)
+        create(UNDELIVERABLE)
 
     def product(self, product_id: str, stock: int, **more: Any) -> None:
         """Create a product, or its row at one location, with the adjustment that accounts for its stock."""
@@ -485,7 +490,8 @@ class World:
         self, page: Any, product_id: str, units: int, epoch: str = "another"
     ) -> None:
         """Replace a page with one that has the same version but fewer units of a product, and record the difference as
-        lost."""
+        lost.
+        """
         held = page.entries[product_id]
         fewer = {**page.entries, product_id: replace(held, units=held.units - units)}
         row = {"page": str(page.key), "_version": page.version, "epoch": epoch}
@@ -680,7 +686,8 @@ class World:
 
     def _follow(self, process: Process, table: str) -> None:
         """Act as the event source of a stream: pass on its changes in order, and repeat each change until it is
-        accepted."""
+        accepted.
+        """
         taken = 0
         while True:
             request = {"Table": table, "From": taken}
@@ -792,7 +799,8 @@ class World:
 
     def _next_of(self, process: Process) -> Step:
         """Make the step for the next call of a process. If the call repeats the last one, the same fault may hit it
-        again."""
+        again.
+        """
         call = process.call
         assert call is not None
         if process.forced is not None and self._is_repeated(process):
@@ -907,7 +915,8 @@ class World:
 
     def _may_tear(self, call: Call) -> bool:
         """Whether a call reads several items with strong consistency. Only then might code assume that all of them are
-        from the same moment."""
+        from the same moment.
+        """
         entries = call.request["RequestItems"].values() if call.operation == "BatchGetItem" else ()
         return len(call.reads) > 1 and any(entry.get("ConsistentRead") for entry in entries)
 
@@ -990,7 +999,8 @@ class World:
 
     def _note_turn(self, process: Process) -> None:
         """Before a process takes a step, count the switch to it, note when its invocation began, and allow its late
-        requests to arrive."""
+        requests to arrive.
+        """
         stopped = self.processes.get(self._before)
         if stopped not in (None, process):
             self.switches += not stopped.is_over and not self._is_in_line(stopped)
@@ -1072,7 +1082,8 @@ class World:
 
     def _part(self, process: Process, call: Call, first: int) -> None:
         """Apply a transaction, but show only one half of it to others. The other half becomes visible with the next
-        call of the process."""
+        call of the process.
+        """
         before, since = self._items(call.writes), len(self.history)
         outcome = self._apply(process, call)
         written = sorted(p for p, item in self._items(before).items() if item != before[p])
@@ -1132,7 +1143,8 @@ class World:
 
     def _answer(self, call: Call) -> dict[str, Any]:
         """Let the simulated AWS answer a call. If only half of a transaction is visible, a read misses the other half,
-        and a write conflicts."""
+        and a write conflicts.
+        """
         unseen: dict[Place, dict[str, Any] | None] = {}
         for parted in self._parted():
             unseen |= parted.unseen
@@ -1166,7 +1178,8 @@ class World:
 
     def _reasons(self, call: Call, unseen: Mapping[Place, Any]) -> list[dict[str, Any]]:
         """List the reasons why a transaction is cancelled while another is in flight: the conflict, and failed
-        conditions."""
+        conditions.
+        """
         actions = call.request["TransactItems"]
         reasons: list[dict[str, Any]] = [{"Code": "None"} for _ in actions]
         before = self._items(call.writes)
@@ -1237,7 +1250,8 @@ class World:
 
     def wake(self) -> bool:
         """When no process can run, wait until a message is visible, then deliver it. Returns False at the end of the
-        run."""
+        run.
+        """
         waiting = [
             (max(message.visible_at for message in queue.messages), feed.function, queue)
             for feed in FEEDS.values()
@@ -1345,7 +1359,7 @@ class Handlers:
     """
 
     def __init__(self, load: Callable[[str], ModuleType], names: Sequence[str]) -> None:
-        from tests.explore import invariants
+        from testing.schedules.every import invariants
 
         os.environ |= settings(URLS) | {
             "HOLD_GRACE_SECONDS": str(GRACE_SECONDS),
@@ -1359,7 +1373,8 @@ class Handlers:
         from inventory_orders.store import rows
 
         # A sweep queries each shard. With 32 shards, the extra queries would only make every schedule longer.
-        rows.EXPIRY_SHARDS = holds.EXPIRY_SHARDS = 1
+        for module in (rows, holds):
+            patch.object(module, "EXPIRY_SHARDS", 1).start()
 
         self.encode, self.decode = rows.encode, rows.decode
         self.page_units = rows.page_units
@@ -1371,8 +1386,8 @@ class Handlers:
         # The function of each execution environment, and its cached objects.
         self._function_of: dict[int, str] = {}
         self._processes: dict[tuple[int, str], Any] = {}
-        runtime.executor = lambda: None
-        runtime.process = self._process_of_now
+        patch.object(runtime, "executor", lambda: None).start()
+        patch.object(runtime, "process", self._process_of_now).start()
         patch.object(os, "urandom", self._random_bytes).start()
         # Jitter is always at its upper bound, so that a process asks as rarely as possible.
         patch.object(random, "_urandom", lambda count: b"\xff" * count).start()

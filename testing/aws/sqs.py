@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from testing.simulated_aws.values import ServiceError
+from testing.aws.values import ServiceError
 
 DEDUPLICATION_SECONDS = 300.0
 _MAX_BYTES = 1_048_576

@@ -27,9 +27,9 @@ from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import transaction_actions
 from operations.aws import Aws
 from operations.lanes import read_pages
-from testing.bench import LOST
-from testing.shop import INVOCATION_SECONDS, Shop
-from testing.simulated_aws import ServiceError, answered_directly_by
+from testing.aws import ServiceError, answered_directly_by
+from testing.schedules.in_turn.bench import LOST
+from testing.schedules.in_turn.shop import INVOCATION_SECONDS, Shop
 
 LENT = {1: 20, 2: 30}
 """Units in lanes, by lane."""

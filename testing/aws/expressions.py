@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from pathlib import Path as File
 from typing import NamedTuple, TypeVar
 
-from testing.simulated_aws.values import (
+from testing.aws.values import (
     Item,
     Value,
     invalid,

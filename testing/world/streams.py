@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from inventory_orders.clock import timestamp
 from inventory_orders.store.rows import encode
-from testing.clocks import FakeClock
-from testing.simulated_aws import ManualClock
+from testing.world.clock import ManualClock
+from testing.world.clocks import FakeClock
 
 MEGABYTE = 1_000_000
 """Limit on the total size of the entries of a PutEvents call:

@@ -7,8 +7,9 @@ from math import ceil
 from typing import Any
 from zlib import crc32
 
-from testing.simulated_aws import DynamoDB, Item, Key, ServiceError
-from testing.simulated_aws.latency import (
+from testing.aws import DynamoDB, Item, Key, ServiceError
+from testing.aws.values import size_of_item
+from testing.schedules.by_time.latency import (
     BURST_SECONDS,
     PARTITION_READ_UNITS,
     PARTITION_WRITE_UNITS,
@@ -16,8 +17,7 @@ from testing.simulated_aws.latency import (
     Network,
     TokenBucket,
 )
-from testing.simulated_aws.scheduler import Scheduler
-from testing.simulated_aws.values import size_of_item
+from testing.schedules.scheduler import Scheduler
 
 Place = tuple[str, Key]
 """An item: its table and its key."""

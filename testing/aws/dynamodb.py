@@ -20,7 +20,7 @@ from math import ceil
 from threading import Lock
 from typing import Any
 
-from testing.simulated_aws.expressions import (
+from testing.aws.expressions import (
     Both,
     Comparison,
     Condition,
@@ -32,7 +32,7 @@ from testing.simulated_aws.expressions import (
     parse_projection,
     parse_update,
 )
-from testing.simulated_aws.values import (
+from testing.aws.values import (
     Item,
     ServiceError,
     Value,

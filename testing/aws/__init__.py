@@ -22,11 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from testing.simulated_aws.clock import ManualClock, VirtualClock, virtual_time
-from testing.simulated_aws.dynamodb import Consumed, DynamoDB, Key, Table
-from testing.simulated_aws.sqs import Message, Queue, Sqs
-from testing.simulated_aws.values import Item, ServiceError
-from testing.simulated_aws.wire import Answer, answered_by, answered_directly_by, in_wire_format
+from testing.aws.dynamodb import Consumed, DynamoDB, Key, Table
+from testing.aws.sqs import Message, Queue, Sqs
+from testing.aws.values import Item, ServiceError
+from testing.aws.wire import Answer, answered_by, answered_directly_by, in_wire_format
 
 
 class SimulatedAws:
@@ -61,16 +60,13 @@ __all__ = [
     "DynamoDB",
     "Item",
     "Key",
-    "ManualClock",
     "Message",
     "Queue",
     "ServiceError",
     "SimulatedAws",
     "Sqs",
     "Table",
-    "VirtualClock",
     "answered_by",
     "answered_directly_by",
     "in_wire_format",
-    "virtual_time",
 ]

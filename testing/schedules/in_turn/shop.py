@@ -56,23 +56,15 @@ from operations.aws import Aws
 from operations.books import Account, add_up
 from operations.dead_letters import DeadLetter, peek_dead_letters
 from operations.lanes import read_pages
-from testing.clocks import WrongClock
-from testing.events import event_of_received
-from testing.handlers import FakeContext, function_names, load_handler
-from testing.simulated_aws import (
-    Consumed,
-    Item,
-    ManualClock,
-    Queue,
-    SimulatedAws,
-    answered_directly_by,
-    in_wire_format,
-    virtual_time,
-)
-from testing.simulated_aws import Table as SimulatedTable
-from testing.simulated_aws.values import size_of_item
-from testing.streams import FakeBridge
-from testing.tables import (
+from testing.aws import Consumed, Item, Queue, SimulatedAws, answered_directly_by, in_wire_format
+from testing.aws import Table as SimulatedTable
+from testing.aws.values import size_of_item
+from testing.world.clock import ManualClock, virtual_time
+from testing.world.clocks import WrongClock
+from testing.world.events import event_of_received
+from testing.world.handlers import FakeContext, function_names, load_handler
+from testing.world.streams import FakeBridge
+from testing.world.tables import (
     FEEDS,
     NAMES,
     UNDELIVERABLE,

@@ -19,9 +19,7 @@ from inventory_orders.lanes.depot import VISIT_SECONDS
 from inventory_orders.store.rows import read_outbound_page, read_page
 from operations.books import add_up
 from operations.lanes import Pages
-from testing.tables import UNDELIVERABLE
-from tests.explore.violation import require
-from tests.support.ends import (
+from testing.world.ends import (
     OVER,
     is_adjustment,
     is_answered_with_no,
@@ -31,9 +29,11 @@ from tests.support.ends import (
     named,
     units_of,
 )
+from testing.world.tables import UNDELIVERABLE
+from testing.world.violation import require
 
 if TYPE_CHECKING:
-    from tests.explore.world import Change, Stock, World
+    from testing.schedules.every.world import Change, Stock, World
 
 _FIXED = {
     "Products": ("productId", "createdAt", "of", "locationId"),
@@ -114,7 +114,7 @@ def _set_aside(every_page: Iterable[Page]) -> _SetAside:
 
 
 def _note_stock(world: World, number: int, lent: _SetAside) -> None:
-    from tests.explore.world import Stock
+    from testing.schedules.every.world import Stock
 
     rows = {row["productId"]: row for row in world.rows("Products")}
     out = Counter[_Generation]()
@@ -215,7 +215,8 @@ def _check_change(world: World, change: Change) -> None:
 
 def _check_records(changes: Sequence[Change]) -> None:
     """Check that a count or the closing entry of a delisted product records the right difference from the product's row,
-    which the same write changes."""
+    which the same write changes.
+    """
     rows = {change.place[1][0]: change for change in changes if change.place[0] == "Products"}
     for change in changes:
         booked = change.after
@@ -276,7 +277,8 @@ def _check_owed(changes: Sequence[Change]) -> None:
 
 def _check_outbound(changes: Sequence[Change]) -> None:
     """Check that units handed over are added to the outbound pages named in the steps, and that the write changes no
-    products."""
+    products.
+    """
     leaving = dict[str, Counter[_Generation]]()
     for change in changes:
         if change.place[0] != "Orders" or change.after is None:
@@ -485,8 +487,9 @@ def _check_step(
     world: World, change: Change, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """Check that a change to an order is a step of its lifecycle, a late payment, a return, or the order's arrival
-    after a tombstone."""
-    from tests.explore.world import GRACE_SECONDS
+    after a tombstone.
+    """
+    from testing.schedules.every.world import GRACE_SECONDS
 
     name, step = after["orderId"], (before["status"], after["status"])
     written = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
@@ -578,7 +581,8 @@ _Candidate = tuple["Stock | None", int]
 
 def _check_rejected_order(world: World, change: Change, order: dict[str, Any]) -> None:
     """Check that at one moment during the invocation, the order could not have been placed from any of its locations, for the
-    reason given."""
+    reason given.
+    """
     reason, is_split = order["reason"], order.get("split", False)
     require(
         any(
@@ -678,7 +682,8 @@ def _lacks(candidate: _Candidate) -> bool:
 
 def _check_places_of_lines(order: Mapping[str, Any]) -> None:
     """Check that each line comes from a location that the order allows. Unless the order is split, all lines that name
-    no location must come from the same one."""
+    no location must come from the same one.
+    """
     if order["status"] != "PENDING":
         return
     chosen = set()
@@ -872,7 +877,7 @@ def check_end(world: World) -> None:
     Raises:
         ViolationError: This state breaks an invariant.
     """
-    from tests.explore.world import DEPOT_LEASE
+    from testing.schedules.every.world import DEPOT_LEASE
 
     for message_id, (_, body, _) in world.sent.items():
         end = end_of(world, message_id)
@@ -951,7 +956,8 @@ def _check_answer(
 
 def _is_managed(row: dict[str, Any] | None, command: dict[str, Any]) -> bool:
     """Whether a product's row shows that a command or a catalogue event was carried out. No scenario undoes its effect
-    later."""
+    later.
+    """
     if "eventTime" in command:
         return row is not None and row.get("detailsEventTime", "") >= command["eventTime"]
     if command["action"] == "delist":

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.client import BaseClient
 from botocore.httpsession import URLLib3Session
 
-from testing.simulated_aws.values import ServiceError
+from testing.aws.values import ServiceError
 
 Answer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 """Answers `(service, operation, request)`; may raise ServiceError or one of botocore's HTTPClientErrors."""

@@ -1,0 +1,1 @@
+"""Who moves next: the ways to run a world."""

@@ -1,0 +1,1 @@
+"""Calls take as long as on AWS, and contention and capacity decide their outcome: benchmarks."""

@@ -1,0 +1,1 @@
+"""All schedules of two processes, with a fault: the exploration."""

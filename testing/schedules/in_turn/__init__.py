@@ -1,0 +1,1 @@
+"""One caller after the other: unit tests."""
