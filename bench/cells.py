@@ -26,7 +26,7 @@ Result = dict[str, Any]
 """The figures of a cell, as plain values."""
 
 # The code that is measured. If it changes, all cells have to be measured again.
-_MEASURED_CODE = ("layers/core", "functions", "testing", "bench/contenders")
+_MEASURED_CODE = ("layers/core", "functions", "testing", "bench/contenders", "bench/simulator")
 
 
 @dataclass(frozen=True)

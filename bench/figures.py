@@ -343,7 +343,7 @@ class SceneFigures:
     Attributes:
         rate: Orders answered per second.
         requests: Requests to DynamoDB per order; for callers, requests to SQS are included.
-        write_units: Write units per order, without the index.
+        write_units: Write units per order, including those of all indexes.
         p99: Seconds from the receipt of an order until it is durable, 99th percentile; for callers, from the request
             to its answer.
         conflicts: Share of the attempts to write that lost to a concurrent writer.
@@ -366,8 +366,14 @@ class SceneFigures:
     again: float = math.nan
 
     @classmethod
-    def of(cls, observed: Observations, cell: Figures) -> SceneFigures:
-        """Compute the figures per answered order."""
+    def of(cls, observed: Observations, cell: Figures, write_units: float) -> SceneFigures:
+        """Compute the figures per answered order.
+
+        Args:
+            observed: The observations.
+            cell: The figures of the cell.
+            write_units: Write units of all tables and indexes.
+        """
         durable, received = observed.tally.durable, observed.received
         waits = [
             at - received[order_id] for order_id, at in durable.items() if order_id in received
@@ -376,7 +382,7 @@ class SceneFigures:
         return cls(
             rate=cell.orders_per_second,
             requests=observed.tally.calls / orders,
-            write_units=observed.tally.usage.write / orders,
+            write_units=write_units / orders,
             p99=percentile(waits, 99),
             conflicts=cell.conflict_rate,
             took=math.nan,

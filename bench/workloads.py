@@ -95,6 +95,20 @@ def groups(count: int, seed: int, size: int = 200) -> Workload:
     return Workload("groups", f"{size} products in groups", stock, dict(orders))
 
 
+def scarce(count: int, seed: int, size: int = 40) -> Workload:
+    """Make orders for 1 to 5 of the products. The stock covers half of the ordered units, so most products sell out."""
+    chance = random.Random(f"scarce {seed}")
+    products = [f"product-{number:04}" for number in range(size)]
+    orders = []
+    for number in range(count):
+        chosen = chance.sample(products, chance.randint(1, 5))
+        lines = [(product_id, chance.choice((1, 1, 1, 2))) for product_id in chosen]
+        orders.append(_order(f"scarce-{number:06}", lines))
+    # An order asks for 3.75 units on average.
+    stock = dict.fromkeys(products, max(1, round(count * 3.75 / size / 2)))
+    return Workload("scarce", f"{size} scarce products", stock, dict(orders))
+
+
 def at_locations(
     workload: Workload, locations: Sequence[str], first: int | None = None
 ) -> Workload:

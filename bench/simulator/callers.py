@@ -1,7 +1,7 @@
 """Callers of `POST /orders` that wait for the answer with `Prefer: wait=25`, while workers serve the queue.
 
 Each client sends an order, waits for the answer, and sends the next one. Settings, API limits and workers are the
-defaults of a deployment. Each client has its own execution environment, because an environment serves one request at a
+defaults of a deployment, unless a scene raises the API limits. Each client has its own execution environment, because an environment serves one request at a
 time, and there may be any number of them. The time taken by API Gateway and by starting an invocation is left out.
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from typing import Any
 
 from bench.contenders import OURS
 from bench.figures import Observations, SceneFigures, Tally, percentile
-from bench.simulator.engine import Conditions, Message, Queue, Simulation, Worker, handler_of
+from bench.simulator.engine import Conditions, Simulation, Worker, handler_of
+from bench.simulator.queues import Message, Queue
 from bench.workloads import Workload, endless
 from infra.settings import Settings
 from local import ROOT
@@ -52,39 +53,34 @@ class Callers(Simulation):
     Args:
         workload: Their orders, which are repeated.
         clients: Number of clients.
-        seconds: Virtual seconds that are measured.
         seed: Seed of all randomness.
-        warm_up: Virtual seconds before that, which are not measured.
+        conditions: The conditions of the run. Lanes and batches are as deployed.
+        api_limit: Requests a second that the API accepts; by default as deployed.
     """
 
     def __init__(
         self,
         workload: Workload,
         clients: int,
-        seconds: float,
-        seed: int = 0,
-        warm_up: float = 0.0,
+        seed: int,
+        conditions: Conditions,
+        api_limit: int | None = None,
     ) -> None:
         settings = _deployed()
         queue, limits = settings.queues["OrderQueue"], settings.api_limits
-        conditions = Conditions(
-            window=seconds,
-            lanes=settings.lanes,
-            batch=queue.batchSize,
-            endless=True,
-            warm_up=warm_up,
-        )
+        conditions = replace(conditions, lanes=settings.lanes, batch=queue.batchSize, endless=True)
         self._clients = clients
         self._orders = endless(workload, seed)
         self._sent: dict[str, Mapping[str, int]] = {}
         self._queued: set[str] = set()
         self._answered: list[AnsweredOrder] = []
-        self._limit = TokenBucket(limits.requestsPerSecond, limits.burst)
+        self._limit = TokenBucket(api_limit or limits.requestsPerSecond, api_limit or limits.burst)
         self._event = read_event(ROOT / "events" / "api.json", "api")
         self._event["headers"]["prefer"] = "wait=25"
         super().__init__(OURS, workload, queue.maximumConcurrency, seed, conditions)
-        self._queue = Queue(self._scheduler, (), stays=True, gather=float(queue.batchWindowSeconds))
+        self._queue = Queue(self._scheduler, (), stays=True)
         self._counted = self.observed
+        self._counted_units = 0.0
 
     def _environment(self) -> dict[str, str]:
         environment = super()._environment()
@@ -131,7 +127,7 @@ class Callers(Simulation):
         order_id = json.loads(body)["orderId"]
         self._queued.add(order_id)
         sent = len(self._queued)
-        self._queue.give_back([Message(order_id, body, self._sent[order_id], sent, hidden=0.0)])
+        self._queue.give_back([Message(order_id, body, self._sent[order_id], sent)])
         return {"MessageId": "sent"}
 
     # ------------------------------------------------------------------ the result
@@ -143,6 +139,7 @@ class Callers(Simulation):
         """End the window. Later answers do not count."""
         super()._close()
         self._counted = self.observed
+        self._counted_units = self._write_units()
         self.observed = Observations(Tally("Products", "Orders"), self._scheduler.now)
 
     def result(self) -> SceneFigures:
@@ -160,7 +157,7 @@ class Callers(Simulation):
         return SceneFigures(
             rate=sum(a.status != 202 for a in counted) / (seen.window or nan),
             requests=(tally.calls + tally.others) / durable,
-            write_units=tally.usage.write / durable,
+            write_units=self._counted_units / durable,
             p99=percentile([a.seconds for a in counted], 99),
             conflicts=tally.conflicts / tally.attempts if tally.attempts else nan,
             took=nan,

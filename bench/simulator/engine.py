@@ -17,14 +17,12 @@ import os
 import random
 import sys
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
-from heapq import heappop, heappush
-from itertools import islice
 from math import inf
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -35,6 +33,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from bench import contenders
 from bench.capacity import Call, Exchange
 from bench.figures import Audit, Books, Figures, Observations, SceneFigures, Tally, Trial, reduce
+from bench.simulator.queues import Message, Poller, Queue
 from bench.workloads import CREATED_AT, Workload, endless, product_rows, sqs_event
 from inventory_orders.clock import SystemClock
 from inventory_orders.domain.allotments import (
@@ -50,7 +49,7 @@ from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.source import LaneSource
 from inventory_orders.store.rows import decode, encode, page_units, read_page
-from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.store.tables import INDEXES, KEYS, Table
 from testing.aws import DynamoDB, ServiceError, Sqs, answered_by, in_wire_format
 from testing.schedules.by_time.contention import ContendedDynamoDB
 from testing.schedules.by_time.latency import (
@@ -58,209 +57,21 @@ from testing.schedules.by_time.latency import (
     INVOCATION_SECONDS,
     MAX_DELIVERIES,
     MILLISECOND,
+    NETWORK_HOP,
     PARTITIONS,
-    VISIBILITY_SECONDS,
     Region,
 )
-from testing.schedules.scheduler import Scheduler, Task, VirtualExecutor, seeded
+from testing.schedules.scheduler import Scheduler, VirtualExecutor, seeded
 from testing.world.clock import virtual_time
 from testing.world.handlers import load_handler
 from testing.world.tables import creation
 
 _EPOCH = datetime.fromisoformat(CREATED_AT).timestamp()
-_RECEIVES_EACH = 0.02
-"""Seconds between two reads of the queue while a batch is gathered."""
-
 _IDEMPOTENCY = "aws_lambda_powertools.utilities.idempotency"
 
 
 class InvocationTimeout(BaseException):
     """Lambda ends the invocation. Derives from BaseException, so that no handler catches it."""
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """One message.
-
-    Attributes:
-        order_id: Id of its order.
-        body: The message body.
-        wanted: Units of its order, by product.
-        sent: Its number in the order of sending.
-        group: `MessageGroupId` in a FIFO queue, else None.
-        deliveries: Number of deliveries so far.
-        first_received: Unix second of the first delivery.
-        hidden: Seconds for which it stays hidden if it is returned.
-    """
-
-    order_id: str
-    body: str
-    wanted: Mapping[str, int]
-    sent: int
-    group: str | None = None
-    deliveries: int = 0
-    first_received: float = 0.0
-    hidden: float = VISIBILITY_SECONDS
-
-
-class Queue:
-    """A standard queue, which delivers visible messages, including returned ones, in the order of sending.
-
-    Source of that order: "generally delivered in the same order as they are sent",
-    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html
-
-    Args:
-        scheduler: Provides virtual time.
-        sent: The messages, in the order of sending. The iterator may be endless.
-        stays: Whether to wait for more when all messages have been settled.
-        gather: Maximum number of seconds to wait for a batch to fill.
-
-    Attributes:
-        closed: Whether it has stopped delivering.
-        open: The messages that were taken and are not settled yet, by order id.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        sent: Iterable[Message],
-        *,
-        stays: bool = False,
-        gather: float = 0.0,
-    ) -> None:
-        self._scheduler = scheduler
-        self._stays = stays
-        self._gather = gather
-        self._sent = iter(sent)
-        self._again: list[tuple[int, Message]] = []
-        self._idle: list[Task] = []
-        self.closed = False
-        self.open: dict[str, Message] = {}
-
-    @property
-    def visible(self) -> int:
-        """The number of waiting messages that were sent or returned since the start."""
-        return len(self._again)
-
-    def take(self, most: int) -> list[Message]:
-        """Wait for messages and take them. Returns no messages if all are settled or the queue is closed."""
-        while not self.closed:
-            taken = self._receive(most)
-            ends = self._scheduler.now + self._gather
-            while taken and len(taken) < most and not self.closed and self._scheduler.now < ends:
-                self._scheduler.sleep(min(_RECEIVES_EACH, ends - self._scheduler.now))
-                taken += self._receive(most - len(taken))
-            if taken or not (self.open or self._stays):
-                return taken
-            self._idle.append(self._scheduler.current)
-            self._scheduler.block()
-        return []
-
-    def _receive(self, most: int) -> list[Message]:
-        """Take visible messages."""
-        taken = self._visible(most)
-        for message in taken:
-            message.deliveries += 1
-            message.hidden = VISIBILITY_SECONDS
-            self.open[message.order_id] = message
-        return taken
-
-    def _visible(self, most: int) -> list[Message]:
-        """Find visible messages: returned ones first, then undelivered ones."""
-        taken = [heappop(self._again)[1] for _ in range(min(most, len(self._again)))]
-        return [*taken, *islice(self._sent, most - len(taken))]
-
-    def end(self, messages: Iterable[Message]) -> None:
-        """Delete messages that were taken."""
-        for message in messages:
-            del self.open[message.order_id]
-        if not self.open:
-            self._wake_idle()
-
-    def give_back(self, messages: Sequence[Message]) -> None:
-        """Return messages; each becomes visible after its delay."""
-        for delay in dict.fromkeys(message.hidden for message in messages):
-            group = [message for message in messages if message.hidden == delay]
-            self._scheduler.start(functools.partial(self._show, delay, group))
-
-    def close(self) -> None:
-        """Stop delivering."""
-        self.closed = True
-        self._wake_idle()
-
-    def _show(self, delay: float, messages: Sequence[Message]) -> None:
-        self._scheduler.sleep(delay)
-        for message in messages:
-            heappush(self._again, (message.sent, message))
-        self._wake_idle()
-
-    def _wake_idle(self) -> None:
-        while self._idle:
-            self._scheduler.wake(self._idle.pop())
-
-
-class FifoQueue(Queue):
-    """A FIFO queue, which delivers each group in order. A group with a message in flight or hidden has to wait.
-
-    A batch takes all messages of one group before it takes any of another:
-    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
-
-    Args:
-        scheduler: Provides virtual time.
-        sent: The messages, in the order of sending. The iterator may be endless.
-        depth: Number of messages that wait in the queue, as long as there are more to send.
-    """
-
-    def __init__(self, scheduler: Scheduler, sent: Iterable[Message], depth: int) -> None:
-        super().__init__(scheduler, sent)
-        self._depth = depth
-        self._count = 0
-        self._waiting: defaultdict[str | None, list[tuple[int, Message]]] = defaultdict(list)
-        self._out: Counter[str | None] = Counter()
-        self._ready: list[tuple[int, str | None]] = []
-
-    def _visible(self, most: int) -> list[Message]:
-        """Find the oldest messages of the groups that have no message in flight."""
-        for message in islice(self._sent, self._depth - self._count):
-            self._add(message)
-        taken: list[Message] = []
-        while self._ready and len(taken) < most:
-            _, group = heappop(self._ready)
-            waiting = self._waiting[group]
-            some = [heappop(waiting)[1] for _ in range(min(most - len(taken), len(waiting)))]
-            self._out[group] += len(some)
-            taken += some
-        self._count -= len(taken)
-        return taken
-
-    def _add(self, message: Message) -> None:
-        self._count += 1
-        waiting = self._waiting[message.group]
-        heappush(waiting, (message.sent, message))
-        if len(waiting) == 1 and not self._out[message.group]:
-            heappush(self._ready, (message.sent, message.group))
-
-    def _came_back(self, group: str | None) -> None:
-        """Record that a message of a group is no longer in flight or hidden."""
-        self._out[group] -= 1
-        if not self._out[group] and (waiting := self._waiting[group]):
-            heappush(self._ready, (waiting[0][0], group))
-
-    def end(self, messages: Iterable[Message]) -> None:
-        """Delete messages that were taken."""
-        ended = list(messages)
-        for message in ended:
-            self._came_back(message.group)
-        super().end(ended)
-        self._wake_idle()
-
-    def _show(self, delay: float, messages: Sequence[Message]) -> None:
-        self._scheduler.sleep(delay)
-        for message in messages:
-            # While the message counts as in flight, its group does not become ready twice.
-            self._add(message)
-            self._came_back(message.group)
-        self._wake_idle()
 
 
 @dataclass(slots=True, eq=False)
@@ -309,14 +120,15 @@ class Conditions:
     """The conditions of a cell.
 
     Attributes:
-        window: Virtual seconds after which no worker takes another batch. The window ends early if only one batch per
-            worker is left, so that the rate is measured with a full queue. None to answer all orders.
+        window: Virtual seconds after which no worker takes another batch. The window ends early if only two batches
+            per worker are left, so that the rate is measured with a full queue. None to answer all orders.
         lanes: Maximum number of lanes; by default one for each worker, if the contender has lanes.
         batch: Maximum number of messages in an invocation; by default the contender's own.
         endless: Whether the orders are repeated endlessly, shuffled each time.
         warm_up: Virtual seconds before the window, which do not count.
         warm: Whether lanes and depot are full at the start, and all workers know the demand.
         partitions: Number of partitions, by table.
+        receive_interval: Minimum number of seconds between the starts of two receives of a poller.
     """
 
     window: float | None = None
@@ -326,6 +138,7 @@ class Conditions:
     warm_up: float = 0.0
     warm: bool = False
     partitions: Mapping[str, int] = field(default_factory=lambda: PARTITIONS)
+    receive_interval: float = 0.0
 
 
 class Simulation:
@@ -366,8 +179,9 @@ class Simulation:
         self._demand: Demand | None = None
         self._books = Books()
         self._lost = self._ended = 0
+        self._units_before = 0.0
         self.observed = Observations(Tally("Products", "Orders"), 0.0, conditions.window)
-        spare = workers * self._contender.batch
+        spare = 2 * workers * self._contender.batch
         count = inf if conditions.endless else len(workload.bodies)
         self._enough = count - (spare if spare < count else 0)
 
@@ -428,6 +242,7 @@ class Simulation:
     def _world(self) -> Iterator[None]:
         """Replace tables, queues, time, randomness and environment with the simulation's."""
         self._fill_tables()
+        self._units_before = self._write_units()
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(mock.patch.dict(os.environ, self._environment(), clear=True))
@@ -451,7 +266,7 @@ class Simulation:
     def _fill_tables(self) -> None:
         """Write the opening rows."""
         for table, keys in KEYS.items():
-            self._store.answer("CreateTable", creation(table, keys))
+            self._store.answer("CreateTable", creation(table, keys, INDEXES.get(table, ())))
         for name, key in self._contender.tables.items():
             self._store.answer("CreateTable", creation(name, [key]))
         for row in product_rows(self._workload):
@@ -584,7 +399,8 @@ class Simulation:
             return self._sqs.answer(operation, request)
         for entry in request["Entries"]:
             position = int(entry["ReceiptHandle"].removeprefix("receipt-"))
-            worker.batch[position].hidden = float(entry["VisibilityTimeout"])
+            seconds = float(entry["VisibilityTimeout"])
+            worker.batch[position].visible_at = self._scheduler.now + seconds
         return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}
 
     def _observe(
@@ -609,11 +425,10 @@ class Simulation:
     def _work(self, queue: Queue, most: int) -> None:
         """Take batches of orders and handle them until there are none."""
         worker: Worker = self._scheduler.owner
-        while batch := queue.take(most):
+        for batch in self._batches(queue, most):
             observed = self.observed
             for message in batch:
-                observed.received.setdefault(message.order_id, self._scheduler.now)
-                message.first_received = message.first_received or self.now()
+                observed.received.setdefault(message.order_id, message.first_received)
             observed.deliveries += len(batch)
             self._scheduler.sleep(self._region.delivery())
             began = self._scheduler.now
@@ -621,12 +436,15 @@ class Simulation:
             self.observed.invocations.append(self._scheduler.now - began)
             self._settle(queue, batch, returned)
 
+    def _batches(self, queue: Queue, most: int) -> Iterator[list[Message]]:
+        """Receive batches for a worker, through a poller of its own."""
+        interval = self._conditions.receive_interval
+        return Poller(self._scheduler, queue, most, interval).batches()
+
     def _serve(self, queue: Queue, most: int) -> Iterator[Sequence[Message]]:
         """Take batches of messages that are not orders, and handle them. Yields each batch afterwards."""
         worker: Worker = self._scheduler.owner
-        while batch := queue.take(most):
-            for message in batch:
-                message.first_received = message.first_received or self.now()
+        for batch in self._batches(queue, most):
             self._scheduler.sleep(self._region.delivery())
             returned = self._deliver(worker, batch)
             queue.give_back(returned)
@@ -645,7 +463,7 @@ class Simulation:
     def _deliver(self, worker: Worker, batch: Sequence[Message]) -> list[Message]:
         """Invoke the handler with messages. Returns those that it returned to the queue."""
         worker.batch = batch
-        received = [(m.body, m.deliveries, m.first_received) for m in batch]
+        received = [(m.body, m.deliveries, _EPOCH + m.first_received) for m in batch]
         event = sqs_event(received, worker.queue, [m.group for m in batch])
         try:
             answer = self._invoke(worker, event, messages=len(batch))
@@ -721,7 +539,10 @@ class Simulation:
         """End the warm-up, and later the window."""
         conditions = self._conditions
         if conditions.warm_up:
-            self._scheduler.sleep(conditions.warm_up)
+            # The answers to later transactions arrive after the warm-up.
+            self._scheduler.sleep(conditions.warm_up - NETWORK_HOP)
+            self._units_before += self._write_units()
+            self._scheduler.sleep(NETWORK_HOP)
             received = {
                 name: at
                 for name, at in self.observed.received.items()
@@ -769,7 +590,13 @@ class Simulation:
 
     def result(self) -> SceneFigures:
         """Compute the figures of a scene, and check the tables."""
-        return SceneFigures.of(self.observed, self.cell())
+        return SceneFigures.of(self.observed, self.cell(), self._write_units())
+
+    def _write_units(self) -> float:
+        """Write units that the tables and their indexes have consumed since the warm-up."""
+        consumed = [table.consumed for table in self._store.tables.values()]
+        used = sum(one.writes + sum(one.index_writes.values()) for one in consumed)
+        return used - self._units_before
 
     def _audit(self) -> Audit:
         """Compare the books with the tables."""

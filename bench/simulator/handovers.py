@@ -20,7 +20,8 @@ from typing import Any
 from bench.capacity import Call
 from bench.figures import SceneFigures, percentile
 from bench.simulator.callers import RETRY_SECONDS
-from bench.simulator.engine import Conditions, Message, Queue, Worker, handler_of
+from bench.simulator.engine import Conditions, Worker, handler_of
+from bench.simulator.queues import Message, Queue
 from bench.simulator.sweep import Swept
 from bench.workloads import CREATED_AT, PLENTY, Workload, endless
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundPage
@@ -261,7 +262,7 @@ class CalledHandOvers(HandOvers):
             seen,
             rate=0.0,
             requests=tally.calls / (len(counted) or nan),
-            write_units=tally.usage.write / (len(counted) or nan),
+            write_units=self._write_units() / (len(counted) or nan),
             p99=percentile([call.ended - call.began for call in counted], 99),
             again=fmean(call.asked_again for call in counted) if counted else nan,
             clean=seen.clean and not self._unexpected,

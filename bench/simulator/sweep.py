@@ -13,12 +13,11 @@ from bench.contenders import OURS
 from bench.simulator.engine import (
     Conditions,
     InvocationTimeout,
-    Message,
-    Queue,
     Simulation,
     Worker,
     handler_of,
 )
+from bench.simulator.queues import Message, Queue
 from bench.workloads import Workload
 from local.stack import SETTINGS
 from testing.aws import DynamoDB
@@ -109,7 +108,8 @@ class Swept(Simulation):
         messages = []
         for entry in request["Entries"]:
             self._sent += 1
-            body, hidden = entry["MessageBody"], entry["DelaySeconds"]
-            messages.append(Message(str(self._sent), body, {}, self._sent, hidden=hidden))
+            message = Message(str(self._sent), entry["MessageBody"], {}, self._sent)
+            message.visible_at = self._scheduler.now + entry["DelaySeconds"]
+            messages.append(message)
         self._expiries.give_back(messages)
         return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}

@@ -164,9 +164,9 @@ def _virtual_window(workload: str, contender: str, size: Size) -> float | None:
 def _supply(contender: str, workers: int, rounds: int) -> int:
     """Compute how many orders a steady state needs: `rounds` batches per worker. Fewer than 40 workers count as 40.
 
-    When the window ends, the queue still has one batch per worker.
+    When the window ends, two batches per worker are left.
     """
-    return contenders.describe(contender).batch * (rounds * max(40, workers) + workers)
+    return contenders.describe(contender).batch * (rounds * max(40, workers) + 2 * workers)
 
 
 def figures_of(found: MeasuredCells) -> list[Figures]:

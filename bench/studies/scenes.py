@@ -27,20 +27,14 @@ from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
 from bench.contenders import OURS
 from bench.figures import Audit, SceneFigures
 from bench.simulator.callers import Callers
-from bench.simulator.engine import (
-    Conditions,
-    FifoQueue,
-    Message,
-    Queue,
-    Simulation,
-    Worker,
-    handler_of,
-)
+from bench.simulator.engine import Conditions, Simulation, Worker, handler_of
 from bench.simulator.handovers import CalledHandOvers, HandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
+from bench.simulator.queues import FifoQueue, Message, Queue
 from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
 from local.invoke import is_good
 from operations.errors import UserError
+from testing.schedules.by_time.latency import PROVISIONED_RECEIVE_INTERVAL
 
 FIFO_BATCH = 10
 FIFO_DEPTH = 5_000
@@ -59,6 +53,18 @@ sweeps."""
 
 _LONGEST_SECONDS = 100_000.0
 """Virtual seconds after which holds have ended, or the run ends."""
+
+_POLLERS = {"default": 0.0, "provisioned": PROVISIONED_RECEIVE_INTERVAL}
+"""Minimum number of seconds between two receives of a poller, by the mode of the event source mapping."""
+
+_LIMITED_BY_RECEIVES = (
+    *("standard", "FIFO", "both queues", "hand-overs", "50000 products", "cold", "scarce"),
+    "three locations",
+)
+"""The beginnings of the scenes that are also simulated in provisioned mode."""
+
+_API_LIMIT = 10_000
+"""Requests a second that the API accepts in scenes in which its limit is not the bottleneck."""
 
 _LOCATIONS = ("", "berlin", "lyon")
 _FIRST_OF_OVERFLOW = 15_000
@@ -134,7 +140,7 @@ class MinuteSales(Sales):
 
     def _send(self) -> None:
         for sent, order in enumerate(islice(endless(self._workload, self._seed), self._count)):
-            self._queue.give_back([Message(*order, sent, hidden=0.0)])
+            self._queue.give_back([Message(*order, sent)])
             self._scheduler.sleep(60.0)
         self._close()
 
@@ -238,7 +244,7 @@ class ReturnSales(Holds):
 
     def _send_to(self, queue: Queue, name: str, body: Mapping[str, Any]) -> None:
         self._messages_put += 1
-        queue.give_back([Message(name, json.dumps(body), {}, self._messages_put, hidden=0.0)])
+        queue.give_back([Message(name, json.dumps(body), {}, self._messages_put)])
 
     def _see(self, call: Call) -> None:
         super()._see(call)
@@ -278,14 +284,20 @@ class Run:
     Attributes:
         orders: Path of the file of real orders.
         lanes: Maximum number of lanes; 0 means one per worker.
+        pollers: `default`, or `provisioned` for pollers that make ten receives a second.
         seed: Seed of all randomness.
         scale: Factor by which all durations and all numbers of holds and orders are multiplied.
     """
 
     orders: str
     lanes: int
+    pollers: str
     seed: int
     scale: float
+
+    def conditions(self, **more: Any) -> Conditions:
+        """Make the conditions of the scene."""
+        return Conditions(receive_interval=_POLLERS[self.pollers], **more)
 
     def workload(self, name: str) -> Workload:
         """Create a workload by its name."""
@@ -309,7 +321,7 @@ class Run:
         spread: Callable[[Workload], Workload] = lambda made: made,
     ) -> SceneFigures:
         """Sell continuously, from queues that are never empty."""
-        conditions = Conditions(
+        conditions = self.conditions(
             window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
         )
         lanes = self.lanes or standard + fifo
@@ -319,8 +331,8 @@ class Run:
     def minutely(self) -> SceneFigures:
         """Place one order a minute for a day."""
         count = int(24 * 60 * self.scale)
-        rest = self.workload("zipf"), 1, 0, self.lanes or LANES, self.seed, Conditions(endless=True)
-        return _run(MinuteSales(count, *rest))
+        rest = self.workload("zipf"), 1, 0, self.lanes or LANES, self.seed
+        return _run(MinuteSales(count, *rest, self.conditions(endless=True)))
 
     def sells_out(
         self,
@@ -330,7 +342,15 @@ class Run:
     ) -> SceneFigures:
         """Answer all orders of a sell-out, which begins with empty lanes."""
         made = spread(workloads.sell_out(int(count * self.scale), self.seed))
-        return _run(Sales(made, workers, 0, self.lanes or workers, self.seed, Conditions()))
+        return self._answers_all(made, workers)
+
+    def runs_short(self, workers: int, count: int = 2_000) -> SceneFigures:
+        """Answer all orders for several scarce products, most of which sell out. The lanes are empty at first."""
+        return self._answers_all(workloads.scarce(int(count * self.scale), self.seed), workers)
+
+    def _answers_all(self, made: Workload, workers: int) -> SceneFigures:
+        lanes = self.lanes or workers
+        return _run(Sales(made, workers, 0, lanes, self.seed, self.conditions()))
 
     def holds_end(self) -> SceneFigures:
         """Sell while many holds end at the same time."""
@@ -345,7 +365,7 @@ class Run:
     def _while_holds_end(
         self, kind: type[Holds], made: Workload, workers: int, holds: int, *, warm: bool
     ) -> SceneFigures:
-        conditions = Conditions(
+        conditions = self.conditions(
             window=_LONGEST_SECONDS,
             lanes=self.lanes or workers,
             warm=warm,
@@ -382,7 +402,7 @@ class Run:
         warm_up: float,
         a_second: float,
     ) -> SceneFigures:
-        conditions = Conditions(
+        conditions = self.conditions(
             window=seconds * self.scale,
             lanes=self.lanes or workers,
             warm_up=warm_up * self.scale,
@@ -395,11 +415,12 @@ class Run:
         earlier = int(_EARLIER_SECONDS * a_second * self.scale)
         return _run(kind(made, workers, sweep_each, earlier, self.seed, conditions))
 
-    def callers(self, name: str, clients: int) -> SceneFigures:
+    def callers(self, name: str, clients: int, api_limit: int | None = None) -> SceneFigures:
         """Serve callers of the API that wait for the answer."""
         made = make(name, 2_000, self.seed, self.orders)
         seconds = 5.0 * self.scale
-        return _run(Callers(made, clients, seconds, self.seed, warm_up=seconds))
+        conditions = self.conditions(window=seconds, warm_up=seconds)
+        return _run(Callers(made, clients, self.seed, conditions, api_limit))
 
 
 def _run(sales: Simulation) -> SceneFigures:
@@ -452,6 +473,11 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
     for name in ("hot", "zipf"):
         for clients in (20, 200):
             found[f"callers {name} {clients}"] = partial(Run.callers, name=name, clients=clients)
+    for name in ("hot", "zipf", "real"):
+        for clients in (20, 200):
+            found[f"callers {name} {clients}, high API limit"] = partial(
+                Run.callers, name=name, clients=clients, api_limit=_API_LIMIT
+            )
     found["an order a minute"] = Run.minutely
     for action in ("discontinue", "count"):
         found[f"recalls to {action} 8"] = partial(
@@ -469,7 +495,11 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
         found[f"cold sell-out of 1000 {workers}"] = partial(
             Run.sells_out, workers=workers, count=1_000
         )
-    found["cold real 8"] = partial(Run.sells, name="real", standard=8, seconds=10.0)
+    for workers in (8, 50):
+        found[f"cold real {workers}"] = partial(
+            Run.sells, name="real", standard=workers, seconds=10.0
+        )
+    found["scarce products 8"] = partial(Run.runs_short, workers=8)
     return found | _at_locations()
 
 
@@ -507,30 +537,37 @@ def _at_locations() -> dict[str, Callable[[Run], SceneFigures]]:
 
 
 def cells(size: str) -> Iterator[dict[str, Value]]:
-    """Every scene."""
+    """Every scene, and those that depend on receives also in provisioned mode."""
     del size
-    for scene in scenes():
-        yield {
-            "engine": "simulated",
-            "scene": scene,
-            "orders": REAL_ORDERS,
-            "lanes": 0,
-            "seed": 0,
-            "scale": 1.0,
-        }
+    for pollers in _POLLERS:
+        for scene in scenes():
+            if pollers == "default" or scene.startswith(_LIMITED_BY_RECEIVES):
+                yield {
+                    "engine": "simulated",
+                    "scene": scene,
+                    "orders": REAL_ORDERS,
+                    "lanes": 0,
+                    "pollers": pollers,
+                    "seed": 0,
+                    "scale": 1.0,
+                }
 
 
-def measure(engine: str, scene: str, orders: str, lanes: int, seed: int, scale: float) -> Result:
+def measure(
+    engine: str, scene: str, orders: str, lanes: int, pollers: str, seed: int, scale: float
+) -> Result:
     """Simulate a scene.
 
     Raises:
-        UserError: There is no such scene.
+        UserError: There is no such scene, or no such mode of pollers.
     """
     del engine
+    if pollers not in _POLLERS:
+        raise UserError(f"pollers are {' or '.join(_POLLERS)}, not {pollers}")
     known = scenes()
     if scene not in known:
         raise UserError(f"{scene} is not a scene; the scenes are {', '.join(known)}")
-    return asdict(known[scene](Run(orders, lanes, seed, scale)))
+    return asdict(known[scene](Run(orders, lanes, pollers, seed, scale)))
 
 
 # ---------------------------------------------------------------------- the report
@@ -562,11 +599,18 @@ def show(found: MeasuredCells, screen: Console) -> bool:
 
 
 def _by_scene(found: MeasuredCells) -> dict[str, SceneFigures]:
-    """The means over all seeds, by scene in the order of the report."""
-    results: dict[str, list[SceneFigures]] = {scene: [] for scene in scenes()}
+    """The means over all seeds, by scene in the order of the report. A mode other than the default begins the name."""
+    results: dict[str, list[SceneFigures]] = {
+        _name(pollers, scene): [] for pollers in _POLLERS for scene in scenes()
+    }
     for parameters, result in found:
-        results[parameters["scene"]].append(SceneFigures(**result))
+        name = _name(parameters["pollers"], parameters["scene"])
+        results[name].append(SceneFigures(**result))
     return {scene: _mean(seeds) for scene, seeds in results.items() if seeds}
+
+
+def _name(pollers: str, scene: str) -> str:
+    return scene if pollers == "default" else f"{pollers}: {scene}"
 
 
 def _mean(seeds: Sequence[SceneFigures]) -> SceneFigures:

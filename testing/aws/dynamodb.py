@@ -4,7 +4,7 @@ Each call is one atomic step, whichever thread makes it.
 
 It answers requests in their wire format, and raises `ServiceError` with DynamoDB's codes. An unknown parameter raises
 NotImplementedError instead of being ignored. Throttling and transaction conflicts do not happen here: the caller
-that simulates several clients adds them (see `touched`).
+that simulates several clients adds them (see `touched`, `check` and `begin`).
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/
 """
@@ -12,6 +12,7 @@ Source: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -79,6 +80,10 @@ class Consumed:
         else:
             self.index_reads[index] = self.index_reads.get(index, 0.0) + units
 
+    def write(self, index: str, units: float) -> None:
+        """Count write units of an index."""
+        self.index_writes[index] = self.index_writes.get(index, 0.0) + units
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -130,7 +135,7 @@ class Table:
 
     def entry(self, index: Index, item: Item | None) -> Item | None:
         """The part of an item that an index contains; None if the item is not in the index."""
-        if item is None or not item.keys() >= {*index.keys}:
+        if item is None or any(name not in item for name in index.keys):
             return None
         kept = index.projected | {*self.keys, *index.keys}
         return {name: value for name, value in item.items() if name in kept}
@@ -144,8 +149,16 @@ class Table:
 
 
 @dataclass(frozen=True)
-class _Write:
-    """A write that was checked. Either it can be applied, or it has a reason why it fails."""
+class Write:
+    """A write that was checked. Either it can be applied, or it has a reason why it fails.
+
+    Attributes:
+        table: The table.
+        key: The item's key.
+        before: The item before the write.
+        after: The item after the write.
+        reason: The cancellation reason of a write that fails.
+    """
 
     table: Table
     key: Key
@@ -153,42 +166,71 @@ class _Write:
     after: Item | None
     reason: dict[str, Any] | None = None
 
+    @property
+    def place(self) -> tuple[str, Key]:
+        """The table's name and the item's key."""
+        return self.table.name, self.key
+
     @cached_property
     def sizes(self) -> tuple[int, int]:
         """Bytes of the item before and after the write."""
         return size_of_item(self.before or {}), size_of_item(self.after or {})
 
+    @property
+    def units(self) -> int:
+        """Write units of the table. A failed write consumes the units of the existing item."""
+        return _write_units(self.sizes[0] if self.reason else max(self.sizes))
+
+    @cached_property
+    def index_units(self) -> dict[tuple[str, str], int]:
+        """Write units by index and by the value of its partition key. A transaction does not double them.
+
+        An entry with a new key is deleted and written, and an unchanged entry consumes nothing:
+        https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html
+        """
+        units = Counter[tuple[str, str]]()
+        for name, index in self.table.indexes.items():
+            old, new = self.table.entry(index, self.before), self.table.entry(index, self.after)
+            if old == new:
+                continue
+            written = [entry for entry in (old, new) if entry is not None]
+            if old and new and all(old[key] == new[key] for key in index.keys):
+                written = [max(written, key=size_of_item)]
+            for entry in written:
+                units[name, entry[index.keys[0]]["S"]] += _write_units(size_of_item(entry))
+        return units
+
     def charge(self, times: int = 1) -> None:
-        """Count the capacity that this write consumes. A failed write consumes the units of the existing item.
+        """Count the units of the table, which are consumed even if the write fails.
 
         Args:
-            times: 2 in a transaction. Units of indexes are not doubled.
+            times: 2 in a transaction.
         """
-        consumed = self.table.consumed
-        size = self.sizes[0] if self.reason else max(self.sizes)
-        consumed.writes += times * max(1, ceil(size / 1024))
-        if not self.reason:
-            for name, index in self.table.indexes.items():
-                if units := self._index_units(index):
-                    consumed.index_writes[name] = consumed.index_writes.get(name, 0.0) + units
-
-    def _index_units(self, index: Index) -> float:
-        """Compute the write units of an index. An entry with a new key counts twice, an unchanged one not at all."""
-        old = self.table.entry(index, self.before)
-        new = self.table.entry(index, self.after)
-        if old == new:
-            return 0.0
-        costs = [float(max(1, ceil(size_of_item(e) / 1024))) for e in (old, new) if e is not None]
-        if old is not None and new is not None:
-            moved = any(old[name] != new[name] for name in index.keys)
-            return sum(costs) if moved else max(costs)
-        return costs[0]
+        self.table.consumed.writes += times * self.units
 
     def apply(self) -> None:
+        """Write the item, and count the units of the indexes."""
+        for (index, _), units in self.index_units.items():
+            self.table.consumed.write(index, units)
         if self.after is None:
             self.table.items.pop(self.key, None)
         else:
             self.table.items[self.key] = self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction that was checked, but not applied.
+
+    Attributes:
+        writes: Its writes.
+        token: `ClientRequestToken`.
+        content: A digest of its actions, if it has a token.
+    """
+
+    writes: Sequence[Write]
+    token: str | None
+    content: str
 
 
 class DynamoDB:
@@ -241,9 +283,7 @@ class DynamoDB:
         if operation in {"Query", "Scan", "DescribeTable"}:
             return frozenset({(request["TableName"], ())}), frozenset()
         if operation == "BatchGetItem":
-            wanted = request["RequestItems"].items()
-            keys = ((self._table(name), key) for name, entry in wanted for key in entry["Keys"])
-            return frozenset((table.name, table.key_of(key)) for table, key in keys), frozenset()
+            return frozenset(self._keys_of_batch(request)), frozenset()
         reads: set[tuple[str, Key]] = set()
         writes: set[tuple[str, Key]] = set()
         actions = [next(iter(action.items())) for action in request.get("TransactItems", ())]
@@ -258,6 +298,21 @@ class DynamoDB:
         if "Item" in content:
             return table.name, table.key_of(content["Item"], exactly=False)
         return table.name, table.key_of(content["Key"])
+
+    def _keys_of_batch(self, request: dict[str, Any]) -> list[tuple[str, Key]]:
+        """The table and the key of each item that a `BatchGetItem` reads.
+
+        Raises:
+            ServiceError: ValidationException.
+        """
+        wanted = request["RequestItems"].items()
+        tables = ((self._table(name), entry["Keys"]) for name, entry in wanted)
+        places = [(table.name, table.key_of(key)) for table, keys in tables for key in keys]
+        if not 1 <= len(places) <= 100:
+            raise invalid("Too many items requested for the BatchGetItem call")
+        if len(set(places)) < len(places) or not all(entry["Keys"] for _, entry in wanted):
+            raise invalid("Provided list of item keys contains duplicates")
+        return places
 
     def _table(self, name: Any) -> Table:
         # AWS accepts a table's ARN as its name.
@@ -307,34 +362,28 @@ class DynamoDB:
         _only(request, "TableName Key ConsistentRead")
         table = self._table(request["TableName"])
         item = table.items.get(table.key_of(request["Key"]))
-        table.consumed.reads += _read_units(
+        table.consumed.reads += read_units(
             size_of_item(item or {}), request.get("ConsistentRead", False)
         )
         return {} if item is None else {"Item": item}
 
     def _batch_get_item(self, request: dict[str, Any]) -> dict[str, Any]:
         _only(request, "RequestItems")
-        wanted = request["RequestItems"]
-        count = sum(len(entry["Keys"]) for entry in wanted.values())
-        if not wanted or count > 100:
-            raise invalid("Too many items requested for the BatchGetItem call")
+        self._keys_of_batch(request)
         responses: dict[str, list[Item]] = {}
         left_out: dict[str, Any] = {}
         room = _MAX_BATCH
-        for name, entry in wanted.items():
+        for name, entry in request["RequestItems"].items():
             _only(entry, "Keys ConsistentRead")
             table = self._table(name)
-            keys = [table.key_of(key) for key in entry["Keys"]]
-            if not keys or len(set(keys)) < len(keys):
-                raise invalid("Provided list of item keys contains duplicates")
             responses[name] = []
-            for key, given in zip(keys, entry["Keys"], strict=True):
-                item = table.items.get(key)
+            for given in entry["Keys"]:
+                item = table.items.get(table.key_of(given))
                 room -= size_of_item(item or {})
                 if room < 0:
                     left_out.setdefault(name, {**entry, "Keys": []})["Keys"].append(given)
                     continue
-                table.consumed.reads += _read_units(
+                table.consumed.reads += read_units(
                     size_of_item(item or {}), entry.get("ConsistentRead", False)
                 )
                 if item:
@@ -351,7 +400,7 @@ class DynamoDB:
             table = self._table(get["TableName"])
             item = table.items.get(table.key_of(get["Key"]))
             size += size_of_item(item or {})
-            table.consumed.reads += 2 * _read_units(size_of_item(item or {}), consistent=True)
+            table.consumed.reads += 2 * read_units(size_of_item(item or {}), consistent=True)
             responses.append({"Item": item} if item else {})
         if size > _MAX_TRANSACTION:
             raise _too_large()
@@ -414,7 +463,7 @@ class DynamoDB:
             answer["Items"] = [projection.apply(one) if projection else one.item for one in kept]
         if page and (len(page) < len(found) or len(page) == limit):
             answer["LastEvaluatedKey"] = {name: page[-1][name] for name in keys}
-        units = _read_units(size, request.get("ConsistentRead", False))
+        units = read_units(size, request.get("ConsistentRead", False))
         table.consumed.read(request.get("IndexName"), units)
         return answer
 
@@ -439,7 +488,7 @@ class DynamoDB:
         self._single(write)
         return {} if wanted == "NONE" else {"Attributes": write.after}
 
-    def _single(self, write: _Write) -> None:
+    def _single(self, write: Write) -> None:
         """Apply a single write, or raise the error that it fails with."""
         if write.reason is not None and write.reason["Code"] == "ValidationError":
             raise invalid(write.reason["Message"])
@@ -450,34 +499,56 @@ class DynamoDB:
         write.apply()
 
     def _transact_write_items(self, request: dict[str, Any]) -> dict[str, Any]:
+        transaction = self.begin(request)
+        if transaction is not None:
+            self.end(transaction, [write.reason for write in transaction.writes])
+        return {}
+
+    def begin(self, request: dict[str, Any]) -> Transaction | None:
+        """Check a `TransactWriteItems`, without applying it or consuming its units.
+
+        Returns:
+            None if the same request was applied before with the same token.
+
+        Raises:
+            ServiceError: An error response, unless an action has a cancellation reason.
+        """
         _only(request, "TransactItems ClientRequestToken")
         actions = request["TransactItems"]
         writes = [self._check_action(action) for action in actions]
-        _check_places([(write.table.name, write.key) for write in writes])
+        _check_places([write.place for write in writes])
         token, content = request.get("ClientRequestToken"), ""
         if token is not None:
             content = sha256(_sorted_text(actions).encode()).hexdigest()
             if self._is_replay(token, content):
                 for write in writes:
-                    write.table.consumed.reads += 2 * _read_units(write.sizes[0], consistent=True)
-                return {}
+                    write.table.consumed.reads += 2 * read_units(write.sizes[0], consistent=True)
+                return None
         if sum(max(write.sizes) for write in writes) > _MAX_TRANSACTION:
             raise _too_large()
-        for write in writes:
+        return Transaction(writes, token, content)
+
+    def end(self, transaction: Transaction, reasons: Sequence[dict[str, Any] | None]) -> None:
+        """Apply a transaction that began, unless one of its writes has a reason to cancel it.
+
+        Raises:
+            ServiceError: TransactionCanceledException.
+        """
+        for write in transaction.writes:
             write.charge(times=2)
-        reasons = [write.reason or {"Code": "None"} for write in writes]
-        if any(write.reason for write in writes):
-            codes = ", ".join(reason["Code"] for reason in reasons)
+        if any(reasons):
+            all_reasons = [reason or {"Code": "None"} for reason in reasons]
+            codes = ", ".join(reason["Code"] for reason in all_reasons)
             raise ServiceError(
                 "TransactionCanceledException",
                 f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
-                extra={"CancellationReasons": reasons},
+                extra={"CancellationReasons": all_reasons},
             )
-        for write in writes:
+        for write in transaction.writes:
             write.apply()
-        if token is not None:
-            self._tokens[token] = (self._now() + TOKEN_SECONDS, content)
-        return {}
+        if transaction.token is not None:
+            expires = self._now() + TOKEN_SECONDS
+            self._tokens[transaction.token] = (expires, transaction.content)
 
     def _is_replay(self, token: str, content: str) -> bool:
         """Whether this request was applied before with the same token."""
@@ -492,7 +563,20 @@ class DynamoDB:
             )
         return True
 
-    def _check_action(self, action: dict[str, Any]) -> _Write:
+    def check(self, operation: str, request: dict[str, Any]) -> Write:
+        """Check a write of a single item, without applying it or consuming its units.
+
+        Raises:
+            ServiceError: ValidationException.
+        """
+        checks = {
+            "PutItem": self._check_put,
+            "UpdateItem": self._check_update,
+            "DeleteItem": self._check_delete,
+        }
+        return checks[operation](request)
+
+    def _check_action(self, action: dict[str, Any]) -> Write:
         kind, content = next(iter(action.items()))
         if kind == "Put":
             _only(content, f"TableName Item {_CONDITION}")
@@ -508,7 +592,7 @@ class DynamoDB:
             raise invalid("The expression can not be empty;")
         return replace(write, after=write.before)
 
-    def _check_put(self, request: dict[str, Any]) -> _Write:
+    def _check_put(self, request: dict[str, Any]) -> Write:
         table = self._table(request["TableName"])
         scope = _scope(request, _conditions(request))
         item = {name: checked(value) for name, value in request["Item"].items()}
@@ -516,16 +600,16 @@ class DynamoDB:
         _check_item(table, item)
         before = table.items.get(key)
         reason = _failed_condition(request, before, scope)
-        return _Write(table, key, before, item, reason)
+        return Write(table, key, before, item, reason)
 
-    def _check_delete(self, request: dict[str, Any]) -> _Write:
+    def _check_delete(self, request: dict[str, Any]) -> Write:
         table = self._table(request["TableName"])
         scope = _scope(request, _conditions(request))
         key = table.key_of(request["Key"])
         before = table.items.get(key)
-        return _Write(table, key, before, None, _failed_condition(request, before, scope))
+        return Write(table, key, before, None, _failed_condition(request, before, scope))
 
-    def _check_update(self, request: dict[str, Any]) -> _Write:
+    def _check_update(self, request: dict[str, Any]) -> Write:
         table = self._table(request["TableName"])
         update = parse_update(request["UpdateExpression"])
         scope = _scope(request, [update, *_conditions(request)])
@@ -535,15 +619,15 @@ class DynamoDB:
         before = table.items.get(key)
         reason = _failed_condition(request, before, scope)
         if reason is not None:
-            return _Write(table, key, before, None, reason)
+            return Write(table, key, before, None, reason)
         base = before if before is not None else {n: checked(v) for n, v in request["Key"].items()}
         try:
             after = update.apply(Scope(base, scope.names, scope.values))
             _check_item(table, after)
         except ServiceError as error:
             reason = {"Code": "ValidationError", "Message": error.message}
-            return _Write(table, key, before, None, reason)
-        return _Write(table, key, before, after)
+            return Write(table, key, before, None, reason)
+        return Write(table, key, before, after)
 
 
 _CONDITION = (
@@ -670,7 +754,12 @@ def _too_large() -> ServiceError:
     return invalid("Transaction request cannot include items with aggregate size above 4 MB")
 
 
-def _read_units(size: int, consistent: bool) -> float:
+def _write_units(size: int) -> int:
+    return max(1, ceil(size / 1024))
+
+
+def read_units(size: int, consistent: bool) -> float:
+    """Read units of an item of this number of bytes."""
     return max(1, ceil(size / 4096)) * (1.0 if consistent else 0.5)
 
 

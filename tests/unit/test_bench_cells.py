@@ -152,9 +152,18 @@ def test_the_scenes_of_two_checkouts_are_compared_where_both_have_them(tmp_path)
     paths = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
     for path, rate, lanes in zip(paths, (2.0, 3.0), (0, 5), strict=True):
         for scene in ("standard hot 1", path.stem):
-            cell = Cell.of("scenes", scene=scene, lanes=lanes, seed=0)
+            cell = Cell.of("scenes", scene=scene, lanes=lanes, pollers="provisioned", seed=0)
             ResultFile(path).add(cell, figures | {"rate": rate, "clean": True})
     console = Console(file=io.StringIO(), width=150)
     scenes.compare(*paths, console)
     (shown,) = (line for line in console.file.getvalue().splitlines() if "2.00" in line)
-    assert shown.split() == ["standard", "hot", "1", "2.00", "3.00", "1.50", *["1.00"] * 4]
+    assert shown.split() == [
+        "provisioned:",
+        "standard",
+        "hot",
+        "1",
+        "2.00",
+        "3.00",
+        "1.50",
+        *["1.00"] * 4,
+    ]

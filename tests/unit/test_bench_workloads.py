@@ -14,7 +14,11 @@ from operations.errors import UserError
 
 
 @pytest.mark.parametrize(
-    "make", [workloads.hot_product, workloads.zipf, workloads.groups, workloads.sell_out]
+    "make",
+    [
+        *(workloads.hot_product, workloads.zipf, workloads.groups, workloads.sell_out),
+        workloads.scarce,
+    ],
 )
 def test_a_seed_determines_a_workload_of_valid_orders(make):
     first = make(200, 7)
@@ -40,6 +44,14 @@ def test_the_sell_out_has_stock_for_half_of_its_orders():
     (product_id,) = workload.stock
     wanted = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
     assert workload.stock[product_id] == wanted // 2
+
+
+def test_scarce_products_have_half_of_the_units_that_are_ordered():
+    workload = workloads.scarce(2_000, 1)
+    quantities = [workload.quantities(order_id) for order_id in workload.bodies]
+    assert {len(wanted) for wanted in quantities} == {1, 2, 3, 4, 5}
+    ordered = sum(sum(wanted.values()) for wanted in quantities)
+    assert sum(workload.stock.values()) == pytest.approx(ordered / 2, rel=0.05)
 
 
 def test_endless_orders_are_shuffled_each_time_and_get_new_ids():

@@ -13,11 +13,14 @@ from bench.simulator import engine
 from bench.simulator.callers import Callers
 from bench.simulator.handovers import CalledHandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
+from bench.simulator.queues import FifoQueue, Message, Poller, Queue
 from bench.workloads import Workload, at_locations, hot_product, sell_out, zipf
+from inventory_orders.store.tables import Index
 from testing.aws import DynamoDB, ServiceError, answered_directly_by
 from testing.schedules.by_time.contention import ContendedDynamoDB
-from testing.schedules.by_time.latency import PUBLISHED, TokenBucket
+from testing.schedules.by_time.latency import PUBLISHED, VISIBILITY_SECONDS, TokenBucket
 from testing.schedules.scheduler import Scheduler, SchedulerError, VirtualExecutor
+from testing.world.tables import creation
 
 
 class TestScheduler:
@@ -85,8 +88,14 @@ class _Network:
     """A network in which each request takes one second to reach the service, two seconds there, and one second to
     return."""
 
+    def __init__(self, late=()):
+        self._late = iter(late)
+
     def times(self, operation, items):
         return 1.0, 2.0, 1.0
+
+    def reads_late(self):
+        return next(self._late, False)
 
 
 def _decrement(version, key="a"):
@@ -112,25 +121,34 @@ def _read(key="a"):
     return "GetItem", {"TableName": "Rows", "Key": {"id": {"S": key}}, "ConsistentRead": True}
 
 
-class _Rows:
-    """Rows `a` and `b` at version 1, and calls that access them at given times."""
+def _put(key, shard):
+    item = {"id": {"S": key}, "shard": {"S": shard}, "at": {"S": "2026"}}
+    return {"Put": {"TableName": "Rows", "Item": item}}
 
-    def __init__(self, **limits):
+
+def _puts(*entries):
+    return "TransactWriteItems", {"TransactItems": [_put(*entry) for entry in entries]}
+
+
+class _Rows:
+    """Rows `a` and `b` at version 1, which are not in the index `byShard`, and calls at given times.
+
+    Each row has a partition to itself.
+    """
+
+    def __init__(self, late=(), **limits):
         self.scheduler = Scheduler()
         self.store = DynamoDB(lambda: self.scheduler.now)
-        keys = {"AttributeName": "id"}
-        self.store.answer(
-            "CreateTable",
-            {
-                "TableName": "Rows",
-                "AttributeDefinitions": [{**keys, "AttributeType": "S"}],
-                "KeySchema": [{**keys, "KeyType": "HASH"}],
-            },
-        )
+        by_shard = Index("byShard", ("shard", "at"))
+        self.store.answer("CreateTable", creation("Rows", ["id"], [by_shard]))
         for key in ("a", "b"):
             item = {"id": {"S": key}, "v": {"N": "1"}}
             self.store.answer("PutItem", {"TableName": "Rows", "Item": item})
-        self.contended = ContendedDynamoDB(self.scheduler, self.store, _Network(), **limits)
+        self.contended = ContendedDynamoDB(
+            *(self.scheduler, self.store, _Network(late)),
+            partitions={"Rows": 1_000_000},
+            **limits,
+        )
         self.answers = {}
 
     def at(self, moment, name, operation, request):
@@ -193,6 +211,16 @@ class TestConflicts:
         assert answers["in between"]["Item"]["v"] == {"N": "1"}
         assert answers["afterwards"]["Item"]["v"] == {"N": "2"}
 
+    def test_a_batch_reads_its_items_at_different_moments(self):
+        rows = _Rows(late=[True, False])
+        keys = [{"id": {"S": key}} for key in ("a", "b")]
+        rows.at(0.0, "write", *_transaction(_decrement(1), _decrement(1, "b")))
+        rows.at(1.0, "both", "BatchGetItem", {"RequestItems": {"Rows": {"Keys": keys}}})
+        found = {
+            item["id"]["S"]: item["v"]["N"] for item in rows.run()["both"]["Responses"]["Rows"]
+        }
+        assert found == {"a": "2", "b": "1"}
+
     def test_the_token_of_a_cancelled_transaction_is_not_remembered(self):
         rows = _Rows()
         operation, request = _transaction(_decrement(1, "b"))
@@ -239,6 +267,29 @@ class TestCapacity:
         assert answers["large"] == answers["small"] == {}
         assert answers["large again"] == ["ThrottlingError"]
 
+    def test_a_single_write_takes_units_by_its_larger_item(self):
+        rows = _Rows(write_units=5.0)
+        rows.store.tables["Rows"].items["b",]["text"] = {"S": "x" * 2_500}
+        rows.at(0.0, "large", "UpdateItem", _decrement(1, "b"))
+        rows.at(0.1, "large again", "UpdateItem", _decrement(2, "b"))
+        rows.at(0.1, "small", "UpdateItem", _decrement(1))
+        answers = rows.run()
+        assert answers["large"] == answers["small"] == {}
+        assert answers["large again"] == "ThrottlingException"
+
+    def test_reads_take_units_by_size_and_consistency(self):
+        rows = _Rows(read_units=2.0)
+        rows.store.tables["Rows"].items["a",]["text"] = {"S": "x" * 5_000}
+        operation, consistent = _read()
+        eventual = consistent | {"ConsistentRead": False}
+        for name, request in (("one", eventual), ("two", eventual), ("three", eventual)):
+            rows.at(0.0, name, operation, request)
+        rows.at(5.0, "four", operation, consistent)
+        rows.at(5.0, "five", operation, eventual)
+        answers = rows.run()
+        assert answers["one"] == answers["two"] == answers["four"]
+        assert answers["three"] == answers["five"] == "ThrottlingException"
+
     def test_a_batch_leaves_out_throttled_items(self):
         rows = _Rows(read_units=1.0)
         keys = [{"id": {"S": key}} for key in ("a", "b")]
@@ -247,6 +298,44 @@ class TestCapacity:
         answer = rows.run()["both"]
         assert [item["id"]["S"] for item in answer["Responses"]["Rows"]] == ["b"]
         assert answer["UnprocessedKeys"]["Rows"]["Keys"] == [{"id": {"S": "a"}}]
+
+
+class TestIndexes:
+    def test_a_throttled_key_throttles_the_whole_transaction(self):
+        rows = _Rows(write_units=4.0)
+        rows.at(0.0, "full", *_puts(*((f"r-{n}", "s") for n in range(4))))
+        rows.at(0.1, "transaction", *_puts(("r-8", "s"), ("r-9", "t")))
+        rows.at(0.1, "single", "PutItem", _put("r-5", "s")["Put"])
+        rows.at(0.1, "other key", *_puts(("r-6", "t")))
+        answers = rows.run()
+        assert answers["full"] == {}, "four units, because a transaction does not double them"
+        assert answers["transaction"] == ["ThrottlingError", "None"]
+        assert answers["single"] == "ThrottlingException"
+        assert answers["other key"] == {}
+        assert rows.store.tables["Rows"].consumed.index_writes == {"byShard": 5}
+
+    def test_an_entry_that_moves_takes_units_of_both_keys(self):
+        rows = _Rows(write_units=4.0)
+        rows.at(0.0, "place", *_puts(("r-1", "s")))
+        rows.at(5.0, "others", *_puts(("r-2", "s"), ("r-3", "s"), ("r-4", "s")))
+        rows.at(5.0, "move", *_puts(("r-1", "t")))
+        rows.at(5.0, "left", *_puts(("r-5", "s")))
+        rows.at(5.0, "entered", *_puts(*((f"r-{n}", "t") for n in range(6, 10))))
+        answers = rows.run()
+        assert answers["move"] == {}
+        assert answers["left"] == ["ThrottlingError"]
+        assert answers["entered"] == ["ThrottlingError"] * 4
+
+    def test_a_cancelled_transaction_takes_no_units(self):
+        rows = _Rows(write_units=4.0)
+        operation, request = _puts(*((f"r-{n}", "s") for n in range(4)))
+        lost = {"TransactItems": [*request["TransactItems"], {"Update": _decrement(9)}]}
+        rows.at(0.0, "lost", operation, lost)
+        rows.at(5.0, "again", operation, request)
+        answers = rows.run()
+        assert answers["lost"][-1] == "ConditionalCheckFailed"
+        assert answers["again"] == {}
+        assert rows.store.tables["Rows"].consumed.index_writes == {"byShard": 4}
 
 
 class TestLatencies:
@@ -260,17 +349,17 @@ class TestLatencies:
 
 def test_the_queue_delivers_in_the_order_of_sending():
     scheduler = Scheduler()
-    queue = engine.Queue(scheduler, [engine.Message(f"o-{n}", "", {}, n) for n in range(4)])
+    queue = Queue(scheduler, [Message(f"o-{n}", "", {}, n) for n in range(4)])
     taken = []
 
     def work():
-        first = queue.take(2)
+        first = queue.wait(2)
         for message in first:
-            message.hidden = 1.0
+            message.visible_at = 1.0
         queue.give_back(first)
-        taken.append([message.order_id for message in queue.take(1)])
+        taken.append([message.order_id for message in queue.wait(1)])
         scheduler.sleep(2.0)
-        taken.append([message.order_id for message in queue.take(3)])
+        taken.append([message.order_id for message in queue.wait(3)])
 
     scheduler.start(work)
     scheduler.run()
@@ -279,12 +368,12 @@ def test_the_queue_delivers_in_the_order_of_sending():
 
 def test_a_fifo_queue_holds_a_group_back_while_one_message_is_in_flight():
     scheduler = Scheduler()
-    sent = [engine.Message(f"{group}-{n}", "", {}, n, group) for n, group in enumerate("aababc")]
-    queue = engine.FifoQueue(scheduler, sent, depth=5)
+    sent = [Message(f"{group}-{n}", "", {}, n, group) for n, group in enumerate("aababc")]
+    queue = FifoQueue(scheduler, sent, depth=5)
     taken = []
 
     def take(most):
-        batch = queue.take(most)
+        batch = queue.wait(most)
         taken.append([message.order_id for message in batch])
         return batch
 
@@ -292,7 +381,7 @@ def test_a_fifo_queue_holds_a_group_back_while_one_message_is_in_flight():
         first = take(2)
         take(9)
         for message in first:
-            message.hidden = 1.0 + message.sent
+            message.visible_at = 1.0 + message.sent
         queue.give_back(first[:1])
         queue.end(first[1:])
         take(9)
@@ -301,6 +390,83 @@ def test_a_fifo_queue_holds_a_group_back_while_one_message_is_in_flight():
     scheduler.run()
     assert taken == [["a-0", "a-1"], ["b-2", "b-4", "c-5"], ["a-0", "a-3"]]
     assert scheduler.now == 1.0
+
+
+class TestPollers:
+    def _handle(self, queue, most, interval=0.0, works=0.0):
+        """Handle two batches. Returns the time, the size, and the open messages of each."""
+        scheduler, seen = queue._scheduler, []
+
+        def work():
+            for batch in Poller(scheduler, queue, most, interval).batches():
+                began = scheduler.now
+                scheduler.sleep(works)
+                seen.append((round(began, 3), len(batch), len(queue.open)))
+                if len(seen) == 2:
+                    queue.close()
+
+        scheduler.start(work)
+        scheduler.run()
+        return seen
+
+    def _queue(self, count, **more):
+        return Queue(Scheduler(), [Message(f"o-{n}", "", {}, n) for n in range(count)], **more)
+
+    def test_a_receive_takes_15_ms_and_brings_at_most_ten_messages(self):
+        assert self._handle(self._queue(200), 96) == [(0.15, 96, 96), (0.3, 96, 192)]
+
+    def test_the_next_batch_is_gathered_while_the_worker_is_busy_and_no_more(self):
+        assert self._handle(self._queue(99), 5, works=9.0) == [(0.015, 5, 10), (9.015, 5, 15)]
+
+    def test_a_provisioned_poller_makes_ten_receives_a_second(self):
+        assert self._handle(self._queue(99), 20, 0.1) == [(0.115, 20, 20), (0.315, 20, 40)]
+
+    def test_a_batch_is_handed_over_when_its_window_ends(self):
+        queue = self._queue(7, stays=True)
+        late = Message("late", "", {}, 8, visible_at=5.0)
+        queue._scheduler.start(lambda: queue.give_back([late]))
+        first, second = self._handle(queue, 20)
+        assert first == (pytest.approx(1.015, abs=0.015), 7, 7)
+        assert second == (pytest.approx(6.0, abs=0.015), 1, 8), "a receive waits for a message"
+
+    def test_batches_of_ten_have_no_window(self):
+        assert self._handle(self._queue(13), 10) == [(0.015, 10, 10), (0.03, 3, 13)]
+
+    def test_messages_that_wait_for_the_worker_are_in_flight(self):
+        scheduler = Scheduler()
+        sent = [Message(f"{group}-{n}", "", {}, n, group) for n, group in enumerate("aab")]
+        queue = FifoQueue(scheduler, sent, depth=9)
+        first, second = Poller(scheduler, queue, 1, 0.0), Poller(scheduler, queue, 9, 0.0)
+        taken = []
+
+        def work(poller):
+            for batch in poller.batches():
+                taken.append((scheduler.now, [message.order_id for message in batch]))
+                scheduler.sleep(1.0)
+                queue.end(batch)
+
+        scheduler.start(lambda: work(first))
+        scheduler.start(lambda: work(second))
+        scheduler.run()
+        assert [ids for _, ids in taken] == [["a-0"], ["b-2"], ["a-1"]]
+        assert taken[2][0] > 1.0
+
+    def test_the_visibility_timeout_begins_with_the_receive(self):
+        queue = self._queue(20)
+        scheduler, times = queue._scheduler, []
+
+        def work():
+            for batch in Poller(scheduler, queue, 10, 0.0).batches():
+                times.append(scheduler.now)
+                scheduler.sleep(10.0)
+                if len(times) == 2:
+                    queue.give_back(batch)
+                else:
+                    queue.end(batch)
+
+        scheduler.start(work)
+        scheduler.run()
+        assert times[1:] == [10.015, pytest.approx(0.03 + VISIBILITY_SECONDS)]
 
 
 @pytest.mark.parametrize("contender", ["ours_99", "textbook"])
@@ -360,7 +526,7 @@ class TestHandlers:
         assert cell.orders < 400
 
     def test_endless_orders_are_sold_from_lanes_that_start_full(self):
-        conditions = engine.Conditions(window=0.5, warm_up=0.2, warm=True, endless=True, batch=96)
+        conditions = engine.Conditions(window=0.5, warm_up=0.5, warm=True, endless=True, batch=96)
         cell = engine.run("ours_lanes", hot_product(50, 1), 2, conditions=conditions)
         assert cell.clean
         assert cell.placed > 500
@@ -403,12 +569,13 @@ class TestHandlers:
         assert hand_overs._audit().lost == 1
 
     def test_fifty_callers_for_one_product_do_not_all_contend(self):
-        callers = Callers(hot_product(60, 1), 50, seconds=1.5, warm_up=0.5)
+        conditions = engine.Conditions(window=1.5, warm_up=0.5)
+        callers = Callers(hot_product(60, 1), 50, 0, conditions)
         callers.run()
         found = callers.result()
         assert found.clean
         assert found.conflicts < 0.3
-        answered = callers._answered
+        answered = [one for one in callers._answered if one.at <= 2.0]
         assert all(one.status != 202 for one in answered)
         queued = sum(one.queued for one in answered)
         assert queued > 0.3 * len(answered)

@@ -12,22 +12,33 @@ ATC 2023; https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/trans
   reason `TransactionConflict`, or with `TransactionConflictException` for the plain write.
 - An item whose condition is not met cancels the transaction with `ConditionalCheckFailed`. A cancelled transaction
   takes as long as one that succeeds (measured, see `PUBLISHED`).
-- Reads are never blocked, and see the last applied write. Here `BatchGetItem` reads all items at one moment. On
-  DynamoDB, the moments may differ, which the conditions of the writes detect.
+- Reads are never blocked, and see the last applied write. `BatchGetItem` reads each item at a moment of its own: some
+  when it arrives, the others when it answers.
 
 **Capacity** (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html): each
 partition has a token bucket of write units and one of read units. A request that exceeds them is throttled, as on an
 on-demand table: with the cancellation reason `ThrottlingError`, or with `ThrottlingException` for a single request. A
 cancelled write consumes its units too.
 
-**Workers** are Lambda's execution environments. A free worker receives a batch after the delivery time, and is killed
+**Indexes** (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/gsi-throttling.html): each value of an
+index's partition key has a token bucket of its own, as if it had a partition to itself. A write whose index entries
+exceed it is throttled, although its table has capacity, and so is the transaction that contains it. Entries are
+written after the transaction, so it does not double their units, and a cancelled transaction consumes none.
+
+**Pollers** receive messages for Lambda
+(https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html). Each worker has one, which makes one receive
+at a time, of at most ten messages. While the worker handles a batch, the poller gathers the next one, and no more.
+A batch is complete when it is full, or when its window ends
+(https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html). The visibility timeout begins with the
+receive. AWS does not document how many pollers there are, or that they work ahead.
+
+**Workers** are Lambda's execution environments. A free worker gets a batch after the delivery time, and is killed
 if it exceeds the function's timeout. A message that it returns comes back after the visibility timeout that it set. All
-workers start at the same moment. Rates are measured while the queue still has a batch for each worker, so no worker is
-ever idle.
+workers start at the same moment. Rates are measured while the queue still has two batches for each worker, so no poller
+ever finds it empty.
 
 **Left out.** Failures of DynamoDB, SQS and Lambda (the tests inject those), cold starts (`make bench` measures them
-separately), the limits of the index, the sizes of reads and of single writes, partitions that split, and the batch
-window of the queue, except for callers that wait (`bench/simulator/callers.py`).
+separately), partitions that split, the sizes of queries and scans, and the reads of indexes.
 """
 
 from __future__ import annotations
@@ -88,7 +99,7 @@ class Latencies:
         batch: `BatchGetItem` of more than one item.
         transaction: `TransactWriteItems`.
         sqs: A call to SQS.
-        delivery: The time until the handler starts, once both a message and a free worker are waiting.
+        delivery: The time until the handler starts, once both a batch and a free worker are waiting.
     """
 
     single: Percentiles
@@ -147,12 +158,16 @@ class Network(Protocol):
         """How many seconds a call with this many items spends on the way there, at the service, and on the way back."""
         ...
 
+    def reads_late(self) -> bool:
+        """Whether a batch reads an item when it answers, instead of on arrival."""
+        ...
+
 
 class Region:
     """The network between a function and the services of its region.
 
     Args:
-        chance: Draws the latency of each call.
+        chance: Draws the latency of each call, and when a batch reads each item.
     """
 
     def __init__(self, chance: Random) -> None:
@@ -161,6 +176,9 @@ class Region:
     def times(self, operation: str, items: int) -> tuple[float, float, float]:
         latency = PUBLISHED.of(operation, items, self._chance.random())
         return NETWORK_HOP, max(0.0, latency - 2 * NETWORK_HOP), NETWORK_HOP
+
+    def reads_late(self) -> bool:
+        return self._chance.random() < 0.5
 
     def queue(self) -> float:
         """How many seconds a call to SQS takes."""
@@ -224,6 +242,22 @@ class TokenBucket:
         self._units -= units
         return True
 
+
+RECEIVED_AT_ONCE = 10
+"""Maximum number of messages in a receive.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html"""
+
+RECEIVE_SECONDS = 15 * MILLISECOND
+"""Seconds that a receive takes. An assumption: a message needs 16.2 ms from the sender to the handler (see `PUBLISHED`)."""
+
+PROVISIONED_RECEIVE_INTERVAL = 0.1
+"""Seconds between the starts of two receives in provisioned mode, in which a poller makes "up to 10 Amazon SQS polling
+API calls per second". https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html"""
+
+BATCH_WINDOW_SECONDS = 1.0
+"""Seconds after which a batch is handed over even if it is not full, as in the stack. Lambda requires at least this for
+batches of more than ten messages. Smaller batches have no window.
+https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
 
 INVOCATION_SECONDS = 30.0
 """Timeout of the function in seconds, as in the stack. An invocation that takes longer is killed."""
