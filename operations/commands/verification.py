@@ -177,6 +177,10 @@ def _figures(report: Report) -> Table:
     table.add_column(style="dim")
     if speed := figures.get("ordersPerSecond"):
         table.add_row("Orders", f"{speed:,.0f}/s", "from the first message sent to the last answer")
+    if size := figures.get("messagesPerBatch"):
+        table.add_row(
+            "Batches", f"{size:,.1f}", "messages on average in an invocation with messages"
+        )
     if (rate := figures.get("conflictRate")) is not None:
         attempts = (
             f"of {figures['commitAttempts']:,.0f} commit attempts lost to a concurrent writer"

@@ -1,4 +1,4 @@
-"""The figures of a run, from the log of place_orders: conflicts, cold starts and costs."""
+"""The figures of a run, from the log of place_orders: batches, conflicts, cold starts and costs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ class Invocations:
         count: The number of finished invocations.
         gigabyte_seconds: Their billed duration times memory.
         cold: Milliseconds that each start of a worker took.
+        batches: The number of messages in each invocation that handled messages.
     """
 
     count: int
     gigabyte_seconds: float
     cold: Sequence[float]
+    batches: Sequence[int]
 
 
 _REPORT = re.compile(
     r"REPORT RequestId: (?P<id>\S+)\s.*?\bBilled Duration: (?P<billed>[\d.]+) ms\s.*?Memory Size: (?P<memory>\d+) MB"
 )
 _INIT = re.compile(r"Init Duration: ([\d.]+) ms")
+_BATCH = re.compile(r'"batch done".*?"messages":\s?(\d+)')
 _COLD = re.compile(r'"cold_start":\s?true.*?"function_request_id":\s?"([^"]+)"')
 
 
@@ -46,8 +49,10 @@ def invocations_of(lines: Iterable[str]) -> Invocations:
     billed: dict[str, float] = {}
     init: list[float] = []
     first: set[str] = set()
+    batches: list[int] = []
     gigabyte_seconds = 0.0
     for line in lines:
+        batches += map(int, _BATCH.findall(line))
         if found := _REPORT.search(line):
             billed[found["id"]] = float(found["billed"])
             gigabyte_seconds += float(found["billed"]) / 1000 * float(found["memory"]) / 1024
@@ -55,11 +60,11 @@ def invocations_of(lines: Iterable[str]) -> Invocations:
         elif found := _COLD.search(line):
             first.add(found[1])
     cold = init or [billed[request] for request in first if request in billed]
-    return Invocations(len(billed), gigabyte_seconds, sorted(cold))
+    return Invocations(len(billed), gigabyte_seconds, sorted(cold), batches)
 
 
 def measure(run: Run, since: int, answered: int) -> dict[str, float | None]:
-    """Read conflicts, cold starts and costs from the log of place_orders.
+    """Read batches, conflicts, cold starts and costs from the log of place_orders.
 
     Args:
         run: The run.
@@ -72,7 +77,9 @@ def measure(run: Run, since: int, answered: int) -> dict[str, float | None]:
     attempts = _total(samples, "ConditionalWrites")
     # Earlier orders of this run may have reached workers that had to start.
     cold = invocations_of(event.message for event in events).cold
+    batches = invocations.batches
     return {
+        "messagesPerBatch": round(statistics.fmean(batches), 1) if batches else None,
         "conflictRate": round(_total(samples, "VersionConflict") / attempts, 4)
         if attempts
         else None,

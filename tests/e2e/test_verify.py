@@ -120,6 +120,7 @@ def test_all_checks_are_green_and_only_leave_orders(aws, run, monkeypatch):
     assert report.good
     assert report.figures["orders"] == ORDERS
     assert report.figures["ordersPerSecond"] > 0
+    assert 1 <= report.figures["messagesPerBatch"] <= 10
     assert report.figures["dollars"] > 0
     assert listed(aws) == []
     assert dead_letters(aws) == of_others

@@ -23,7 +23,7 @@ MAX_WORDS = {
     "docs/benchmarks.md": 995,
     "docs/locations.md": 580,
     "docs/exploration.md": 895,
-    "docs/aws.md": 660,
+    "docs/aws.md": 680,
     "docs/reference.md": 3_612,
     "docs/runbook.md docs/operations.md": 4_356,
     "docs/orders.md docs/api.md docs/data-model.md": 4_465,

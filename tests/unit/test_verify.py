@@ -432,7 +432,9 @@ def test_a_database_that_remembers_a_cancelled_token_is_red(monkeypatch, run):
 
 def test_the_log_shows_invocations_their_price_and_cold_starts():
     lines = [
-        '{"message":"batch done","cold_start":true,"function_name":"f","function_request_id":"r-1"}',
+        '{"message":"batch done","cold_start":true,"function_name":"f","function_request_id":"r-1","messages":7}',
+        '{"level": "INFO", "message": "batch done", "messages": 10, "correlation_ids": []}',
+        '{"level": "INFO", "message": "something else", "messages": 99}',
         "REPORT RequestId: r-1\tDuration: 80.5 ms\tBilled Duration: 100 ms\tMemory Size: 512 MB\t"
         "Max Memory Used: 90 MB\tInit Duration: 412.25 ms\t",
         "REPORT RequestId: r-2\tDuration: 9 ms\tBilled Duration: 900 ms\tMemory Size: 512 MB\t",
@@ -440,6 +442,7 @@ def test_the_log_shows_invocations_their_price_and_cold_starts():
     ]
     found = figures.invocations_of(lines)
     assert (found.count, found.gigabyte_seconds, found.cold) == (2, 0.5, [412.25])
+    assert found.batches == [7, 10]
     # The embedded AWS starts a worker during its first invocation, and does not report how long that took.
     embedded = [line.split("\tInit Duration")[0] for line in lines]
     assert figures.invocations_of(embedded).cold == [100.0]
