@@ -470,14 +470,12 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
     found["50000 products 8"] = partial(
         Run.sells, name="wide", standard=8, seconds=4.0, warm_up=2.0
     )
-    for name in ("hot", "zipf"):
-        for clients in (20, 200):
-            found[f"callers {name} {clients}"] = partial(Run.callers, name=name, clients=clients)
     for name in ("hot", "zipf", "real"):
         for clients in (20, 200):
-            found[f"callers {name} {clients}, high API limit"] = partial(
-                Run.callers, name=name, clients=clients, api_limit=_API_LIMIT
-            )
+            found[f"callers {name} {clients}"] = partial(Run.callers, name=name, clients=clients)
+        found[f"callers {name} 200, high API limit"] = partial(
+            Run.callers, name=name, clients=200, api_limit=_API_LIMIT
+        )
     found["an order a minute"] = Run.minutely
     for action in ("discontinue", "count"):
         found[f"recalls to {action} 8"] = partial(
