@@ -57,6 +57,9 @@ _LONGEST_SECONDS = 100_000.0
 _POLLERS = {"default": 0.0, "provisioned": PROVISIONED_RECEIVE_INTERVAL}
 """Minimum number of seconds between two receives of a poller, by the mode of the event source mapping."""
 
+_LEAST_WINDOW, _LEAST_WARM_UP = 6.0, 2.0
+"""Minimum numbers of seconds in provisioned mode, in which a full batch takes a second."""
+
 _LIMITED_BY_RECEIVES = (
     *("standard", "FIFO", "both queues", "hand-overs", "50000 products", "cold", "scarce"),
     "three locations",
@@ -299,6 +302,13 @@ class Run:
         """Make the conditions of the scene."""
         return Conditions(receive_interval=_POLLERS[self.pollers], **more)
 
+    def window(self, seconds: float, warm_up: float) -> dict[str, float]:
+        """Choose how long a scene with endless orders is measured, and how long it runs before."""
+        if self.pollers == "provisioned":
+            seconds = max(seconds, _LEAST_WINDOW)
+            warm_up = max(warm_up, _LEAST_WARM_UP) if warm_up else 0.0
+        return {"window": seconds * self.scale, "warm_up": warm_up * self.scale}
+
     def workload(self, name: str) -> Workload:
         """Create a workload by its name."""
         count = int((2_000 if name == "hot" else 20_000) * min(1.0, self.scale))
@@ -321,9 +331,7 @@ class Run:
         spread: Callable[[Workload], Workload] = lambda made: made,
     ) -> SceneFigures:
         """Sell continuously, from queues that are never empty."""
-        conditions = self.conditions(
-            window=seconds * self.scale, warm_up=warm_up * self.scale, warm=warm, endless=True
-        )
+        conditions = self.conditions(**self.window(seconds, warm_up), warm=warm, endless=True)
         lanes = self.lanes or standard + fifo
         made = spread(self.workload(name))
         return _run(kind(made, standard, fifo, lanes, self.seed, conditions))
@@ -402,16 +410,16 @@ class Run:
         warm_up: float,
         a_second: float,
     ) -> SceneFigures:
+        window = self.window(seconds, warm_up)
         conditions = self.conditions(
-            window=seconds * self.scale,
+            **window,
             lanes=self.lanes or workers,
-            warm_up=warm_up * self.scale,
             warm=True,
             endless=True,
             partitions=_PARTITIONS,
         )
         # The window is too short for a sweep a minute.
-        sweep_each = seconds * self.scale / _SWEEPS
+        sweep_each = window["window"] / _SWEEPS
         earlier = int(_EARLIER_SECONDS * a_second * self.scale)
         return _run(kind(made, workers, sweep_each, earlier, self.seed, conditions))
 
