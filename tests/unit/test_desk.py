@@ -230,6 +230,7 @@ def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     assert ids == [[f"o-{each}" for each in numbers] for numbers in (first, first + more)]
     assert (shown["isAll"], both["isAll"], shown["unreadable"]) == (False, True, [])
     assert shown["names"] == get(desk, "order?id=o-1")["names"] == {TEA: "Earl Grey"}
+    assert get(desk, "orders?location=berlin")["orders"] == []
 
 
 def test_every_change_of_an_order_has_its_actor(desk):
