@@ -130,51 +130,48 @@ def columns(page, title, *colors):
     return page.evaluate(COLUMNS, [title, list(colors)])
 
 
-def test_a_stacked_area_shows_its_own_series_in_its_own_colour_only(page, show):
-    many = series("many", ORANGE, [400] * COUNT)
-    nothing = series("nothing", RED, [None] * COUNT)
-    zero = series("zero", GREY, [0] * COUNT)
+def test_areas_are_as_high_as_their_values_in_their_own_colours_only(page, show):
+    many, two = series("many", ORANGE, [400] * COUNT), series("two", PURPLE, [2] * COUNT)
+    nothing, zero = series("nothing", RED, [None] * COUNT), series("zero", GREY, [0] * COUNT)
     fewer = series("fewer", PURPLE, [100] * COUNT)
-    show(graph("Parts", many, nothing, zero, fewer, stacked=True))
+    lone = [None] * COUNT
+    lone[10] = 3
+    show(
+        graph("Parts", many, nothing, zero, fewer, stacked=True),
+        graph("Thin", many, two, stacked=True),
+        graph("Moment", series("lone", ORANGE, lone), stacked=True),
+    )
     found = columns(page, "Parts", ORANGE, RED, GREY, PURPLE)
     assert not any(RED in column or GREY in column for column in found), (
         "a series without units has no colour"
     )
-    many, fewer = found[600][ORANGE], found[600][PURPLE]
-    assert many["rows"] == pytest.approx(4 * fewer["rows"], abs=8)
-    assert fewer["bottom"] < many["top"], "areas must not overlap"
+    middle = found[len(found) // 2]
+    upper, lower = middle[ORANGE], middle[PURPLE]
+    assert upper["rows"] == pytest.approx(4 * lower["rows"], abs=8)
+    assert lower["bottom"] < upper["top"], "areas must not overlap"
     assert "per period, stacked" in page.inner_text('[data-title="Parts"] figcaption')
 
-
-def test_a_thin_area_is_a_thin_strip_and_still_seen(page, show):
-    many = series("many", ORANGE, [564] * COUNT)
-    two = series("two", PURPLE, [2] * COUNT)
-    show(graph("Parts", many, two, stacked=True))
-    column = columns(page, "Parts", ORANGE, PURPLE)[600]
-    assert 1 <= column[PURPLE]["rows"] <= 3
-    assert column[ORANGE]["rows"] > 40
-
-
-def test_a_single_moment_between_pauses_is_seen(page, show):
-    lone = [None] * COUNT
-    lone[10] = 3
-    show(graph("Parts", series("lone", ORANGE, lone), stacked=True))
-    seen = [column[ORANGE]["rows"] for column in columns(page, "Parts", ORANGE) if column]
-    assert 3 <= len(seen) <= 6
-    assert min(seen) > 40
+    strip = columns(page, "Thin", ORANGE, PURPLE)[len(found) // 2]
+    assert 1 <= strip[PURPLE]["rows"] <= 3, "a thin area is still seen"
+    assert strip[ORANGE]["rows"] > 40
+    moment = [column[ORANGE]["rows"] for column in columns(page, "Moment", ORANGE) if column]
+    assert 3 <= len(moment) <= 6, "a single moment between pauses is seen"
+    assert min(moment) > 40
 
 
 @pytest.mark.parametrize("count", [COUNT, 300])
 def test_a_single_point_is_a_dot_and_a_line_has_none(page, show, count):
     lone, line = [None] * count, [None] * count
     lone[10], line[1:] = 1, [1] * (count - 1)
-    drawn = series("lone", RED, lone), series("line", ORANGE, line)
-    show(graph("One", drawn[0]), graph("Many", drawn[1]), count=count)
+    show(
+        graph("One", series("lone", RED, lone)),
+        graph("Many", series("line", ORANGE, line)),
+        count=count,
+    )
     dot = [column[RED] for column in columns(page, "One", RED) if column]
     assert 4 <= max(one["rows"] for one in dot) <= 8
     assert 4 <= len(dot) <= 8
-    thick = max(column[ORANGE]["rows"] for column in columns(page, "Many", ORANGE) if column)
-    assert thick <= 3
+    assert max(one[ORANGE]["rows"] for one in columns(page, "Many", ORANGE) if one) <= 3
     assert "stacked" not in page.inner_text('[data-title="Many"]')
 
 

@@ -113,7 +113,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
-def test_many_products_are_listed_in_part_and_one_that_cannot_be_read_is_named(page, desk):
+def test_a_long_list_and_history_are_shown_in_part_and_a_long_name_whole(page, desk):
     shown = {"onHand": 1, "committed": 0, "available": 1, "status": "ACTIVE"}
     shown |= {"leftToSell": 1, "leftByDefault": 1}
     many = [{"productId": f"p-{n}", **shown} for n in range(301)]
@@ -123,6 +123,22 @@ def test_many_products_are_listed_in_part_and_one_that_cannot_be_read_is_named(p
     said(page, "301 products. The first 300 are listed: filter to see others.")
     page.get_by_text("Left out: p-x has no status").wait_for()
     assert names(page)[299:] == ["p-299", "Total of 301 products"]
+
+    # A long history is read after a click.
+    def with_many(route):
+        answer = route.fetch()
+        route.fulfill(json={**answer.json(), "ordersToRead": 20_001})
+
+    page.route("**/data/product?*", with_many)
+    name = "Ceylon Highland Orange Pekoe, hand-picked in the spring of 2026, in a tin of 250 g"
+    change(desk, TEA, name=name)
+    show(page, desk, f"product/{TEA}", name)
+    read = page.get_by_role("button", name="Read all 20,001 orders for the history")
+    read.wait_for()
+    assert page.get_by_role("table").count() == 0
+    read.click()
+    page.get_by_role("table").get_by_text("Opening stock").wait_for()
+    assert page.get_by_label("Name").evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
 def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
@@ -167,20 +183,6 @@ def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     said(page, "Loss reduces the stock, so enter -2", "alert")
     page.get_by_role("link", name="o-1").click()
     page.get_by_role("heading", level=1, name="Order o-1").wait_for()
-
-
-def test_a_long_history_is_read_after_a_click(page, desk):
-    def with_many(route):
-        answer = route.fetch()
-        route.fulfill(json={**answer.json(), "ordersToRead": 20_001})
-
-    page.route("**/data/product?*", with_many)
-    show(page, desk, f"product/{TEA}", "Earl Grey")
-    read = page.get_by_role("button", name="Read all 20,001 orders for the history")
-    read.wait_for()
-    assert page.get_by_role("table").count() == 0
-    read.click()
-    page.get_by_role("table").get_by_text("Opening stock").wait_for()
 
 
 def lose_an_answer(page):
@@ -272,57 +274,47 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     assert page.get_by_role("link", name="mug").count() == 0
 
 
-def test_a_long_name_is_not_cut_in_its_field(page, desk):
-    name = "Ceylon Highland Orange Pekoe, hand-picked in the spring of 2026, in a tin of 250 g"
-    change(desk, TEA, name=name)
-    show(page, desk, f"product/{TEA}", name)
-    assert page.get_by_label("Name").evaluate("(one) => one.scrollWidth <= one.clientWidth")
+# What is typed, and the minor units that it means: none, if it cannot be read as a price.
+PRICES = {
+    Currency("JPY", 0): ("¥1,200", {"1,250": 1250, "3000000": 3_000_000, "12.5": None, "1.200": None}),
+    Currency("KWD", 3): ("KWD 1.200", {"0,75": 750, "1,250.5": 1_250_500, "1.2505": None, "1,250": None}),
+    # Chromium gives the forint no decimals.
+    Currency("HUF", 2): (
+        "HUF 12.00",
+        {"12,50": 1250, "1,250": 125_000, "1.250": None, "1,2,3": None, "-1": None, "10000000.01": None},
+    ),
+    NONE: ("1,200", {"1250": 1250, "12.50": None}),
+}  # fmt: skip
+READ_PRICES = r"""
+async ([currency, typed]) => {
+  const { useCurrency, price, priceFault, typedPrice, unitsOf } = await import("/format.js");
+  useCurrency(currency);
+  const read = typed.map((text) => [text, priceFault(text) ? null : unitsOf(text)]);
+  return [price(1200).replace("\u00a0", " "), unitsOf(typedPrice(1200)), Object.fromEntries(read)];
+}
+"""
 
 
-@pytest.mark.parametrize(
-    ("currency", "label", "shown", "prefilled", "typed", "refused"),
-    [
-        (
-            Currency("JPY", 0), "Price in JPY", "¥1,200", "1200",
-            {"1,250": (1250, "¥1,250"), "3000000": (3_000_000, "¥3,000,000")},
-            ("12.5", "1.200"),
-        ),
-        (
-            Currency("KWD", 3), "Price in KWD", "KWD 1.200", "1.200",
-            {"0,75": (750, "KWD 0.750"), "1,250.5": (1_250_500, "KWD 1,250.500")},
-            ("1.2505", "1,250"),
-        ),
-        # Chromium gives the forint no decimals.
-        (
-            Currency("HUF", 2), "Price in HUF", "HUF 12.00", "12.00",
-            {"12,50": (1250, "HUF 12.50"), "1,250": (125_000, "HUF 1,250.00")},
-            ("1.250", "1,2,3", "-1", "10000000.01"),
-        ),
-        (NONE, "Price in minor units", "1,200", "1200", {"1250": (1250, "1,250")}, ("12.50",)),
-    ],
-)  # fmt: skip
-def test_prices_are_shown_and_typed_with_the_decimals_of_the_currency(
-    page, currency, label, shown, prefilled, typed, refused
-):
-    with desk_for(page, currency=currency) as desk:
-        desk.command("ManageProducts", action="create", productId="mug", openingStock=5, price=1200)
-        show(page, desk, "products", "Products")
-        page.get_by_role("cell", name=shown, exact=True).wait_for()
-        show(page, desk, "product/mug", "mug")
-        field = page.get_by_label(label, exact=True)
-        assert field.input_value() == prefilled
-        for text, (units, words) in typed.items():
-            field.fill(text)
-            page.keyboard.press("Enter")
-            said(page, f"Change mug: it costs {words}")
-            page.get_by_text(f"mug · {words} · listed").wait_for()
-            assert desk.shop.row("mug")["price"] == {"N": str(units)}
-        for text in refused:
-            field.fill(text)
-            page.keyboard.press("Enter")
-            said(page, f'{label}: "{text}" cannot be read as a price; write it like', "alert")
-            assert field.get_attribute("aria-invalid") == "true"
-            assert desk.shop.row("mug")["price"] == {"N": str(units)}
+def test_prices_are_shown_and_read_with_the_decimals_of_the_currency(page, desk):
+    for currency, (shown, typed) in PRICES.items():
+        found = page.evaluate(READ_PRICES, [currency._asdict(), list(typed)])
+        assert found == [shown, 1200, typed], currency
+
+
+def test_a_price_is_typed_in_the_currency_of_the_stack(page):
+    with desk_for(page, currency=Currency("KWD", 3)) as desk:
+        change(desk, TEA, price=1200)
+        show(page, desk, f"product/{TEA}", "Earl Grey")
+        price = page.get_by_label("Price in KWD", exact=True)
+        assert price.input_value() == "1.200"
+        price.fill("1.2505")
+        page.keyboard.press("Enter")
+        said(page, 'Price in KWD: "1.2505" cannot be read as a price; write it like', "alert")
+        assert price.get_attribute("aria-invalid") == "true"
+        price.fill("0,75")
+        page.keyboard.press("Enter")
+        said(page, f"Change {TEA}: it costs KWD 0.750")
+        assert desk.shop.row(TEA)["price"] == {"N": "750"}
 
 
 def begin_to_count(page, desk):
@@ -362,7 +354,7 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
         page.get_by_role("table").get_by_text("Counted").wait_for()
 
 
-def test_a_count_that_someone_left_open_is_shown_and_cancelled(page, desk):
+def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, desk):
     show(page, desk, f"product/{TEA}", "Earl Grey")
     acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
     assert desk.aws.invoke("CountStock", acquire | {"holder": "shelf-7"})["result"] == "ACQUIRED"
@@ -375,10 +367,7 @@ def test_a_count_that_someone_left_open_is_shown_and_cancelled(page, desk):
     dialog.get_by_text("The person who is counting cannot").wait_for()
     dialog.get_by_role("button", name="Cancel the count").click()
     said(page, f"Cancel the count of {TEA}: nothing was booked")
-    begin_to_count(page, desk)
 
-
-def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, desk):
     begin_to_count(page, desk)
     page.get_by_role("button", name="Cancel the count").click()
     said(page, f"Cancel the count of {TEA}: nothing was booked")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from playwright.sync_api import expect
 
 from local import ROOT
 from operations.http_api import Reply
@@ -128,7 +129,11 @@ def test_a_link_opens_one_route_on_a_phone_in_the_dark_and_an_account_is_only_re
     page.set_viewport_size({"width": 400, "height": 800})
     page.emulate_media(color_scheme="dark")
     with desk_for(page, is_embedded=False) as desk:
-        page.goto(desk.address("contract"))
+        page.goto(desk.address())
+        # The links scroll to the present page.
+        page.get_by_role("link", name="API").click()
+        page.get_by_role("heading", level=1, name="The HTTP API").wait_for()
+        expect(page.get_by_role("link", name="API", exact=True)).to_be_in_viewport(ratio=1)
         page.goto(f"{desk.origin}/contract#/orders/placeOrder")
         page.locator(".responses-table").wait_for()
         page.get_by_text("Request body").wait_for()

@@ -384,19 +384,28 @@ def test_an_alarm_is_shown_without_the_name_of_its_stack():
     assert short_name(named) == "Order Queue Fifo Dead Letters"
 
 
-@pytest.mark.parametrize("output", [*queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS])
-def test_dead_letters_count_even_while_they_are_being_read(output, monkeypatch):
-    every = (*queues.QUEUES, *queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
-    aws = SimpleNamespace(outputs={name: f"https://sqs.example/1/{name}" for name in every})
-    in_flight = dict.fromkeys(every, Depth(0, 0)) | {output: Depth(0, 3)}
-    monkeypatch.setattr("local.dashboard.collector.depth", lambda _, queue: in_flight[queue])
+def test_queues_count_what_waits_and_dead_letters_even_while_they_are_being_read(monkeypatch):
+    without_consumer = (*queues.DEAD_LETTERS, queues.UNDELIVERABLE_EVENTS)
+    depths = dict.fromkeys(queues.QUEUES, Depth(4, 1)) | dict.fromkeys(
+        without_consumer, Depth(0, 3)
+    )
+    aws = SimpleNamespace(outputs={name: f"https://sqs.example/1/{name}" for name in depths})
+    monkeypatch.setattr("local.dashboard.collector.depth", lambda _, queue: depths[queue])
+    monkeypatch.setattr(Collector, "_oldest", lambda *_: 30.0)
     now = int(time.time())
     collector = Collector(aws, "http://127.0.0.1:1", now)
     collector.collect()
-    dimensions = frozenset({("QueueName", output)})
-    visible = Metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", dimensions)
-    (bucket,) = collector.samples.buckets(visible, Window(now, 60, 1))
-    assert set(bucket) == {3}
+
+    def sampled(queue, name):
+        metric = Metric("AWS/SQS", name, frozenset({("QueueName", queue)}))
+        (bucket,) = collector.samples.buckets(metric, Window(now, 60, 1))
+        return set(bucket)
+
+    for queue in depths:
+        waiting = {3} if queue in without_consumer else {4}
+        assert sampled(queue, "ApproximateNumberOfMessagesVisible") == waiting, queue
+    for queue in queues.QUEUES:
+        assert sampled(queue, "ApproximateAgeOfOldestMessage") == {30.0}, queue
 
 
 def served(widget, samples, **changes):

@@ -56,9 +56,9 @@ def data(desk, method, path, body=None):
     return reply.said
 
 
-def place(desk, order_id="o-1", quantity=2):
+def place(desk, order_id="o-1", quantity=2, user_id="u-1", **more):
     lines = [{"productId": TEA, "quantity": quantity}]
-    desk.place({"orderId": order_id, "userId": "u-1", "items": lines})
+    desk.place({"orderId": order_id, "userId": user_id, "items": lines, **more})
 
 
 @pytest.mark.parametrize(
@@ -191,111 +191,60 @@ def test_what_is_refused_says_its_code_and_what_to_do(desk):
     assert "delta" in said["message"]
 
 
-def test_a_product_is_listed_changed_discontinued_and_listed_again(desk):
+def test_a_product_is_listed_moved_and_taken_off_sale(desk):
+    where = {"productId": "mug", "locationId": "berlin"}
+    move = {"transferId": "t-1", "productId": "mug", "from": "", "to": "berlin", "quantity": 2}
     for command in (
         {"action": "create", "productId": "mug", "openingStock": 5},
-        {"action": "change", "productId": "mug", "lowStockThreshold": 9, "backorderLimit": 2},
-        {"action": "discontinue", "productId": "mug"},
-        {"action": "listAgain", "productId": "mug"},
+        {"action": "create", **where, "openingStock": 0},
+        {"action": "change", **where, "lowStockThreshold": 9, "backorderLimit": 2},
+        {"action": "transfer", **move},
+        {"action": "discontinue", **where},
+        {"action": "listAgain", **where},
     ):
         assert post(desk, "command", command)["done"], command
-    (mug,) = (one for one in get(desk, "products")["products"] if one["productId"] == "mug")
-    assert (mug["status"], mug["lowStockThreshold"], mug["backorderLimit"]) == ("LOW_STOCK", 9, 2)
+    shown = get(desk, "product?id=mug&location=berlin")
+    assert (shown["status"], shown["onHand"], shown["backorderLimit"]) == ("LOW_STOCK", 2, 2)
+    entries = get(desk, "history?id=mug&location=berlin")["entries"]
+    assert [(one["delta"], one["actor"]) for one in entries if "actor" in one] == [(2, ACTOR)]
+    delist = {"action": "delist", **where, "createdAt": shown["createdAt"]}
+    assert post(desk, "command", delist)["result"] == "APPLIED"
+    assert ask(desk.origin, "GET", "/data/product?id=mug&location=berlin").status == 404
 
 
-def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(desk, monkeypatch):
-    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 2)
-    for number in range(3):
-        place(desk, f"o-{number}")
-    first = get(desk, "orders?user=u-1")
-    assert (len(first["orders"]), first["isAll"], first["unreadable"]) == (2, False, [])
-    assert first["names"] == get(desk, "order?id=o-1")["names"] == {TEA: "Earl Grey"}
-    both = get(desk, "orders?user=u-1&pages=2")
-    assert (len(both["orders"]), both["isAll"]) == (3, True)
+@pytest.mark.parametrize(
+    ("query", "first", "more"),
+    [("user=u-1", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
+)
+def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
+    desk, monkeypatch, query, first, more
+):
+    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", len(first))
+    for number, seconds in enumerate((900, 300, 600)):
+        place(desk, f"o-{number}", holdSeconds=seconds)
+    for number in (3, 4):
+        place(desk, f"o-{number}", user_id="u-2")
+        desk.command("ChangeOrders", action="confirm", orderId=f"o-{number}")
+    shown, both = get(desk, f"orders?{query}"), get(desk, f"orders?{query}&pages=2")
+    ids = [[order["orderId"] for order in page["orders"]] for page in (shown, both)]
+    assert ids == [[f"o-{each}" for each in numbers] for numbers in (first, first + more)]
+    assert (shown["isAll"], both["isAll"], shown["unreadable"]) == (False, True, [])
+    assert shown["names"] == get(desk, "order?id=o-1")["names"] == {TEA: "Earl Grey"}
+    assert get(desk, "orders?location=berlin")["orders"] == []
 
 
-def test_an_order_is_shipped_and_taken_back(desk):
-    before = desk.shop.stock(TEA)
+def test_every_change_of_an_order_has_its_actor(desk):
     place(desk)
-    assert get(desk, "orders")["orders"] == []
-    post(desk, "command", {"action": "confirm", "orderId": "o-1"})
-    assert [order["orderId"] for order in get(desk, "orders")["orders"]] == ["o-1"]
-    assert [order["orderId"] for order in get(desk, "orders?user=u-1")["orders"]] == ["o-1"]
-    items = [{"productId": TEA, "quantity": 1}]
-    part = {"orderId": "o-1", "stepId": "desk-2", "items": items, "reference": "track-3"}
-    post(desk, "command", {"action": "fulfil", **part})
-    assert get(desk, "order?id=o-1")["status"] == "CONFIRMED"
-    post(desk, "command", {"action": "fulfil", "orderId": "o-1"})
-    taken = part | {"stepId": "desk-3", "restock": True, "reason": "too small"}
-    assert post(desk, "command", {"action": "return", **taken})["done"]
+    part = {"stepId": "desk-2", "items": [{"productId": TEA, "quantity": 1}]}
+    lost = {**part, "stepId": "desk-3", "restock": False}
+    taken = part | {"stepId": "desk-4", "restock": True}
+    actions = {"confirm": {}, "fulfil": part, "cancel": lost, "return": taken}
+    for action, more in actions.items():
+        assert post(desk, "command", {"action": action, "orderId": "o-1", **more})["done"]
     again = post(desk, "command", {"action": "confirm", "orderId": "o-1"})
     assert (again["done"], again["result"], again["status"]) == (True, "REPLAYED", "FULFILLED")
-    order = get(desk, "order?id=o-1")
-    assert order["status"] == "FULFILLED"
-    assert order["items"] == [{"productId": TEA, "quantity": 2, "fulfilled": 2, "returned": 1}]
-    actions = ["confirm", "fulfil", "fulfil", "return"]
-    assert [step["action"] for step in order["steps"]] == actions
-    assert {step["actor"] for step in order["steps"]} == {ACTOR}
-    assert order["steps"][1]["reference"] == "track-3"
-    assert order["steps"][-1]["reason"] == "too small"
-    assert desk.shop.stock(TEA) == before - 1
-    place(desk, "o-2")
-    post(desk, "command", {"action": "cancel", "orderId": "o-2"})
-    assert desk.shop.status("o-2") == "CANCELLED"
-
-
-def test_orders_that_wait_for_payment_come_with_the_soonest_end_of_a_hold_first(desk, monkeypatch):
-    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 3)
-    line = {"productId": TEA, "quantity": 1}
-    for number, seconds in enumerate((900, 300, None, 600, 700, 800)):
-        hold = {} if seconds is None else {"holdSeconds": seconds}
-        desk.place({"orderId": f"o-{number}", "userId": "u-1", "items": [line], **hold})
-    desk.command("ChangeOrders", action="confirm", orderId="o-3")
-    first = get(desk, "orders?held")
-    assert [order["orderId"] for order in first["orders"]] == ["o-1", "o-4", "o-5"]
-    assert (first["isAll"], first["names"]) == (False, {TEA: "Earl Grey"})
-    both = get(desk, "orders?held&pages=2")
-    assert [order["orderId"] for order in both["orders"]] == ["o-1", "o-4", "o-5", "o-0"]
-    assert both["isAll"]
-
-
-def units_of_tea(desk):
-    shown = get(desk, f"product?id={TEA}")
-    return shown["onHand"], shown["committed"], shown["available"]
-
-
-def test_a_count_is_of_what_lies_there_and_is_booked_once(desk):
-    there, _, _ = units_of_tea(desk)
-    place(desk, quantity=3)
-    acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
-    begun = post(desk, "command", acquire)
-    assert (begun["onHand"], begun["committed"], begun["available"]) == (there, 3, there - 3)
-    assert post(desk, "command", acquire)["code"] == "LEASED"
-    post(desk, "command", {"action": "confirm", "orderId": "o-1"})
-    part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 1}]}
-    post(desk, "command", {"action": "fulfil", "orderId": "o-1", **part})
-    commit = {"action": "commit", "lease": begun["lease"], "adjustmentId": "count-1"}
-    short = post(desk, "command", commit | {"counted": 2})
-    assert (short["done"], short["code"]) == (False, "BELOW_FLOOR")
-    assert "open orders hold 1 " in short["message"]
-    booked = post(desk, "command", commit | {"counted": there - 5})
-    assert (booked["done"], booked["delta"], booked["handedOverSince"]) == (True, -5, 1)
-    assert post(desk, "command", commit | {"counted": there - 5})["delta"] == -5
-    assert units_of_tea(desk) == (there - 6, 2, there - 8)
-    history = get(desk, f"history?id={TEA}")
-    assert history["unexplained"] == []
-    assert f"COUNT count-1 by {ACTOR}" in [one["what"] for one in history["entries"]]
-
-
-def test_a_count_that_is_cancelled_lets_go_of_the_product(desk):
-    acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
-    lease = post(desk, "command", acquire)["lease"]
-    release = {"action": "release", "lease": lease}
-    results = [post(desk, "command", release)["result"] for _ in range(2)]
-    assert results == ["RELEASED", "LEASE_WAS_OVER"]
-    assert post(desk, "command", RECEIPT)["done"]
-    late = {"action": "commit", "lease": lease, "counted": 1, "adjustmentId": "count-1"}
-    assert post(desk, "command", late)["code"] == "LEASE_LOST"
+    steps = get(desk, "order?id=o-1")["steps"]
+    assert [(step["action"], step["actor"]) for step in steps] == [(one, ACTOR) for one in actions]
 
 
 def test_a_count_that_was_left_open_is_shown_and_can_be_ended(desk, monkeypatch):
@@ -311,36 +260,12 @@ def test_a_count_that_was_left_open_is_shown_and_can_be_ended(desk, monkeypatch)
         release = {"action": "release", "lease": count["lease"]}
         assert post(other, "command", release)["result"] == "RELEASED"
         assert "count" not in get(other, f"product?id={TEA}")
-        assert post(other, "command", acquire)["done"]
+        lease = post(other, "command", acquire)["lease"]
+        assert post(other, "command", acquire)["code"] == "LEASED"
         other.shop.clock.advance(601)
         assert "count" not in get(other, f"product?id={TEA}")
-
-
-def test_lost_units_are_cancelled_and_not_sold_again(desk):
-    there, _, _ = units_of_tea(desk)
-    place(desk, quantity=3)
-    part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 1}], "restock": False}
-    assert post(desk, "command", {"action": "cancel", "orderId": "o-1", **part})["done"]
-    assert units_of_tea(desk) == (there - 1, 2, there - 3)
-    (step,) = get(desk, "order?id=o-1")["steps"]
-    assert step["restock"] is False
-    lost = get(desk, f"history?id={TEA}")["entries"][-1]
-    assert (lost["kind"], lost["orderId"], lost["onHandDelta"]) == ("lose", "o-1", -1)
-
-
-def test_an_order_to_ship_names_the_goods_that_are_not_there(desk):
-    there, _, _ = units_of_tea(desk)
-    post(desk, "command", {"action": "change", "productId": TEA, "backorderLimit": 9})
-    place(desk, "o-1", there)
-    place(desk, "o-2", 1)
-    for order_id in ("o-1", "o-2"):
-        post(desk, "command", {"action": "confirm", "orderId": order_id})
-    assert [order["shippable"] for order in get(desk, "orders")["orders"]] == [True, True]
-    post(desk, "command", RECEIPT | {"delta": -2, "reason": "LOSS"})
-    first, second = get(desk, "orders")["orders"]
-    assert first["missing"] == [{"productId": TEA, "wanted": there, "onHand": there - 2}]
-    assert get(desk, "order?id=o-1")["missing"] == first["missing"]
-    assert second["shippable"]
+        late = {"action": "commit", "lease": lease, "counted": 1, "adjustmentId": "count-1"}
+        assert post(other, "command", late)["code"] == "LEASE_LOST"
 
 
 def test_the_open_orders_of_a_product_are_counted_before_it_goes(desk, monkeypatch):
@@ -377,17 +302,15 @@ def at_berlin(desk):
     return desk
 
 
-def ordered_at_berlin(desk, order_id, *more, quantity=2):
-    lines = [{**BERLIN, "quantity": quantity}, *more]
-    desk.place({"orderId": order_id, "userId": "u-1", "items": lines})
-    desk.command("ChangeOrders", action="confirm", orderId=order_id)
-
-
 def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     desk, here = at_berlin, at_berlin.shop.stock(TEA)
-    ordered_at_berlin(desk, "o-1")
-    count = {"action": "change", **BERLIN, "lowStockThreshold": 50}
-    assert post(desk, "command", count)["done"]
+    desk.place({"orderId": "o-1", "userId": "u-1", "items": [{**BERLIN, "quantity": 2}]})
+    change = {"action": "change", **BERLIN, "lowStockThreshold": 50}
+    assert post(desk, "command", change)["done"]
+    out = {"action": "adjust", "adjustmentId": "t-1", "delta": -1, "reason": "TRANSFER_OUT"}
+    out |= {"productId": TEA, "locationId": "", "reference": "van-7"}
+    assert post(desk, "command", out)["done"]
+    here -= 1
     listed = get(desk, "products")["products"]
     ids = [one["productId"] for one in listed]
     assert ids == sorted(set(ids)), "each product appears once, sorted by id"
@@ -400,7 +323,10 @@ def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     shown = get(desk, f"product?id={TEA}&location=berlin")
     assert (shown["onHand"], shown["committed"], shown["available"]) == (20, 2, 18)
     assert shown["total"] == tea | {"places": shown["total"]["places"], "isExact": True}
-    assert get(desk, f"product?id={TEA}")["available"] == here
+    at_home = get(desk, f"product?id={TEA}")
+    assert at_home["available"] == here
+    (lot,) = at_home["onTheWay"]
+    assert (lot["reference"], lot["units"], lot["from"]) == ("van-7", 1, [""])
     del desk.shop.items(Table.PRODUCTS)[f"{TEA}#berlin",]
     reply = ask(desk.origin, "GET", f"/data/product?id={TEA}&location=berlin")
     assert (reply.status, reply.said) == (404, f"there is no product {TEA} at berlin\n")
@@ -421,7 +347,7 @@ def test_the_page_to_try_the_service_offers_a_product_once(desk):
 
 def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin):
     place(at_berlin, "o-0", 3)
-    ordered_at_berlin(at_berlin, "o-1")
+    at_berlin.place({"orderId": "o-1", "userId": "u-1", "items": [{**BERLIN, "quantity": 2}]})
     promised = {
         where: get(at_berlin, f"promised?id={TEA}&location={where}") for where in ("", "berlin")
     }
@@ -429,79 +355,7 @@ def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin)
     assert [promised[""]["orders"], promised["berlin"]["orders"]] == [2, 1]
 
 
-def test_goods_on_the_way_went_out_and_did_not_come_in_under_their_reference(
-    at_berlin,
-):
-    def adjust(number, delta, reference, **where):
-        reason = "TRANSFER_OUT" if delta < 0 else "TRANSFER_IN"
-        body = {"action": "adjust", "adjustmentId": f"t-{number}", "delta": delta, "reason": reason}
-        body["locationId"] = ""
-        said = post(at_berlin, "command", {**body, "productId": TEA, **reference, **where})
-        assert said["done"], said
-
-    there, van, ship = {"locationId": "berlin"}, {"reference": "van-7"}, {"reference": "ship-1"}
-    adjust(1, -5, van, **there)
-    adjust(2, -1, {}, **there)
-    adjust(3, -2, ship)
-    adjust(4, 2, ship, **there)
-    adjust(5, 3, van)
-    adjust(6, -1, van)
-    at_once = {"transferId": "t-7", "productId": TEA, "from": "berlin", "to": "", "quantity": 4}
-    assert post(at_berlin, "command", {"action": "transfer", **at_once, **van})["done"]
-    lyon = {"productId": TEA, "locationId": "lyon"}
-    opened = post(at_berlin, "command", {"action": "create", **lyon, "openingStock": 0})
-    at_once |= {"transferId": "t-8", "from": "", "to": "lyon", "reference": "closing"}
-    assert post(at_berlin, "command", {"action": "transfer", **at_once})["done"]
-    delist = {"action": "delist", **lyon, "createdAt": opened["createdAt"]}
-    assert post(at_berlin, "command", delist)["done"]
-    (lot,) = get(at_berlin, f"product?id={TEA}")["onTheWay"]
-    assert (lot["reference"], lot["units"], lot["from"]) == ("van-7", 3, ["", "berlin"])
-    entries = get(at_berlin, f"history?id={TEA}&location=berlin")["entries"]
-    assert [one["delta"] for one in entries if one["at"]] == [20, -5, -1, 2, -4]
-    assert f"by {ACTOR} (van-7)" in entries[-1]["what"]
-    assert (entries[-1]["kind"], entries[-1]["locationId"]) == ("TRANSFER_OUT", "")
-
-
-def test_a_warehouse_lists_the_orders_that_wait_for_its_units(at_berlin):
-    desk = at_berlin
-    place(desk, "o-0")
-    desk.command("ChangeOrders", action="confirm", orderId="o-0")
-    ordered_at_berlin(desk, "o-1", {"productId": "tea-hojicha", "quantity": 1})
-    ordered_at_berlin(desk, "o-2")
-    limit = {"action": "change", **BERLIN, "backorderLimit": 9}
-    loss = {"action": "adjust", "adjustmentId": "l-1", **BERLIN, "delta": -19, "reason": "LOSS"}
-    for command in (limit, loss):
-        assert post(desk, "command", command)["done"]
-
-    def to_ship(query=""):
-        found = get(desk, f"orders?pages=1{query}")["orders"]
-        return [(order["orderId"], order["shippable"]) for order in found]
-
-    assert to_ship() == [("o-0", True), ("o-1", False), ("o-2", False)]
-    assert to_ship("&location=berlin") == [("o-1", False), ("o-2", False)]
-    assert to_ship("&location=") == [("o-0", True), ("o-1", True)]
-    missing = {**BERLIN, "wanted": 2, "onHand": 1}
-    assert get(desk, "orders")["orders"][1]["missing"] == [missing]
-    part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 2}]}
-    post(desk, "command", {"action": "fulfil", "orderId": "o-1", **part})
-    assert to_ship("&location=berlin") == [("o-2", False)]
-    assert to_ship("&location=") == [("o-0", True), ("o-1", True)]
-    assert [line.get("locationId") for line in get(desk, "order?id=o-1")["items"]] == [
-        "berlin",
-        None,
-    ]
-
-
-# ---------------------------------------------------------------- delisted products, dead letters, failures
-
-
-def test_a_product_is_delisted_unless_it_is_another_one_by_now(desk):
-    shown = get(desk, f"product?id={TEA}")
-    delist = {"action": "delist", "productId": TEA, "createdAt": shown["createdAt"]}
-    stale = post(desk, "command", delist | {"createdAt": "2026-01-01T00:00:00.000000+00:00"})
-    assert (stale["done"], stale["result"]) == (True, "STALE")
-    assert post(desk, "command", delist)["result"] == "APPLIED"
-    assert ask(desk.origin, "GET", f"/data/product?id={TEA}").status == 404
+# ---------------------------------------------------------------- dead letters, failures
 
 
 def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
