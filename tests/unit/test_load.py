@@ -530,7 +530,9 @@ class TestTheCommand:
         )
         monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
         # A file of bad lines takes no virtual time, but the command says how many lines it did in a second.
-        monkeypatch.setattr(load_command, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+        monkeypatch.setattr(
+            load_command, "time", SimpleNamespace(monotonic=itertools.count().__next__)
+        )
 
         def run(*arguments, content=None, status=0):
             if content is not None:
