@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from docs_generator import sample_events as samples
 from local import ROOT, emulator
 from local.commands import main
-from local.invoke import FED_BY, addressee, invoke_deployed
+from local.invoke import FED_BY, addressee, invoke_deployed, is_good
 from operations.errors import UserError
+from testing.world.events import order_body, sqs_event
 from testing.world.handlers import function_names
 
 SAMPLES = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
@@ -152,3 +153,44 @@ def test_a_sample_is_answered_and_only_ids_of_what_its_sender_sent_are_logged(sa
     for secret in filter(None, texts_of(event)):
         word = re.compile(rf"(?<![\w-]){re.escape(secret)}(?![\w-])")
         assert not [text for text in logged if word.search(text)], secret
+
+
+def examples(heading):
+    """Read the JSON documents under a heading of the reference, down to the next heading."""
+    text = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    section = re.split(r"^###? ", text.split(f"### {heading}\n")[1], flags=re.MULTILINE)[0]
+    blocks = re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)
+    lines = "".join(blocks).replace("\n ", " ").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_every_message_of_the_reference_is_applied(tea_shop):
+    for heading, function in {
+        "order": "place_orders",
+        "command": "change_orders",
+        "adjustment": "adjust_stock",
+        "catalogue event": "manage_products",
+    }.items():
+        found = examples(heading)
+        assert found
+        done = samples.invoke(tea_shop, function, sqs_event(*found))
+        assert '"ends":{"APPLIED":' in done.logs, (heading, done.logs)
+
+
+def test_every_direct_command_of_the_reference_succeeds(tea_shop):
+    tea_shop.invoke("place_orders", sqs_event(order_body("o-1002", {"tea-earl-grey": 2})))
+    lease = None
+    # place_orders comes first, because the other examples refer to its order.
+    for name in sorted(function_names(), key=lambda name: name != "place_orders"):
+        # The API takes HTTP requests, and stream records are not commands.
+        if name in ("api", "publish_events"):
+            continue
+        # The function's direct commands are the same as its messages.
+        found = examples("command" if name == "change_orders" else name)
+        assert found, name
+        for command in found:
+            if "lease" in command:
+                command["lease"] = lease
+            answer = tea_shop.invoke(name, command)
+            assert is_good(answer), (command, answer)
+            lease = answer.get("lease", lease)
