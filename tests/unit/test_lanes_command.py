@@ -165,9 +165,6 @@ def test_an_emptying_that_fails_can_be_run_again(shop, monkeypatch):
     assert lanes("--empty", "--yes").exit_code == 0
 
 
-def test_an_emptying_lists_nothing(shop):
-    assert lanes("--empty", "--json").exit_code == 2
-
-
-def test_a_product_cannot_be_emptied_alone(shop):
-    assert lanes("tea", "--empty").exit_code == 2
+@pytest.mark.parametrize("other", ["--json", "tea"])
+def test_an_emptying_lists_nothing_and_is_about_all_products(shop, other):
+    assert lanes(other, "--empty").exit_code == 2
