@@ -480,20 +480,6 @@ def test_a_rate_is_kept_and_existing_products_cost_no_time(shelf, monkeypatch):
     assert clock.seconds == began
 
 
-def test_the_adjustments_of_a_product_are_in_one_batch_in_sequence(shelf):
-    """In parallel, a correction might be decided before the receipt that it needs."""
-    rows = "".join(f"adjust,p-{n % 9},,,,a-{n:02},{n + 1},A\n" for n in range(40))
-    batches = list(loading._by_product(shelf.file(HEADER + rows).adjustments, 10))
-    assert sum(map(len, batches)) == 40
-    assert all(len(batch) <= 10 for batch in batches)
-    for batch, other in itertools.combinations(batches, 2):
-        assert not {a.content.product_id for a in batch} & {a.content.product_id for a in other}
-    for batch in batches:
-        for product_id in {line.content.product_id for line in batch}:
-            numbers = [line.number for line in batch if line.content.product_id == product_id]
-            assert numbers == sorted(numbers)
-
-
 @pytest.mark.parametrize(
     ("name", "done"),
     [
@@ -596,12 +582,6 @@ class TestTheCommand:
             assert '32 p-30 name "Q" removed' in said
             assert "The first 3 of each kind; --all lists all 31. " in said
             assert "30 change: price changed 1 change: name removed 31 lines" in said
-
-    def test_no_line_of_a_product_that_is_there_twice_is_loaded(self, shelf, run):
-        content = "productId,openingStock\np,40\nq,1\np,2\n"
-        said = run(shelf.path, content=content, status=1)
-        assert "2 lines: DUPLICATE_LINE line 2: lines 2 and 4 create p, so none of them was" in said
-        assert (shelf.product("p"), shelf.product("q").stock_count) == (None, 1)
 
     def test_a_report_replaces_no_file_of_another_kind(self, shelf, run, tmp_path):
         said = run(shelf.path, "--errors", shelf.path, content=MIXED, status=2)
