@@ -553,7 +553,7 @@ def test_validate_checks_the_quotas(cdk, account):
     [
         ("validate --stage dev", "validate --unstable=validate -c stage=dev"),
         ("diagnose --stage dev", "diagnose --unstable=diagnose -c stage=dev"),
-        # Without a terminal, nobody can approve.
+        # Without a terminal, the CDK could not ask.
         ("deploy --stage dev --yes", "deploy -c stage=dev --require-approval never"),
         # It synthesises nothing.
         ("bootstrap", "bootstrap aws://123456789012/us-east-1 --app "),
