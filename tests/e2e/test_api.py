@@ -15,7 +15,6 @@ import pytest
 
 from infra.api import ROUTES
 from local import ROOT
-from local.invoke import invoke_deployed
 from tests.support.api import JsonApi, api_of
 from tests.support.stack import create, wait_until
 from tests.support.tokens import Issuer, issued_by
@@ -55,17 +54,6 @@ def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
     listed = api("GET", f"/orders?userId={user}").document["orders"]
     assert [(one["orderId"], one["status"]) for one in listed] == [(new_id, "CANCELLED")]
     assert api("GET", f"/products/{new_id}").document["availability"] == "IN_STOCK"
-
-
-def test_a_waiting_caller_of_a_leased_product_is_told_where_to_ask(aws, api, new_id):
-    """The order cannot be placed immediately, so it waits in the queue until the lease ends."""
-    create(aws, new_id, 10)
-    count = {"action": "acquire", "productId": new_id, "seconds": 3, "outliveInvocation": True}
-    assert invoke_deployed(aws, "count_stock", count).answer["result"] == "ACQUIRED"
-    told = api("POST", "/orders", order(new_id, new_id), {"Prefer": "wait=1"})
-    assert told.status == 202
-    assert told.headers["preference-applied"] == "wait=1"
-    wait_until(aws, lambda: api("GET", told.headers["location"]).status == 200)
 
 
 def test_orders_from_the_api_and_the_queue_never_oversell(aws, api, new_id):

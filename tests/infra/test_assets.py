@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from aws_cdk.assertions import Annotations, Match
 from infra import assets
 from local import emulator, stack
 from operations.errors import UserError
-from tests.support.template import stack_of
+from tests.support.template import shared_stack_of, stack_of
 
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -28,25 +28,15 @@ def test_the_layer_holds_the_package_its_dependencies_and_nothing_else(monkeypat
     assert size < 3_150_000
 
 
-def test_the_same_sources_make_the_same_asset():
-    assert assets.layer(HERE) == assets.layer(HERE)
-    assert assets.layer("python3.12").digest != assets.layer("python3.13").digest
-
-
-@pytest.fixture(params=[0o077, 0o000], ids=oct)
-def umask(request):
-    before = os.umask(request.param)
-    yield
-    os.umask(before)
-
-
-@pytest.mark.parametrize(
-    "build", [assets.layer, partial(assets.function, "place_orders")], ids=["layer", "function"]
-)
-def test_lambda_may_read_every_file_whatever_the_umask(build, umask, tmp_path):
-    digest = build(HERE).digest
-    asset = build(HERE, tmp_path / "assets")
-    assert asset.digest == digest
+@pytest.mark.parametrize("umask", [0o077, 0o000], ids=oct)
+def test_lambda_may_read_every_file_whatever_the_umask(umask, tmp_path):
+    before = os.umask(umask)
+    try:
+        asset = assets.function("place_orders", HERE, tmp_path / "assets")
+    finally:
+        os.umask(before)
+    assert asset.digest == assets.function("place_orders", HERE).digest
+    assert asset.digest != assets.function("place_orders", "python3.9").digest
     assert list(asset.path.rglob("*.pyc"))
     modes = {
         (path.is_dir(), oct(path.stat().st_mode & 0o7777))
@@ -122,22 +112,15 @@ def test_machines_whose_interpreters_differ_in_the_patch_version_make_the_same_a
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("found", [None, sys.executable], ids=["source only", "compiled"])
-def test_a_missing_interpreter_is_reported_when_the_layer_is_not_compiled(
-    monkeypatch, tmp_path, found
-):
-    monkeypatch.setattr(assets, "OF_THE_CHECKOUT", tmp_path / "assets")
-    monkeypatch.setattr(assets, "_interpreter", lambda runtime: found)
-    if found:
-        monkeypatch.setattr(assets, "_compile", lambda interpreter, folder: None)
+def test_a_missing_interpreter_is_reported_when_the_layer_is_not_compiled(monkeypatch):
+    layer = replace(assets.layer(HERE), compiled=False)
+    compiled = shared_stack_of("dev", runtime=HERE)
+    monkeypatch.setattr(assets, "layer", lambda *_: layer)
     # Compared in Node: jsii cannot always convert warnings to Python (github.com/aws/aws-cdk/issues/33211).
-    annotations = Annotations.from_stack(stack_of("dev"))
-    if found:
-        annotations.has_no_warning("*", Match.any_value())
-    else:
-        words = "has no python3.14, so the code is deployed without bytecode"
-        annotations.has_warning("*", Match.string_like_regexp(words))
-        annotations.has_no_warning("*", Match.not_(Match.string_like_regexp(words)))
+    words = Match.string_like_regexp("has no python3.14, so the code is deployed without bytecode")
+    Annotations.from_stack(stack_of("dev")).has_warning("*", words)
+    words = Match.string_like_regexp("without bytecode")
+    Annotations.from_stack(compiled).has_no_warning("*", words)
 
 
 def test_assets_that_were_not_used_for_long_are_deleted(build_of, tmp_path):

@@ -49,8 +49,7 @@ def handlers_of(kind: str) -> dict[str, list[str]]:
 
 
 def resources() -> Iterator[dict]:
-    for stage in ("dev", "prod"):
-        yield from synthesise(stage, **EVERYTHING).to_json()["Resources"].values()
+    yield from synthesise("prod", **EVERYTHING).to_json()["Resources"].values()
 
 
 def properties_of(value: object) -> Iterator[str]:

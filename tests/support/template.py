@@ -30,6 +30,14 @@ EVERYTHING = {
 }
 """Every setting that adds a resource or a property."""
 
+SMALL = {
+    "monitoring": "basic",
+    "fifoQueue": False,
+    "jwt": EVERYTHING["jwt"],
+    "holdSeconds": 900,
+}
+"""The settings of a small shop that pays for little."""
+
 # The template names assets by their sources, so the layer need not be copied for each template.
 _NO_COPIES = {"aws:cdk:disable-asset-staging": True}
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageEntry, PageKey
-from inventory_orders.domain.change import Transaction
 from testing.schedules.in_turn.bench import product
 
 LANES = range(1, 4)
@@ -266,25 +265,6 @@ def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, 
         allocation.drain()
 
 
-def test_nothing_is_sold_twice_from_a_page():
-    allocation = lent(lane=4)
-    page = PageKey.of(1, "p")
-    allocation.add_units("p", -4, page)
-    assert not allocation.units(1, "p")
-    with pytest.raises(ValueError, match="cannot add -1 of p"):
-        allocation.add_units("p", -1, page)
-
-
-def test_a_lane_that_may_not_hold_a_product_is_not_filled():
-    allocation = lent()
-    allocation.fill(2, "p", 1)
-    with pytest.raises(ValueError, match="lane 3 must not hold p"):
-        allocation.fill(3, "p", 1)
-    allocation.recall("p", [1, 2])
-    with pytest.raises(ValueError, match="lane 1 must not hold p"):
-        allocation.fill(1, "p", 1)
-
-
 def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
     allocation = lent()
     with pytest.raises(ValueError, match="lanes may still hold p"):
@@ -299,18 +279,6 @@ def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
     assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
     is_only_checked = {u.after.key.lane: u.after is u.before for u in transaction.pages}
     assert is_only_checked == {0: False, 1: False, 2: True}
-
-
-def test_a_recall_of_empty_lanes_checks_their_pages_and_the_depot():
-    """A fill does not write the row, so it could move units to a lane that was just removed from the row's list."""
-    row = product("p", 10, lent_to=frozenset({0, 1}))
-    allocation = Allocation({"p": row}, pages(DEPOT, 1))
-    allocation.recall("p", [1])
-    transaction = allocation.drain()
-    (update,) = transaction.updates
-    assert update.after.lent_to == {DEPOT}
-    is_only_checked = [(u.after.key.lane, u.after is u.before) for u in transaction.pages]
-    assert is_only_checked == [(1, True), (0, True)]
 
 
 @pytest.mark.parametrize("unknown", [0, 1])
@@ -329,13 +297,3 @@ def test_units_of_another_generation_are_not_mixed():
     allocation = Allocation({"p": replace(again, lent_to=frozenset({0}))}, [old])
     with pytest.raises(ValueError, match="cannot add -5 of p"):
         allocation.reclaim("p")
-
-
-def test_each_transaction_builds_on_the_one_before():
-    allocation = lent()
-    allocation.fill(1, "p", 2)
-    assert allocation.drain().updates == (), "a fill does not write the row"
-    allocation.add_units("p", -1, PageKey.of(1, "p"))
-    (sale,) = allocation.drain().pages
-    assert (sale.before.version, sale.after.version, sale.after.units("p")) == (4, 5, 5)
-    assert allocation.drain() == Transaction((), ())

@@ -378,63 +378,30 @@ def statuses_seen(api, monkeypatch):
         seen.add(((method, route), api(method, path, *given, claims=claims, **more).status))
 
     see_orders_placed(see)
-    see_orders_and_products_read(see)
     see_commands(see, api)
     see_operators_requests(see, api)
+    see_reads_and_refusals(see)
     see_failures(see, monkeypatch)
     return seen
 
 
 def see_orders_placed(see):
     wait = JSON | {"prefer": "wait=5"}
-    for body, headers in (
-        *((ORDER, wait), (ORDER, wait), (ORDER, JSON), (ORDER | {"userId": "u-8"}, wait)),
-        *(("{", JSON), (ORDER, {}), (TOO_LARGE, JSON)),
-    ):
+    for body, headers in ((ORDER, wait), (ORDER, wait), (ORDER, JSON)):
         see("POST", "/orders", body, headers)
-    see("POST", "/orders", ORDER, claims={"sub": "u-8"})
-
-
-def see_orders_and_products_read(see):
-    for path in ("/orders/o-1", f"/products/{TEA}"):
-        see("GET", path)
-        see("GET", path, headers={"if-none-match": "*"})
-    for path in ("/orders/o-2", "/orders/o 2", "/products/p-2", "/products/p 2"):
-        see("GET", path)
-    see("GET", "/orders", query={"userId": "u-7"})
-    see("GET", "/orders", query={"userId": "u-7"}, claims={"sub": "u-8"})
-    see("GET", "/orders")
-    see("GET", "/orders", claims={"sub": "u-7"})
-    see("GET", "/orders", query={"limit": "0"})
-    see("GET", "/products", query={"ids": TEA})
-    see("GET", "/products")
-    for path in ("/orders/o-1", "/products", f"/products/{TEA}"):
-        see("GET", path, claims={})
+    see("POST", "/orders", ORDER | {"userId": "u-8"}, wait)
 
 
 def see_commands(see, api):
     see("POST", "/orders/o-1/fulfil")
     for command, body in COMMANDS.items():
-        path = f"/orders/o-1/{command}"
-        see("POST", path, body, claims={"sub": "u-7"})
-        see("POST", f"/orders/o-2/{command}", body)
-        see("POST", path, "{")
-        see("POST", path, TOO_LARGE)
-        see("POST", path, {"why": 1}, {})
-        see("POST", path, BACK | {"stepId": "rt-2"} if body is BACK else body)
-        if command == "fulfil":
-            place(api, "o-3", claims=OPERATOR)
-            api("POST", "/orders/o-3/cancel", claims=OPERATOR)
-    see("POST", "/orders/o-1/cancel")
+        see("POST", f"/orders/o-1/{command}", body)
     place(api, "o-6", claims=OPERATOR, holdSeconds=900)
     see("POST", "/orders/o-6/extend", COMMANDS["extend"])
     place(api, "o-4", claims=OPERATOR)
     see("POST", "/orders/o-4/cancel")
     see("POST", "/orders/o-4/confirm")
     see("POST", "/orders/o-4/returns", BACK)
-    api.shop.edit(Table.ORDERS, "o-5", userId={"S": "u"}, items={"S": "?"})
-    for command, body in COMMANDS.items():
-        see("POST", f"/orders/o-5/{command}", body)
 
 
 OPERATORS_REQUESTS = (
@@ -447,7 +414,7 @@ OPERATORS_REQUESTS = (
     ("POST", "/products/mug/list-again", None),
     ("DELETE", "/products/mug", None),
 )
-"""Requests in a sequence in which each one succeeds."""
+"""Requests in a sequence in which each one succeeds, except for the transfer to an unknown location."""
 
 QUERIES = {"DELETE": {"createdAt": "2026-01-01T00:00:00.000000+00:00"}}
 LOST = {
@@ -461,16 +428,8 @@ LOST = {
 
 def see_operators_requests(see, api):
     for method, path, body in OPERATORS_REQUESTS:
-        query = QUERIES.get(method)
-        see(method, path, body, query=query, claims={"sub": "u-7"})
-        see(method, path, body, query=query)
-        see(method, path, "{", query=query)
-        see(method, path, TOO_LARGE, query=query)
-        see(method, path, {"why": 1}, {}, query=query)
-        see(method, path.replace("mug", "cup"), body, query=query)
+        see(method, path, body, query=QUERIES.get(method))
     see(*OPERATORS_REQUESTS[0])
-    see("POST", "/products", OPERATORS_REQUESTS[0][2])
-    see("PATCH", "/products/p 1", {"price": 1})
     too_many = {"adjustmentId": "r-2", "delta": -90, "reason": "LOSS"}
     see("POST", "/products/mug/adjustments", too_many)
     see("POST", "/products", {"productId": "pot", "openingStock": 1, "backorderLimit": 5})
@@ -487,14 +446,21 @@ def see_operators_requests(see, api):
     see("POST", "/counts", {"action": "acquire", "productId": "cup", "seconds": 1})
     see("POST", "/counts", {"action": "release", "lease": LOST})
     see("POST", "/counts", {"action": "renew", "lease": LOST, "seconds": 9})
-    history = "/products/mug/history"
-    for path in ("/stock", "/stock/mug", "/products/mug/adjustments", history):
-        see("GET", path)
-        see("GET", path, claims={"sub": "u-7"})
-        see("GET", path, query={"limit": "no"})
-    see("GET", "/stock/cup")
-    see("GET", "/products/cup/adjustments")
-    see("GET", "/products/cup/history")
+
+
+def see_reads_and_refusals(see):
+    """Send each route a good request, and requests with a wrong id, query, body, type and caller."""
+    for (method, template), (body, query) in good_requests().items():
+        path = template.format(orderId="o-1", productId=TEA)
+        if method == "GET":
+            see(method, path, query=query)
+            see(method, path, headers={"if-none-match": "*"}, query=query)
+        else:
+            see(method, path, TOO_LARGE, query=query)
+            see(method, path, {"why": 1}, {}, query=query)
+        see(method, path, body, query=query, claims={})
+        see(method, path, body, query=query | {"wrong": "1"})
+        see(method, template.format(orderId="o-2", productId="p-2"), body, query=query)
 
 
 def see_failures(see, monkeypatch):
@@ -504,18 +470,8 @@ def see_failures(see, monkeypatch):
     ):
         broken(monkeypatch, error)
         monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
-        see("POST", "/orders", ORDER)
-        for path in ("/orders/o-1", f"/products/{TEA}"):
-            see("GET", path)
-        see("GET", "/orders", query={"userId": "u-7"})
-        see("GET", "/products", query={"ids": TEA})
-        for command, body in COMMANDS.items():
-            see("POST", f"/orders/o-1/{command}", body)
-        for method, path, body in OPERATORS_REQUESTS:
-            see(method, path, body, query=QUERIES.get(method))
-        of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
-        for path in ("/stock", f"/stock/{TEA}", *of_product):
-            see("GET", path)
+        for (method, template), (body, query) in good_requests().items():
+            see(method, template.format(orderId="o-1", productId=TEA), body, query=query)
 
 
 def broken(monkeypatch, error):
@@ -642,28 +598,19 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
 
 
-def test_a_waiting_caller_is_answered_immediately_without_the_queue(api):
-    said = place(api, holdSeconds=900, attributes={"channel": "web"})
-    assert said.status == 201
-    assert said.headers["Location"] == "/orders/o-1"
-    assert said.headers["ETag"] == '"1"'
-    assert said.headers["Preference-Applied"] == "wait=5"
-    assert said.document["status"] == "PENDING"
-    assert said.document["items"] == [{"productId": TEA, "quantity": 2}]
-    assert said.document["expiresAt"] > said.document["createdAt"]
-    assert said.document["attributes"] == {"channel": "web"}
-    assert (api.queued, api.shop.stock(TEA)) == ([], 58)
-
-
-def test_a_placed_order_is_answered_as_stored_without_another_read(api, monkeypatch):
+def test_a_waiting_caller_is_answered_without_the_queue_or_another_read(api, monkeypatch):
     store = api.shop.process("api").impatient_engine.client.store
     with monkeypatch.context() as patched:
         patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
         said = place(api, holdSeconds=900, attributes={"channel": "web"})
+    assert (said.status, api.queued, api.shop.stock(TEA)) == (201, [], 58)
+    assert said.headers["Location"] == "/orders/o-1"
+    assert said.headers["Preference-Applied"] == "wait=5"
     stored = api("GET", "/orders/o-1")
-    assert said.status == 201
-    assert said.document == stored.document
-    assert said.headers["ETag"] == stored.headers["ETag"]
+    assert (said.document, said.headers["ETag"]) == (stored.document, stored.headers["ETag"])
+    assert said.document["status"] == "PENDING"
+    assert said.document["expiresAt"] > said.document["createdAt"]
+    assert said.document["attributes"] == {"channel": "web"}
 
 
 def test_a_rejection_is_an_answer_and_is_repeated(api):
@@ -815,12 +762,6 @@ def test_an_order_whose_confirmation_was_lost_is_new(api, uncontested):
     assert (place(api).status, api.queued, api.shop.stock(TEA)) == (201, [], 58)
 
 
-def test_an_order_that_was_placed_before_is_not_new_and_not_queued_again(api, waits):
-    api.work_off(json.dumps(ORDER))
-    said = place(api)
-    assert (said.status, said.document["status"], api.queued) == (200, "PENDING", [])
-
-
 def test_another_order_placed_first_under_the_id_is_reported(api, waits):
     waits.meanwhile = lambda: api.work_off(json.dumps(ORDER | {"userId": "u-8"}))
     assert place(api).code == (409, "ORDER_ID_REUSED")
@@ -843,18 +784,11 @@ def test_a_preference_that_cannot_be_understood_is_ignored(api):
 
 NO_ORDERS = [
     ("{", "INVALID_JSON", None),
-    ("", "INVALID_JSON", None),
     ('{"orderId": "o", "orderId": "o"}', "INVALID_JSON", "orderId"),
-    ("[" * 100_000, "INVALID_JSON", None),
     (f'{json.dumps(ORDER)[:-1]}, "locations": [{"[" * 500}{"]" * 500}]}}', "INVALID_JSON", None),
     ("[]", "SCHEMA_VIOLATION", None),
-    ("null", "SCHEMA_VIOLATION", None),
     ("{}", "SCHEMA_VIOLATION", "orderId"),
     (ORDER | {"action": "place"}, "SCHEMA_VIOLATION", "action"),
-    (ORDER | {"orderId": "o 1"}, "SCHEMA_VIOLATION", "orderId"),
-    (ORDER | {"orderId": "' OR '1'='1"}, "SCHEMA_VIOLATION", "orderId"),
-    (ORDER | {"items": []}, "SCHEMA_VIOLATION", "items"),
-    (ORDER | {"price": 1}, "SCHEMA_VIOLATION", "price"),
     (
         ORDER | {"items": [{"productId": f"p{n}", "quantity": 1} for n in range(100)]},
         "TOO_MANY_PRODUCTS",
@@ -896,20 +830,15 @@ def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
     assert said.code == (400, "INVALID_JSON")
 
 
-def test_if_the_queue_accepts_nothing_the_caller_is_told_to_retry(api):
+def test_if_the_queue_accepts_nothing_the_caller_is_told_to_retry(api, capsys):
     api.shop.restart(ORDER_QUEUE_URL="https://sqs.eu-central-1.amazonaws.com/1/gone")
-    said = api("POST", "/orders", ORDER)
-    assert said.code == (503, "QUEUE_UNAVAILABLE")
-    assert int(said.headers["Retry-After"]) >= 1
-
-
-def test_each_order_that_the_queue_refuses_is_logged_with_its_own_error_only(api, capsys):
-    api.shop.restart(ORDER_QUEUE_URL="https://sqs/none")
     for number in range(3):
-        assert api("POST", "/orders", ORDER | {"orderId": f"o-{number}"}).status == 503
+        said = api("POST", "/orders", ORDER | {"orderId": f"o-{number}"})
+        assert said.code == (503, "QUEUE_UNAVAILABLE")
+        assert int(said.headers["Retry-After"]) >= 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     errors = [line["errors"] for line in lines if "errors" in line]
-    assert [len(each) for each in errors] == [1, 1, 1]
+    assert [len(each) for each in errors] == [1, 1, 1], "each order's log has its own error only"
 
 
 # ---------------------------------------------------------------------- GET /orders
@@ -1230,51 +1159,35 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
         assert said.document["field"] == "cursor"
 
 
-def test_a_wrong_request_for_a_list_says_what_to_fix(api):
-    for query, field in (
-        ({}, "userId"),
-        ({"limit": "5"}, "userId"),
-        ({"status": "PENDING"}, "status"),
-        ({"userId": "u 7"}, "userId"),
-        ({"userId": ""}, "userId"),
-        ({"userId": "u-7", "limit": "0"}, "limit"),
-        ({"userId": "u-7", "limit": "101"}, "limit"),
-        ({"userId": "u-7", "limit": "1,2"}, "limit"),
-        ({"userId": "u-7", "limit": "٣"}, "limit"),
-        ({"userID": "u-7"}, "userID"),
+def test_a_wrong_query_says_what_to_fix(customers):
+    lists = ("/stock", f"/stock/{TEA}", f"/products/{TEA}/history", "/orders")
+    many = ",".join(f"p{n}" for n in range(101))
+    for path, query, field in (
+        ("/orders", {}, "userId"),
+        ("/orders", {"limit": "5"}, "userId"),
+        ("/orders", {"status": "PENDING"}, "status"),
+        ("/orders", {"userId": "u 7"}, "userId"),
+        ("/orders", {"userId": ""}, "userId"),
+        *(("/orders", {"userId": "u-7", "limit": n}, "limit") for n in ("0", "101", "1,2", "٣")),
+        ("/orders", {"userID": "u-7"}, "userID"),
+        *((path, at("a b"), "locationId") for path in lists),
+        # A location is only for orders to ship.
+        ("/orders", {"userId": "u-7"} | at("berlin"), "locationId"),
+        ("/orders", {"userId": "u-7", "status": "CONFIRMED"} | at("berlin"), "locationId"),
+        ("/orders", at("berlin"), "userId"),
+        ("/products", {}, "ids"),
+        *(("/products", {"ids": ids}, "ids") for ids in ("", ",", "a,,b", "a b", many)),
+        ("/stock", {"status": "FEW"}, "status"),
+        ("/stock", {"inLanes": "no"}, "inLanes"),
     ):
-        said = api("GET", "/orders", query=query)
-        assert said.code == (400, "SCHEMA_VIOLATION")
-        assert said.document["field"] == field
+        said = customers("GET", path, query=query, claims=OPERATOR)
+        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), field), query
+    query = {"status": "CONFIRMED"} | at("berlin")
+    said = customers("GET", "/orders", query=query, claims={"sub": "u-7"})
+    assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "locationId")
 
 
 # ---------------------------------------------------------------------- an order's life
-
-
-def test_an_order_is_taken_through_its_life(api):
-    place(api)
-    said = api("POST", "/orders/o-1/confirm")
-    assert said.status == 200
-    assert said.document == {
-        "orderId": "o-1",
-        "result": "APPLIED",
-        "status": "CONFIRMED",
-        "version": 2,
-        "stockReturned": {},
-    }
-    again = api("POST", "/orders/o-1/confirm", {}).document
-    assert (again["result"], again["status"]) == ("REPLAYED", "CONFIRMED")
-    assert api("POST", "/orders/o-1/fulfil", "").document["status"] == "FULFILLED"
-    back = {"stepId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
-    said = api("POST", "/orders/o-1/returns", back)
-    assert (said.status, said.document["stockReturned"], api.shop.stock(TEA)) == (200, {TEA: 1}, 59)
-    shown = api("GET", "/orders/o-1").document
-    (line,) = shown["items"]
-    assert (line["fulfilled"], line["returned"]) == (2, 1)
-    assert [step["action"] for step in shown["steps"]] == ["confirm", "fulfil", "return"]
-    other = back | {"restock": False}
-    assert api("POST", "/orders/o-1/returns", other).code == (409, "STEP_ID_REUSED")
-    assert api("POST", "/orders/o-1/cancel").code == (409, "ORDER_FULFILLED")
 
 
 def test_a_step_names_the_caller_and_only_operators_see_it(customers):
@@ -1297,14 +1210,16 @@ def test_a_step_names_the_caller_and_only_operators_see_it(customers):
     assert (row["actor"], row["reference"]) == ("ann", "DN 7")
 
 
-def test_a_refused_decrement_is_listed_but_not_part_of_the_history(api):
+def test_a_refused_decrement_is_listed_but_not_part_of_the_history(located):
     take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "quantity": 999}
-    refused = api.shop.invoke("adjust_stock", take)
-    listed = api("GET", f"/products/{TEA}/adjustments").document["adjustments"]
+    refused = located.shop.invoke("adjust_stock", take | at("berlin"))
+    path = f"/products/{TEA}"
+    listed = located("GET", f"{path}/adjustments", query=at("berlin")).document["adjustments"]
     (shown,) = (one for one in listed if one["adjustmentId"] == "d")
     assert shown["rejected"] == {"delta": -999, "reason": refused["code"]}
-    assert (shown["delta"], shown["shortages"]) == (0, refused["shortages"])
-    history = api("GET", f"/products/{TEA}/history").document["entries"]
+    short = {"productId": TEA, "locationId": "berlin", "wanted": 999, "available": 5}
+    assert (shown["delta"], shown["shortages"]) == (0, [short])
+    history = located("GET", f"{path}/history", query=at("berlin")).document["entries"]
     assert [one["adjustmentId"] for one in history] == [listed[-1]["adjustmentId"]]
 
 
@@ -1317,58 +1232,10 @@ def test_a_history_does_not_begin_with_empty_pages_after_many_refused_decrements
     assert opening["reason"] == "OPENING"
 
 
-def test_a_cancelled_order_returns_its_stock(api):
-    place(api)
-    said = api("POST", "/orders/o-1/cancel")
-    assert (said.document["status"], said.document["stockReturned"]) == ("CANCELLED", {TEA: 2})
-    assert api.shop.stock(TEA) == 60
-    assert api("POST", "/orders/o-1/fulfil").code == (409, "ORDER_CANCELLED")
-
-
-LOST_UNIT = {"stepId": "l-1", "items": [{"productId": TEA, "quantity": 1}], "restock": False}
-
-
 def numbers(api, product_id=TEA):
     """Return the units on hand, committed and available."""
     found = api("GET", f"/stock/{product_id}").document
     return found["onHand"], found["committed"], found["available"]
-
-
-def test_a_lost_unit_is_neither_on_hand_nor_back_on_sale(api):
-    sold(api, "o-1", quantity=3)
-    assert numbers(api) == (60, 3, 57)
-    said = api("POST", "/orders/o-1/cancel", LOST_UNIT).document
-    assert (said["result"], said["status"], said["stockReturned"]) == ("APPLIED", "CONFIRMED", {})
-    assert numbers(api) == (59, 2, 57)
-    shown = api("GET", "/orders/o-1").document
-    assert (shown["items"][0]["cancelled"], shown["steps"][-1]["restock"]) == (1, False)
-    again = api("POST", "/orders/o-1/cancel", LOST_UNIT)
-    assert (again.document["result"], numbers(api)) == ("REPLAYED", (59, 2, 57))
-    api("POST", "/orders/o-1/fulfil")
-    assert numbers(api) == (57, 0, 57)
-    back = BACK | {"items": [{"productId": TEA, "quantity": 3}]}
-    assert api("POST", "/orders/o-1/returns", back).code == (409, "NOT_DELIVERED")
-
-
-def test_restock_true_is_the_default_and_false_is_another_command(api):
-    sold(api, "o-1", quantity=3)
-    plain = {name: value for name, value in LOST_UNIT.items() if name != "restock"}
-    said = api("POST", "/orders/o-1/cancel", LOST_UNIT | {"restock": True}).document
-    assert (said["result"], said["stockReturned"]) == ("APPLIED", {TEA: 1})
-    assert api("POST", "/orders/o-1/cancel", plain).document["result"] == "REPLAYED"
-    assert api("POST", "/orders/o-1/cancel", LOST_UNIT).code == (409, "STEP_ID_REUSED")
-    assert "restock" not in api("GET", "/orders/o-1").document["steps"][-1]
-    assert numbers(api) == (60, 2, 58)
-
-
-def test_lost_units_are_named_and_others_are_not_lost(api):
-    sold(api, "o-1")
-    said = api("POST", "/orders/o-1/cancel", {"restock": False})
-    assert said.code == (400, "SCHEMA_VIOLATION")
-    assert said.document["field"] == "items"
-    assert said.document["detail"] == "items: is missing in the body; restock needs it"
-    assert api("POST", "/orders/o-1/fulfil", LOST_UNIT).document["field"] == "restock"
-    assert numbers(api) == (60, 2, 58)
 
 
 def test_a_command_without_a_body_accepts_none(api):
@@ -1377,16 +1244,6 @@ def test_a_command_without_a_body_accepts_none(api):
         assert api("POST", "/orders/o-1/confirm", body).code == (400, "SCHEMA_VIOLATION")
     assert api("POST", "/orders/o-1/confirm", "{").code == (400, "INVALID_JSON")
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
-
-
-def test_an_order_for_a_product_being_counted_cannot_be_cancelled_yet(api):
-    place(api)
-    acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
-    api.shop.invoke("count_stock", acquire)
-    said = api("POST", "/orders/o-1/cancel")
-    assert said.code == (503, "LEASED")
-    assert said.document["detail"] == "a product is being counted; send the same request again"
-    assert 590 <= int(said.headers["Retry-After"]) <= 600
 
 
 # ---------------------------------------------------------------------- products
@@ -1437,8 +1294,7 @@ def test_all_stock_is_listed_page_by_page(api):
     assert [product["productId"] for product in low["products"]] == [TEA]
     (tea,) = low["products"]
     assert (tea["onHand"], tea["committed"], tea["available"]) == (58, 3, 55)
-    for query in ({"status": "FEW"}, {"inLanes": "no"}, {"cursor": "x"}):
-        assert api("GET", "/stock", query=query).status == 400
+    assert api("GET", "/stock", query={"cursor": "x"}).code == (400, "INVALID_CURSOR")
 
 
 def test_operators_list_change_adjust_and_delist_a_product(api):
@@ -1635,6 +1491,7 @@ def test_a_lease_over_http_lasts_as_long_as_asked(api):
 
 
 def test_a_longer_lease_is_reported_immediately(api):
+    place(api)
     acquire = {"action": "acquire", "productId": TEA, "seconds": 20, "outliveInvocation": True}
     api("POST", "/counts", acquire)
     receipt = {"adjustmentId": "r-1", "delta": 1, "reason": "RECEIPT"}
@@ -1646,6 +1503,11 @@ def test_a_longer_lease_is_reported_immediately(api):
         said = api(method, path, body)
         assert said.code == (503, "LEASED")
         assert 15 <= int(said.headers["Retry-After"]) <= 20
+    api.shop.clock.sleep(20)
+    api("POST", "/counts", acquire | {"seconds": 600})
+    said = api("POST", "/orders/o-1/cancel")
+    assert said.code == (503, "LEASED")
+    assert said.document["detail"] == "a product is being counted; send the same request again"
 
 
 def test_a_limit_that_the_backorders_exceed_and_an_older_price_are_refused(api):
@@ -1707,13 +1569,6 @@ def test_one_request_for_products_reads_at_most_300_rows(customers, claims, per_
     before = consumed.reads
     one = customers("GET", "/products/p0", claims=claims).document
     assert (one["units"], consumed.reads - before) == (9, 2 * per_row)
-
-
-def test_wrong_requests_for_products_are_refused(api):
-    for ids in ("", ",", "a,,b", "a b", ",".join(f"p{n}" for n in range(101))):
-        said = api("GET", "/products", query={"ids": ids})
-        assert said.code == (400, "SCHEMA_VIOLATION")
-    assert api("GET", "/products").code == (400, "SCHEMA_VIOLATION")
 
 
 @pytest.mark.parametrize(
@@ -1784,15 +1639,6 @@ def test_customers_see_what_an_order_can_buy_and_where_one_that_names_a_location
     assert (again.status, again.document["elsewhere"]) == (200, {"lyon": "IN_STOCK"})
     located.shop.restart(LOCATIONS=",lyon")
     assert located("GET", path).document["units"] == 300, "with the units in lanes"
-
-
-def test_shown_units_are_those_that_one_order_can_take(located):
-    located.shop.restart(LOCATIONS=",lyon")
-    shown = located("GET", f"/products/{TEA}").document
-    assert (shown["units"], shown["elsewhere"]) == (300, {"berlin": "IN_STOCK"})
-    assert place(located, "o-1", shown["units"] + 1).status == 409
-    assert place(located, "o-2", shown["units"]).status == 201
-    assert located("GET", f"/products/{TEA}").document["units"] == 60
 
 
 def test_a_product_that_the_setting_leaves_out_can_be_bought_by_naming_its_location(located):
@@ -1983,9 +1829,6 @@ def test_all_stock_is_listed_at_each_location(located):
     assert len(own) == len(catalogue()) + 1
     assert not any("locationId" in one for one in own)
     assert listed(locationId="nowhere") == []
-    for path in ("/stock", f"/stock/{TEA}", f"/products/{TEA}/history", "/orders"):
-        said = located("GET", path, query=at("a b"))
-        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "locationId")
 
 
 def test_adjustments_and_history_are_those_of_one_location(located):
@@ -2024,15 +1867,6 @@ def test_adjustments_and_history_are_those_of_one_location(located):
     first = located("GET", f"{path}/adjustments", query=at("berlin", limit="1")).document
     query = at("lyon", cursor=first["next"])
     assert located("GET", f"{path}/adjustments", query=query).code == (400, "INVALID_CURSOR")
-
-
-def test_a_refused_decrement_names_the_location_in_its_shortage(located):
-    take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "quantity": 99}
-    located.shop.invoke("adjust_stock", take | at("berlin"))
-    listed = located("GET", f"/products/{TEA}/adjustments", query=at("berlin")).document
-    (refused,) = (one for one in listed["adjustments"] if "rejected" in one)
-    short = {"productId": TEA, "locationId": "berlin", "wanted": 99, "available": 5}
-    assert refused["shortages"] == [short]
 
 
 @pytest.fixture
@@ -2085,18 +1919,6 @@ def test_a_page_of_one_locations_orders_skips_orders_of_others(split_up):
     assert Counter(rows) == {"Query": 16, "BatchGetItem": 1}, (
         "rows are read only for orders on the page"
     )
-
-
-def test_a_location_is_only_for_orders_to_ship(customers):
-    for query, claims in (
-        ({"userId": "u-7"}, OPERATOR),
-        ({"userId": "u-7", "status": "CONFIRMED"}, OPERATOR),
-        ({"status": "CONFIRMED"}, {"sub": "u-7"}),
-    ):
-        said = customers("GET", "/orders", query=query | at("berlin"), claims=claims)
-        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "locationId")
-    said = customers("GET", "/orders", query=at("berlin"), claims=OPERATOR)
-    assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "userId")
 
 
 def test_an_order_shows_its_lines_locations_and_its_shortages(located):

@@ -158,28 +158,6 @@ def test_a_steps_event_has_its_units_and_the_lines_have_the_totals():
     assert event.data["items"] == [two[0] | {"fulfilled": 2, "returned": 1}, two[1]]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "action", "units", "refund"),
-    [
-        (CONFIRMED, FULFILLED, "fulfil", 2, False),
-        (IN_PART, ALL_BY_PARTS, "fulfil", 1, False),
-        (LESS, NO_MORE, "cancel", 1, True),
-        (CONFIRMED, with_steps(CONFIRMED, "CANCELLED", step("cancel", items=BOTH)), "cancel", 2, True),
-        (PLACED, with_steps(PLACED, "CANCELLED", step("cancel", items=BOTH)), "cancel", 2, False),
-        (TOMBSTONE, FILLED_IN, "cancel", 2, False),
-        (PLACED, EXPIRED, "expire", 2, False),
-        (FULFILLED, ONE_BACK, "return", 1, True),
-    ],
-)  # fmt: skip
-def test_an_event_that_ends_units_has_a_step_with_exactly_these(
-    before, after, action, units, refund
-):
-    (event,) = order_events(before, after)
-    told = event.data["step"]
-    assert (told["action"], told["items"]) == (action, [{"productId": "tea", "quantity": units}])
-    assert told.get("refund", False) is refund
-
-
 def test_an_order_whose_rest_is_cancelled_has_its_units_in_one_event_only():
     in_part, ended = order_events(IN_PART, NO_REST)
     assert (in_part.data["step"]["action"], "step" in ended.data) == ("cancel", False)

@@ -17,10 +17,9 @@ from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.engine.loop import Engine, UncontestedRows
 from inventory_orders.engine.memory import Recent
 from inventory_orders.errors import ConfigurationError
-from inventory_orders.invocation.runtime import Process
 from inventory_orders.store.tables import Table
 from local import ROOT
-from local.invoke import is_good, readable
+from local.invoke import is_good
 from operations import emf
 from testing.aws import ServiceError
 from testing.world.events import order_body, sqs_event
@@ -103,11 +102,6 @@ def test_a_rejected_order_is_rejected_again(handle):
         assert again["result"] == ("REPLAYED" if first["result"] == "APPLIED" else "REFUSED")
         told = ("code", "status", "version", "shortages")
         assert [first.get(name) for name in told] == [again.get(name) for name in told]
-
-
-def test_the_sample_of_the_fifo_queue_is_placed(handle, tea_shop):
-    assert handle(sample("place_orders_fifo")) == {"batchItemFailures": []}
-    assert [tea_shop.status(f"sample-o-200{n}") for n in range(1, 4)] == ["PENDING"] * 3
 
 
 def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):
@@ -220,17 +214,6 @@ def test_an_order_that_the_api_places_at_once_is_not_counted_for_lanes(tea_shop,
     assert counted.isdisjoint(OF_LANES)
 
 
-def test_logs_name_the_message_and_the_order_and_never_quote_the_body(handle, capsys):
-    handle(sqs_event('{"orderId": "o-1", "userId": "secret-person"}', order_body("o-2", {"no": 1})))
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    dead = next(line for line in lines if line.get("message") == "dead-lettered")
-    assert (dead["correlation_id"], dead["code"]) == ("m-0", "SCHEMA_VIOLATION")
-    rejected = next(line for line in lines if line.get("message") == "rejected")
-    assert (rejected["correlation_id"], rejected["orderId"]) == ("m-1", "o-2")
-    assert "secret-person" not in json.dumps(lines)
-    assert readable("\n".join(json.dumps(line) for line in lines))
-
-
 def test_the_log_says_which_limit_throttled_how_many_requests(handle, tea_shop, capsys):
     """Also if a later attempt succeeds, because the alarm on throttles turns on then too."""
     table = tea_shop.environment("place_orders")["PRODUCTS_TABLE_NAME"]
@@ -312,11 +295,6 @@ def test_a_missing_table_returns_everything_and_is_logged(handle, tea_shop, caps
     answer = handle(sqs_event(order_body("o-1", {"tea-earl-grey": 1})))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
     assert '"level":"CRITICAL"' in capsys.readouterr().out
-
-
-def test_the_error_for_a_missing_setting_names_it():
-    with pytest.raises(ConfigurationError, match="ORDERS_TABLE_NAME"):
-        _ = Process({"PRODUCTS_TABLE_NAME": "p"}).store
 
 
 def test_a_worker_without_the_lanes_setting_fails(handle, tea_shop, monkeypatch):

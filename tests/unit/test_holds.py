@@ -298,31 +298,6 @@ def pay(shop, *order_ids):
     shop.send("OrderCommand", *({"action": "confirm", "orderId": i} for i in order_ids))
 
 
-def test_two_concurrent_sweepers_expire_each_hold_once(shop):
-    shop.list("tea", 100)
-    for number in range(25):
-        order = order_body(f"o-{number}", {"tea": 2}) | {"holdSeconds": 60}
-        assert shop.invoke("place_orders", order)["result"] == "APPLIED"
-    assert shop.stock("tea") == 50
-
-    def other(_):
-        shop.restart()
-        assert sweep(shop)["holds"] == 25
-
-    shop.once("SendMessageBatch", other)
-    assert sweep(shop)["holds"] == 25
-    assert len(sent(shop)) == 50
-    deliver(shop, "Expiry")
-    assert set(statuses(shop).values()) == {"PENDING"}, "no hold has ended"
-    shop.clock.sleep(65 + GRACE_SECONDS)
-    deliver(shop, "Expiry")
-    assert set(statuses(shop).values()) == {"EXPIRED"}
-    assert shop.stock("tea") == 100
-    assert shop.unexplained() == {"tea": 0}
-    assert shop.queues["Expiry"].messages == shop.queues["Expiry"].dead_letters.messages == []
-    assert sweep(shop)["holds"] == 0
-
-
 def test_a_payment_before_expiry_keeps_the_units_although_the_hold_was_sent(shop):
     shop.list("tea", 100)
     for order_id in ("paid", "late", "unpaid"):

@@ -3,14 +3,12 @@
 The real client and engine run on the simulated AWS, in virtual time.
 """
 
-import json
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pytest
 
-from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.adjustment import Adjustment, Decrement
+from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.product import CatalogueEvent, NewProduct
@@ -18,19 +16,16 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
-    LeaseLostError,
     Outcome,
     StoreError,
     StoreUnavailableError,
 )
-from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
 from testing.schedules.in_turn.bench import LOST, THROTTLED, statuses
 from testing.schedules.in_turn.lanes import cancels, leaves_out, of_product
 from testing.schedules.in_turn.shop import INVOCATION_SECONDS
-from testing.world.events import order_body
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
 INVALID, RETURNED = Outcome.INVALID, Outcome.RETURNED
@@ -66,62 +61,6 @@ def throttle(shop, product_id, seconds=math.inf):
             cancel(request)
 
     shop.before = before
-
-
-# ---------------------------------------------------------------- hostile bodies
-
-
-LONG = 250_000
-LISTS = 500
-"""As many levels as a parsed body may have, but more than a recursive search of it may have."""
-
-GOOD = {
-    "Order": order_body("o1", {"tea": 1}),
-    "OrderFifo": order_body("o1", {"tea": 1}),
-    "Stock": {"adjustmentId": "a", "productId": "tea", "delta": 5, "reason": "RECEIPT"},
-    "Catalogue": {
-        "eventId": "e",
-        "eventTime": "2026-01-01T00:00:00Z",
-        "productId": "tea",
-        "details": {"name": "Tea"},
-    },
-    "OrderCommand": {"orderId": "paid", "action": "confirm"},
-    "Expiry": {"orderId": "paid"},
-}
-"""A good message for each queue."""
-
-
-def hostile(good):
-    """Bodies of up to 256 KB, some of which are almost a good message."""
-    deep = "[" * LISTS + "]" * LISTS
-    almost = json.dumps(good)[:-1]
-    return [
-        "[" * LONG,
-        "[" * LISTS + "0," * (LONG // 2) + "NaN" + "]" * LISTS,
-        '{"a":' * LISTS + "[" + '{"a":1,"a":2},' * (LONG // 15) + "0]" + "}" * LISTS,
-        f'{almost}, "locations": [{deep}], "items": [{deep}]}}',
-        f'{almost}, "locations": [{deep}]}}',
-        f'{almost}, "attributes": {{"{"k" * LONG}": null}}}}',
-        f'{almost}, "attributes": {{"\\ud800": null}}, "\\ud800": 1}}',
-        f'{{"orderId": {"9" * LONG}}}',
-        "\ufeff",
-    ]
-
-
-@pytest.mark.parametrize("queue", GOOD)
-def test_hostile_bodies_end_at_their_first_delivery_and_a_good_message_is_applied(shop, queue):
-    shop.list("tea", stock=10)
-    shop.commit(shop.worker(), Order("paid", "u", {"tea": 1}))
-    before, bodies = (shop.items(Table.PRODUCTS) | shop.items(Table.ORDERS)), hostile(GOOD[queue])
-    group = {"MessageGroupId": "g"} if queue == "OrderFifo" else {}
-    for body in [*bodies, json.dumps(GOOD[queue])]:
-        request = {"QueueUrl": shop.queues[queue].url, "MessageBody": body, **group}
-        shop.aws.sqs.answer("SendMessage", request)
-    assert shop.deliver(queue) == 0
-    assert not shop.queues[queue].messages
-    assert [letter.body for letter in shop.dead_letters(queue)] == bodies
-    after = shop.items(Table.PRODUCTS) | shop.items(Table.ORDERS)
-    assert (after == before) is (queue == "Expiry"), "an order without a hold does not expire"
 
 
 # ---------------------------------------------------------------- huge rows
@@ -285,37 +224,7 @@ def test_a_product_is_throttled_briefly_while_another_is_counted(shop):
     assert statuses(report) == [APPLIED, APPLIED]
 
 
-def test_a_group_keeps_its_sequence_behind_a_throttled_product(shop):
-    shop.list_all("hot", "p")
-    throttle(shop, "hot")
-    in_groups = [("hot", "g"), ("p", "g"), ("p", "h")]
-    orders = [Order(f"o{n}", "u", {i: 1}, group=g) for n, (i, g) in enumerate(in_groups)]
-    assert shop.do(*orders) == [RETURNED, RETURNED, APPLIED]
-
-
 # ---------------------------------------------------------------- wrong clocks
-
-
-@pytest.mark.parametrize("off", [300.0, -300.0])
-def test_a_count_by_a_wrong_clock_excludes_others_or_is_refused(shop, off):
-    """A lease whose end comes from a slow clock protects nothing, so the count must not rely on it."""
-    shop.list("p", stock=10)
-    owner, seller = shop.worker(off), shop.worker()
-    clock = owner.client.clock
-    deadline = Deadline.after(INVOCATION_SECONDS, clock)
-    lease = Lease.acquire(
-        RetryingClient(shop.store, clock=clock), "p", 60, deadline, outlive_deadline=True
-    )
-    outcome = shop.commit(seller, order(1, "p"), seconds=5).outcomes[0]
-    if off > 0:
-        assert (outcome.kind, outcome.cause) == (RETURNED, "LEASED")
-        assert 350 < outcome.retry_after < 361
-        assert lease.commit(7, "count", deadline).delta == -3
-    else:
-        assert outcome.kind is APPLIED
-        with pytest.raises(LeaseLostError):
-            lease.commit(7, "count", deadline)
-    assert shop.unexplained() == {"p": 0}
 
 
 def test_no_order_is_lost_by_a_clock_that_aws_refuses(shop):
@@ -377,90 +286,25 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
     assert (shop.stock("p"), shop.unexplained()) == (0, {"p": 0})
 
 
-@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
-@pytest.mark.parametrize("first", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
-@pytest.mark.parametrize("second", [OrderAction.CONFIRM, OrderAction.CANCEL, OrderAction.EXPIRE])
-def test_commands_frozen_for_an_hour_end_an_order_once(shop, stop, first, second):
-    """Whichever command comes first, the other one finds the order in the resulting status."""
-    shop.list("p", stock=10)
-    frozen, other = shop.worker(), shop.worker()
-    held = Order("o", "u", {"p": 3}, hold_seconds=60)
-    shop.commit(other, held)
-    over = timestamp(datetime.fromtimestamp(shop.clock.now() + 61, UTC))
-    one, two = (OrderCommand("o", action, over) for action in (first, second))
-    stop(shop, lambda: shop.commit(other, two, held))
-    shop.commit(frozen, one, held)
-    # The worker had no time left to write its result, so its message is redelivered.
-    shop.commit(other, one)
-    row = shop.order_row("o")
-    came = [first, second] if stop is lose_and_freeze else [second, first]
-    ends = {
-        OrderAction.CANCEL: "CANCELLED",
-        OrderAction.EXPIRE: "EXPIRED",
-        # A confirmed order can still be cancelled.
-        OrderAction.CONFIRM: "CANCELLED" if OrderAction.CANCEL in came else "CONFIRMED",
-    }
-    assert row["status"] == ends[came[0]]
-    assert ("confirmationRejected" in row) is (
-        OrderAction.CONFIRM in came and "confirmedAt" not in row
-    )
-    holds = row["status"] == "CONFIRMED"
-    assert (shop.stock("p"), shop.unexplained()) == (7 if holds else 10, {"p": 0})
-
-
-PLACED = order(1, "p")
 CONFIRMED, FULFILLED = (OrderCommand("o1", OrderAction(name)) for name in ("confirm", "fulfil"))
-CAME_BACK = OrderCommand("o1", OrderAction.RETURN, "", "rt-1", {"p": 1}, restock=True)
-
-
-@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
-@pytest.mark.parametrize(
-    ("change", "stock"),
-    [
-        (CAME_BACK, 10),
-        (Adjustment("p", "r", 5, "RECEIPT"), 14),
-        # Its condition has no version; the row of its adjustment prevents a second booking.
-        (Decrement("p", "d", -2), 7),
-    ],
-)
-def test_a_change_of_stock_frozen_for_an_hour_is_booked_once(shop, stop, change, stock):
-    shop.list("p", stock=10)
-    shop.do(PLACED)
-    shop.do(CONFIRMED, FULFILLED)
-
-    def apply(worker):
-        if isinstance(change, Decrement):
-            return AtomicDecrement(worker).apply(change, shop.soon(2 * HOUR))
-        return shop.commit(worker, change)
-
-    frozen, other = shop.worker(), shop.worker()
-    stop(shop, lambda: apply(other))
-    assert statuses(apply(frozen)) == [REPLAYED]
-    assert (shop.stock("p"), shop.unexplained()) == (stock, {"p": 0})
-
-
-def see_half(shop, *adjustment):
-    """Hide a transaction's record until a request reads it together with all changed rows."""
-    rows = shop.items(Table.STOCK_ADJUSTMENTS)
-    unseen = rows.pop(adjustment)
-    conflict = {"Code": "TransactionConflict"}
-
-    def before(operation, request):
-        if "TransactItems" not in request:
-            return
-        if operation == "TransactGetItems":
-            rows[adjustment], shop.before = unseen, lambda *_: None
-        reasons = {"CancellationReasons": [{"Code": "ConditionalCheckFailed"}, conflict]}
-        raise ServiceError("TransactionCanceledException", extra=reasons)
-
-    shop.before = before
 
 
 def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(shop):
+    """The first one's record cannot be seen until a request reads it together with the changed row."""
     shop.list("p", stock=3)
     all_of_it = Adjustment("p", "c", -3, "CORRECTION")
-    shop.commit(shop.worker(), all_of_it)
-    see_half(shop, "p", "c")
+    shop.do(all_of_it)
+    rows = shop.items(Table.STOCK_ADJUSTMENTS)
+    unseen = rows.pop(("p", "c"))
+
+    def conflict(operation, request):
+        if operation == "TransactGetItems":
+            shop.calm()
+            rows["p", "c"] = unseen
+        if "TransactItems" in request:
+            cancels("TransactionConflict", lambda _: True)(request)
+
+    shop.before = conflict
     assert shop.do(all_of_it) == [REPLAYED]
 
 
@@ -518,36 +362,9 @@ def test_an_order_after_its_tombstone_is_not_corrupt_despite_a_conflict(shop):
     assert shop.status("o0") == "CANCELLED"
 
 
-def test_a_repeated_count_that_meets_half_of_the_first_one_is_not_lost(shop):
-    shop.list("p", stock=3)
-    client, soon = RetryingClient(shop.store), shop.soon(20)
-    lease = Lease.acquire(client, "p", 20, soon)
-    again = Lease(client, lease.product, lease.owner)
-    count = lease.commit(2, "c", soon)
-    see_half(shop, "p", "c")
-    assert again.commit(2, "c", soon) == count
-
-
 def test_a_product_delisted_while_its_creator_was_frozen_stays_delisted(shop):
     lose_and_freeze(shop, lambda: shop.delist("p"))
     with pytest.raises(StoreError):
         shop.products.create(NewProduct("p", 10), shop.soon(2 * HOUR))
     assert not shop.items(Table.PRODUCTS)
-    assert shop.unexplained() == {"p": 0}
-
-
-@pytest.mark.parametrize("stop", [freeze, lose_and_freeze])
-def test_a_count_frozen_for_an_hour_is_committed_once_or_not_at_all(shop, stop):
-    shop.list("p", stock=10)
-    seller = shop.worker()
-    deadline = shop.soon(2 * HOUR)
-    lease = Lease.acquire(RetryingClient(shop.store), "p", 600, deadline, outlive_deadline=True)
-    stop(shop, lambda: shop.commit(seller, order(1, "p")))
-    if stop is freeze:
-        with pytest.raises(LeaseLostError):
-            lease.commit(7, "count", deadline)
-        assert shop.stock("p") == 9
-    else:
-        assert lease.commit(7, "count", deadline).delta == -3
-        assert shop.stock("p") == 6
     assert shop.unexplained() == {"p": 0}

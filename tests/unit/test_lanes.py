@@ -6,17 +6,14 @@ balance, and each row must name the lanes that hold its units.
 
 import base64
 import json
-from dataclasses import replace
 
 import pytest
 
-from inventory_orders.clock import SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import (
     DEPOT,
     MAX_PRODUCTS,
     PAGES,
-    LaneLease,
     Page,
     PageEntry,
     PageKey,
@@ -27,12 +24,10 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
 from inventory_orders.lanes.lane import LANE_SECONDS
-from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
 from testing.schedules.in_turn.lanes import (
     LaneShop,
-    add_to_page_by_hand,
     cancels,
     leaves_out,
     of_page,
@@ -154,50 +149,6 @@ def test_a_lane_gets_some_of_what_only_other_lanes_have_sold(shop):
     assert shop.held("tea")[other.source.lane.number] == at_depot // 2 // 20
 
 
-def test_environments_have_their_own_lane_or_sell_at_the_depot(shop):
-    shop.list("p", 5000)
-    workers = [shop.owner(lanes=2) for _ in range(3)]
-    sources = []
-    for worker in workers:
-        orders = [shop.new_order("p") for _ in range(3)]
-        for order in orders:
-            assert shop.outcomes(worker, order) == [APPLIED]
-        sources.append(shop.source(orders[-1].order_id))
-    assert sorted(sources) == [0, 1, 2]
-    assert sources[2] == DEPOT
-
-
-def test_if_others_wait_the_depot_is_released_before_the_own_lane_sells(shop):
-    shop.list_all("p", "q")
-    worker = shop.owner()
-    for _ in range(3):
-        shop.sell(worker, shop.new_order("p"))
-
-    def visit(_):
-        now = SystemClock().now()
-        lease_lane(shop.store, LaneLease(DEPOT, "rival", now.timestamp() + 0.3, 0.5), now)
-
-    shop.sell(worker, shop.new_order("q"))
-    shop.once(UPDATE, visit)
-    orders = [shop.new_order("p"), shop.new_order("q", units=900)]
-    assert shop.outcomes(worker, *orders) == [APPLIED] * 2
-    assert shop.calls[-2:] == [WRITE, WRITE]
-
-
-def test_units_of_every_source_add_up_in_one_order(shop):
-    """One line is sold from the lane, one at the depot because it is scarce, and one from a row that lends nothing."""
-    for product_id, stock in (("deep", 1000), ("scarce", 30), ("last", 2)):
-        shop.list(product_id, stock)
-    worker, _ = shop.owner(), shop.owner()
-    shop.sell(worker, shop.new_order("deep"))
-    lane = shop.source(f"o{shop.orders}")
-    shop.lend("scarce", {}, depot=20, reach=0)
-    shop.sell(worker, shop.new_order("last"))
-    order = Order("mixed", "u", {"deep": 1, "scarce": 6, "last": 1})
-    assert shop.outcomes(worker, order) == [APPLIED]
-    assert [shop.source("mixed", line) for line in range(3)] == [lane, DEPOT, None]
-
-
 # ---------------------------------------------------------------------- leases
 
 
@@ -216,39 +167,6 @@ def test_a_lane_is_taken_over_with_its_units(shop):
     woken = shop.new_order("p")
     assert shop.outcomes(one, woken) == [APPLIED]
     assert shop.source(woken.order_id) != 1, "its lane belongs to another worker"
-
-
-def test_an_owner_whose_clock_is_wrong_sells_nothing_twice(shop):
-    """The owner believes that the lane is still its own, but the page's version shows otherwise."""
-    shop.list("p", 100)
-    one = shop.owner(lanes=1, off=-3600.0)
-    for _ in range(3):
-        shop.sell(one, shop.new_order("p"))
-    two = shop.owner(lanes=1)
-    for _ in range(2):
-        assert shop.outcomes(two, shop.new_order("p")) == [APPLIED]
-    assert shop.source(f"o{shop.orders}") == 1
-    assert shop.outcomes(one, shop.new_order("p"), shop.new_order("p")) == [APPLIED, APPLIED]
-    assert shop.outcomes(two, shop.new_order("p")) == [APPLIED]
-    units = shop.product("p").stock_count + sum(shop.held("p").values())
-    assert units == 100 - 8
-
-
-def test_an_owner_whose_lease_had_ended_reads_its_pages_again(shop):
-    """A restore has set the page to the version that its owner knows, but with different units."""
-    shop.list("p", 100)
-    one = shop.owner(lanes=1)
-    for _ in range(3):
-        shop.sell(one, shop.new_order("p"))
-    key = PageKey.of(1, "p")
-    page = shop.store.read([key]).pages[key]
-    two_left = replace(page, entries={"p": replace(page.entries["p"], units=2)})
-    units = {"B": base64.b64encode(page_units(two_left)).decode()}
-    shop.edit(Table.ALLOTMENTS, str(key), units=units)
-    shop.clock.sleep(LANE_SECONDS + 1)
-    assert shop.outcomes(one, shop.new_order("p")) == [APPLIED]
-    assert shop.held("p")[1] == 1
-    add_to_page_by_hand(shop.stack, shop.store, key, "p", page.units("p") - 2)
 
 
 def test_a_lane_in_use_is_kept(shop):
@@ -298,17 +216,6 @@ def test_orders_succeed_even_if_every_visit_of_the_depot_takes_too_long(shop):
 
 
 # ---------------------------------------------------------------------- answers
-
-
-def test_a_replayed_order_or_another_body_under_its_id_takes_nothing_from_a_lane(shop):
-    shop.list("p")
-    worker = shop.owner()
-    first, redelivered = shop.new_order("p"), shop.new_order("p")
-    for order in (first, shop.new_order("p"), redelivered):
-        assert shop.outcomes(worker, order) == [APPLIED]
-    reused = Order(redelivered.order_id, "u", {"p": 2})
-    batch = [reused, redelivered, shop.new_order("p"), first]
-    assert shop.outcomes(worker, *batch) == [Outcome.INVALID, REPLAYED, APPLIED, REPLAYED]
 
 
 def test_a_product_without_contention_goes_to_the_depot_with_its_batch(shop):
@@ -461,20 +368,6 @@ def test_no_order_is_dead_lettered_because_dynamodb_refuses_a_page(shop, lane):
     assert shop.outcomes(worker, *orders) == [APPLIED] * 2
 
 
-def test_units_of_a_relisted_product_do_not_delay_orders(shop):
-    """Another program deleted the row while lanes held units, and created it again."""
-    shop.list_all("p", "q")
-    worker = shop.owner()
-    for _ in range(2):
-        shop.sell(worker, shop.new_order("p"), shop.new_order("q"))
-    more = shop.new_order("p", units=sum(shop.held("p").values()) + 1)
-    again = {"S": "2030-01-01T00:00:00.000000+00:00"}
-    with shop.broken(Table.PRODUCTS, "p", createdAt=again):
-        report = shop.sell(worker, more, shop.new_order("q"))
-    assert [o.kind for o in report.outcomes] == [RETURNED, APPLIED]
-    assert report.outcomes[0].cause == "CORRUPT_PRODUCT"
-
-
 # ---------------------------------------------------------------------- throttles
 
 
@@ -514,18 +407,6 @@ def test_a_page_that_cannot_be_read_returns_the_batch(shop, lane):
     assert shop.outcomes(worker, order) == [APPLIED]
 
 
-def test_a_throttled_page_of_the_depot_is_waited_for(shop):
-    shop.list("p")
-    worker, page, began = shop.owner(), of_page(DEPOT, "p"), shop.clock.seconds
-
-    def is_throttled(request):
-        return page(request) and shop.clock.seconds < began + 1.0
-
-    shop.on(WRITE, cancels("ThrottlingError", page), is_throttled)
-    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
-    assert shop.clock.seconds - began < 5.0
-
-
 # ---------------------------------------------------------------------- lost responses, and no time
 
 
@@ -542,16 +423,6 @@ def visit_and_more(shop, *, crowded=False):
     if crowded:
         worker.source.depot.line.observe(0.5)
     return worker, [shop.new_order(p) for p in ("deep", "new", "scarce", "last")]
-
-
-@pytest.mark.parametrize("lost", [1, 2, 3])
-def test_a_lost_response_at_any_write_applies_each_order_once(shop, lost):
-    worker, orders = visit_and_more(shop, crowded=True)
-    writes = shop.lose_responses(lost, operations=[UPDATE, WRITE])
-    assert shop.outcomes(worker, *orders) == [APPLIED] * 4
-    assert len(writes) > lost
-    shop.calm()
-    assert shop.outcomes(worker, *orders) == [REPLAYED] * 4
 
 
 @pytest.mark.parametrize("is_applied", [True, False])
@@ -693,16 +564,6 @@ def test_rows_too_large_for_one_transaction_lend_and_reclaim_in_several(shop):
     assert shop.outcomes(worker, *orders) == [APPLIED] * 15
 
 
-@pytest.mark.parametrize("lost", [2, 4, 6])
-def test_a_lost_response_to_loans_that_come_first_lends_nothing_twice(shop, lost):
-    names = [f"p{n:02}" for n in range(45)]
-    shop.list_all(*names)
-    worker = shop.owner()
-    writes = shop.lose_responses(lost, operations=[UPDATE, WRITE])
-    assert shop.outcomes(worker, shop.new_order(*names)) == [APPLIED]
-    assert len(writes) > lost
-
-
 def test_a_lost_loan_costs_no_order(shop):
     names = [f"p{n:02}" for n in range(60)]
     shop.list_all(*names)
@@ -750,19 +611,6 @@ def test_orders_of_the_fifo_queue_are_sold_from_lanes(shop):
         assert {shop.source(order.order_id) for order in orders} == {
             worker.source.lane.keys[0].lane
         }
-
-
-def test_a_group_finds_all_units_in_lanes_and_keeps_its_sequence(shop):
-    shop.list("p", 100)
-    shop.lend("p", {1: 20, 2: 30}, depot=40)
-    worker = shop.owner()
-    orders = [
-        Order("f1", "u", {"p": 60}, group="g"),
-        Order("f2", "u", {"p": 60}, group="g"),
-        Order("f3", "u", {"p": 40}, group="g"),
-    ]
-    assert shop.outcomes(worker, *orders) == [APPLIED, REJECTED, APPLIED]
-    assert shop.source("f1") is None
 
 
 def test_a_receipt_a_correction_and_an_order_use_the_same_source(shop):
@@ -852,19 +700,3 @@ def test_a_lane_with_a_corrupt_page_is_given_up_for_another(shop):
             assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
         worker.source.lane.take(shop.soon(), CommitStats())
         assert worker.source.lane.number == 2
-
-
-def test_a_product_relisted_during_a_visit_is_not_considered_corrupt(shop):
-    shop.list("a")
-    shop.lend("a", depot=1)
-    worker = shop.owner()
-
-    def list_again(request):
-        if of_product("a")(request):
-            shop.calm()
-            shop.delist("a")
-            shop.list("a")
-
-    # The pages have been read, and the row is read next.
-    shop.on(READ, list_again, lambda _: shop.calls[-3:] == [UPDATE, READ, READ])
-    assert shop.outcomes(worker, shop.new_order("a", units=5)) == [APPLIED]

@@ -36,10 +36,17 @@ def line(**changes):
     return body(items=[{**GOOD["items"][0], **changes}])
 
 
-def test_a_valid_order_is_parsed():
-    order = parse_order(json.dumps(GOOD), "group")
-    assert (order.order_id, order.user_id, order.quantities) == ("o-1", "u-1", {"p-1": 2})
-    assert order.group == "group"
+def lines_at(*locations, **more):
+    """Make an order with one unit of tea for each location."""
+    tea = {"productId": "tea", "quantity": 1}
+    return body(items=[tea | {"locationId": each} for each in locations], **more)
+
+
+def refused(text, parse=parse_order):
+    """Parse an invalid message, and return the error."""
+    with pytest.raises(InvalidMessageError) as caught:
+        parse(text)
+    return caught.value
 
 
 def test_the_largest_order_is_half_as_large_as_a_message_may_be():
@@ -53,96 +60,120 @@ def test_the_largest_order_is_half_as_large_as_a_message_may_be():
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "field", "says"),
+    ("text", "field", "says"),
     [
-        ("", "INVALID_JSON", "", "the body is empty"),
-        ("{", "INVALID_JSON", "", "column 2"),
-        ("hello", "INVALID_JSON", "", "line 1, column 1"),
-        (json.dumps(GOOD) + "x", "INVALID_JSON", "", "Extra data"),
-        ('{"orderId": "a", "orderId": "b"}', "INVALID_JSON", "orderId", '"orderId" appears twice'),
-        ('{"a": {"b": 1, "b": 1}}', "INVALID_JSON", "a.b", '"b" appears twice'),
-        (
-            line().replace("2}", "2.0}"),
-            "SCHEMA_VIOLATION",
-            QUANTITY,
-            "without quotes or decimals, but is 2.0",
-        ),
-        (
-            line().replace("2}", "1e3}"),
-            "SCHEMA_VIOLATION",
-            QUANTITY,
-            "without quotes or decimals, but is 1e3",
-        ),
-        (line().replace("2}", "NaN}"), "INVALID_JSON", QUANTITY, "NaN is not JSON"),
-        (line().replace("2}", "-Infinity}"), "INVALID_JSON", QUANTITY, "-Infinity is not JSON"),
-        (line().replace("2}", "9" * 5000 + "}"), "INVALID_JSON", QUANTITY, "5000 digits"),
-        ("1.5", "SCHEMA_VIOLATION", "", "must be an order, such as"),
-        ('{"a": 1.5, "a": 2}', "INVALID_JSON", "a", '"a" appears twice'),
-        (body(weight=1.5), "SCHEMA_VIOLATION", "weight", "weight: unknown field of the message"),
-        (body(items=[1.5]), "SCHEMA_VIOLATION", "items[0]", "must be a line, such as"),
-        (
-            body(attributes={"quantity": 1.5}),
-            "SCHEMA_VIOLATION",
-            "attributes.quantity",
-            'put it in quotes: "1.5"',
-        ),
-        (body(userId=1.5), "SCHEMA_VIOLATION", "userId", 'is 1.5; put it in quotes: "1.5"'),
-        (line(quantity=float("1" * 99)), "SCHEMA_VIOLATION", QUANTITY, "but is 1.1"),
-        ("\ufeff" + json.dumps(GOOD), "INVALID_JSON", "", "byte order mark (U+FEFF); send"),
-        (" \n", "INVALID_JSON", "", "the body is empty"),
-        ("{'a': 1}", "INVALID_JSON", "", """column 2, before "'a': 1}"; correct it there"""),
-        ("[" * 100_000, "INVALID_JSON", "", "nested too deeply"),
-        ("[]", "SCHEMA_VIOLATION", "", "the message: must be an order"),
-        ("{}", "SCHEMA_VIOLATION", "orderId", "orderId: is missing"),
-        (body(**{"\ud800": 1}), "SCHEMA_VIOLATION", "\\ud800", "unknown field"),
-        (
-            line(color="x"),
-            "SCHEMA_VIOLATION",
-            "items[0].color",
-            "items[0].color: unknown field of items[0]",
-        ),
-        (body(orderId=""), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
-        (body(orderId="o-1\n"), "SCHEMA_VIOLATION", "orderId", "1 to 128 printable"),
-        (body(orderId="o#1"), "SCHEMA_VIOLATION", "orderId", "other than space, comma and #"),
-        (body(orderId=7), "SCHEMA_VIOLATION", "orderId", 'but is 7; put it in quotes: "7"'),
-        (line(productId=-7), "SCHEMA_VIOLATION", "items[0].productId", 'put it in quotes: "-7"'),
-        (body(orderId=10**20), "INVALID_JSON", "orderId", "Put ids in quotes"),
-        (body(userId="\ud800"), "SCHEMA_VIOLATION", "userId", "1 to 128 printable"),
-        (body(userId=None), "SCHEMA_VIOLATION", "userId", "but is null"),
-        (body(items=[]), "SCHEMA_VIOLATION", "items", "1 to 1,000 lines"),
-        (body(items={}), "SCHEMA_VIOLATION", "items", "but is an empty object"),
-        (body(items=[{"productId": "p"}]), "SCHEMA_VIOLATION", QUANTITY, "is missing"),
-        (line(productId="p" * 65), "SCHEMA_VIOLATION", "items[0].productId", "1 to 64"),
-        (line(quantity=0), "SCHEMA_VIOLATION", QUANTITY, "from 1 to 1,000,000"),
-        (line(quantity=1_000_001), "SCHEMA_VIOLATION", QUANTITY, "from 1 to 1,000,000"),
-        (
-            line(quantity="2"),
-            "SCHEMA_VIOLATION",
-            QUANTITY,
-            'is "2"; remove the quotes: 2',
-        ),
-        (line(quantity="two"), "SCHEMA_VIOLATION", QUANTITY, 'but is "two"'),
-        (line(quantity=True), "SCHEMA_VIOLATION", QUANTITY, "but is true"),
-        (line(quantity=[1]), "SCHEMA_VIOLATION", QUANTITY, "but is a list of 1"),
+        ("", "", "the body is empty"),
+        ("{", "", "column 2"),
+        ("hello", "", "line 1, column 1"),
+        (json.dumps(GOOD) + "x", "", "Extra data"),
+        ('{"orderId": "a", "orderId": "b"}', "orderId", '"orderId" appears twice'),
+        ('{"a": {"b": 1, "b": 1}}', "a.b", '"b" appears twice'),
+        (line().replace("2}", "NaN}"), QUANTITY, "NaN is not JSON"),
+        (line().replace("2}", "-Infinity}"), QUANTITY, "-Infinity is not JSON"),
+        (line().replace("2}", "9" * 5000 + "}"), QUANTITY, "5000 digits"),
+        ('{"a": 1.5, "a": 2}', "a", '"a" appears twice'),
+        ("\ufeff" + json.dumps(GOOD), "", "byte order mark (U+FEFF); send"),
+        (" \n", "", "the body is empty"),
+        ("{'a': 1}", "", """column 2, before "'a': 1}"; correct it there"""),
+        ("[" * 100_000, "", "nested too deeply"),
+        (body(orderId=10**20), "orderId", "Put ids in quotes"),
+    ],
+)
+def test_the_error_for_a_body_that_is_not_json_says_what_to_fix(text, field, says):
+    error = refused(text)
+    assert (error.code, error.field) == ("INVALID_JSON", field)
+    assert says in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "says"),
+    [
+        (line().replace("2}", "2.0}"), QUANTITY, "without quotes or decimals, but is 2.0"),
+        (line().replace("2}", "1e3}"), QUANTITY, "without quotes or decimals, but is 1e3"),
+        ("1.5", "", "must be an order, such as"),
+        (body(weight=1.5), "weight", "weight: unknown field of the message"),
+        (body(items=[1.5]), "items[0]", "must be a line, such as"),
+        (body(attributes={"quantity": 1.5}), "attributes.quantity", 'put it in quotes: "1.5"'),
+        (body(userId=1.5), "userId", 'is 1.5; put it in quotes: "1.5"'),
+        (line(quantity=float("1" * 99)), QUANTITY, "but is 1.1"),
+        ("[]", "", "the message: must be an order"),
+        ("{}", "orderId", "orderId: is missing"),
+        (body(**{"\ud800": 1}), "\\ud800", "unknown field"),
+        (line(color="x"), "items[0].color", "items[0].color: unknown field of items[0]"),
+        (body(orderId=""), "orderId", "1 to 128 printable"),
+        (body(orderId="o-1\n"), "orderId", "1 to 128 printable"),
+        (body(orderId="o#1"), "orderId", "other than space, comma and #"),
+        (body(orderId=7), "orderId", 'but is 7; put it in quotes: "7"'),
+        (line(productId=-7), "items[0].productId", 'put it in quotes: "-7"'),
+        (body(userId="\ud800"), "userId", "1 to 128 printable"),
+        (body(userId=None), "userId", "but is null"),
+        (body(items=[]), "items", "1 to 1,000 lines"),
+        (body(items={}), "items", "but is an empty object"),
+        (body(items=[{"productId": "p"}]), QUANTITY, "is missing"),
+        (line(productId="p" * 65), "items[0].productId", "1 to 64"),
+        (line(quantity=0), QUANTITY, "from 1 to 1,000,000"),
+        (line(quantity=1_000_001), QUANTITY, "from 1 to 1,000,000"),
+        (line(quantity="2"), QUANTITY, 'is "2"; remove the quotes: 2'),
+        (line(quantity="two"), QUANTITY, 'but is "two"'),
+        (line(quantity=True), QUANTITY, "but is true"),
+        (line(quantity=[1]), QUANTITY, "but is a list of 1"),
         (
             body(items=[{"productId": "p", "quantity": 600_000}] * 2),
-            "SCHEMA_VIOLATION",
             "items",
             "p add up to 1,200,000 units",
         ),
-        (
-            body(items=[{"productId": f"p{n}", "quantity": 1} for n in range(100)]),
-            "TOO_MANY_PRODUCTS",
-            "items",
-            "at most 99 distinct products, but this one has 100",
-        ),
+        (lines_at("a", "b"), "items", 'locations "a" and "b"'),
+        (lines_at("a", ""), "items", 'locations "a" and ""'),
+        (line(productId="tea#a"), "items[0].productId", "1 to 64"),
+        (line(locationId="a#b"), "items[0].locationId", "1 to 32"),
+        (body(locations=[]), "locations", "1 to 10"),
+        (body(locations=["a", "a"]), "locations", "1 to 10"),
+        (body(locations=[*"abcdefghijk"]), "locations", "1 to 10"),
+        (body(locations=["x" * 33]), "locations[0]", "1 to 32"),
+        (body(split=1), "split", "but is 1"),
     ],
 )
-def test_the_error_for_an_invalid_message_says_what_to_fix(text, code, field, says):
-    with pytest.raises(InvalidMessageError) as caught:
-        parse_order(text)
-    assert (caught.value.code, caught.value.field) == (code, field)
-    assert says in caught.value.message
+def test_the_error_for_a_wrong_field_says_what_to_fix(text, field, says):
+    error = refused(text)
+    assert (error.code, error.field) == ("SCHEMA_VIOLATION", field)
+    assert says in error.message
+
+
+def test_the_error_for_too_many_products_says_how_many_there_are():
+    error = refused(body(items=[{"productId": f"p{n}", "quantity": 1} for n in range(100)]))
+    assert (error.code, error.field) == ("TOO_MANY_PRODUCTS", "items")
+    assert "at most 99 distinct products, but this one has 100" in error.message
+
+
+def test_lines_of_one_product_add_up_at_the_location_that_one_of_them_names():
+    items = [{"productId": name, "quantity": n} for name, n in (("cup", 2), ("tea", 1), ("tea", 3))]
+    items.append({"productId": "tea", "quantity": 5, "locationId": "b"})
+    order = parse_order(body(items=items), None, None, ("a", ""))
+    assert order.quantities == {"tea": 9, "cup": 2}
+    assert order.asked_locations == {"tea": "b"}
+    assert order.offers == (("cup#a", "tea#b"), ("cup", "tea#b"))
+    named = parse_order(lines_at("", locations=["a", "b"], split=True))
+    assert named.offers == (("tea",),), "every line names its location"
+    assert parse_order(body(split=False)) == parse_order(body())
+
+
+def test_an_order_has_at_most_200_candidates():
+    """A line has one candidate for each of the order's locations, but only one if it names its own location."""
+    lines = [{"productId": f"p{number}", "quantity": 1} for number in range(20)]
+    named = [{"productId": f"q{n}", "quantity": 1, "locationId": "z"} for n in range(10)]
+    ten = [*"abcdefghij"]
+    assert len(parse_order(body(items=lines, locations=ten)).product_ids) == 200
+    assert parse_order(body(items=[*lines[1:], *named], locations=ten))
+    more = {"productId": "q", "quantity": 1}
+    for text, defaults in (
+        (body(items=[*lines, more], locations=ten), ("",)),
+        (body(items=[*lines, *named[:1]], locations=ten), ("",)),
+        (body(items=[*lines, more]), tuple(ten)),
+    ):
+        error = refused(
+            text, lambda text, defaults=defaults: parse_order(text, None, None, defaults)
+        )
+        assert (error.code, "at most 200" in error.message) == ("TOO_MANY_PRODUCTS", True)
 
 
 ORDER = json.dumps(GOOD)
@@ -186,17 +217,14 @@ def in_base64(document):
     ],
 )
 def test_the_envelope_of_another_service_is_named_as_what_it_is(sent, says, parse):
-    with pytest.raises(InvalidMessageError) as refused:
-        parse(sent)
-    assert says in refused.value.message
-    assert refused.value.field == ""
+    error = refused(sent, parse)
+    assert says in error.message
+    assert error.field == ""
 
 
 @pytest.mark.parametrize("sent", ['"tea"', '"7"', "dGVh", "[]", '{"Message": "tea"}'])
 def test_what_is_no_envelope_is_not_named_as_one(sent):
-    with pytest.raises(InvalidMessageError) as refused:
-        parse_order_command(sent)
-    assert "is a" not in refused.value.message
+    assert "is a" not in refused(sent, parse_order_command).message
 
 
 def steps_of(text):
@@ -260,16 +288,14 @@ def test_time_to_refuse_a_body_is_linear_in_its_size(openers, fillers, end, in_o
     ids=["deep", "long key", "escaped key", "surrogate"],
 )
 def test_a_field_has_at_most_200_characters_with_both_ends_of_its_path(text, field):
-    with pytest.raises(InvalidMessageError) as caught:
-        parse_order(text)
-    assert caught.value.field == field
-    assert caught.value.message.startswith(f"{field}: ")
+    error = refused(text)
+    assert error.field == field
+    assert error.message.startswith(f"{field}: ")
 
 
 def test_a_long_value_is_quoted_only_in_part():
-    with pytest.raises(InvalidMessageError) as caught:
-        event_at(f"0000-01-01T00:00:00.{'0' * 200_000}Z")
-    assert caught.value.message.endswith(f'no such time as "0000-01-01T00:00:00.{"0" * 59}...')
+    error = refused(f"0000-01-01T00:00:00.{'0' * 200_000}Z", event_at)
+    assert error.message.endswith(f'no such time as "0000-01-01T00:00:00.{"0" * 59}...')
 
 
 @pytest.mark.parametrize(
@@ -389,10 +415,9 @@ def test_a_time_may_be_spelt_in_every_way_of_rfc_3339_and_is_the_same_time():
     ],
 )
 def test_the_error_for_an_invalid_time_says_what_to_fix(time, says):
-    with pytest.raises(InvalidMessageError) as caught:
-        event_at(time)
-    assert caught.value.field == "eventTime"
-    assert says in caught.value.message
+    error = refused(time, event_at)
+    assert error.field == "eventTime"
+    assert says in error.message
 
 
 PART = {"orderId": "o-1", "stepId": "s-1", "items": [{"productId": "tea", "quantity": 1}]}
@@ -418,20 +443,19 @@ def test_cancelled_units_are_back_on_sale_unless_they_are_lost(given, restocks):
 )
 def test_units_are_lost_by_name_and_before_they_are_handed_over(action, without, field, says):
     body = {name: value for name, value in PART.items() if name not in without}
-    with pytest.raises(InvalidMessageError) as refused:
-        parse_order_command(json.dumps(body | {"action": action, "restock": False}))
-    assert (refused.value.code, refused.value.field) == ("SCHEMA_VIOLATION", field)
-    assert says in refused.value.message
+    text = json.dumps(body | {"action": action, "restock": False})
+    error = refused(text, parse_order_command)
+    assert (error.code, error.field) == ("SCHEMA_VIOLATION", field)
+    assert says in error.message
 
 
 @pytest.mark.parametrize("is_line", [False, True])
 def test_a_return_to_another_location_says_how_to_book_it(is_line):
     body = json.loads(json.dumps(PART | {"action": "return", "restock": True}))
     (body["items"][0] if is_line else body)["locationId"] = "lyon"
-    with pytest.raises(InvalidMessageError) as refused:
-        parse_order_command(json.dumps(body))
+    error = refused(json.dumps(body), parse_order_command)
     where = ("items[0].locationId", "items[0]") if is_line else ("locationId", "the message")
-    assert refused.value.message == (
+    assert error.message == (
         f"{where[0]}: unknown field of {where[1]}; remove it: returned units go back to the location that sold them. If they came to "
         "another one, set restock to false, and book them there with an adjustment whose reason is RETURN"
     )

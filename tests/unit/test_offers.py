@@ -1,18 +1,12 @@
 """Orders with several locations and transfers between locations: where orders are placed, and what they cost."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
-from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.planner import Limits, Supply, plan
 from inventory_orders.domain.record import OrderAction, OrderKey
-from inventory_orders.errors import InvalidMessageError, Outcome
-from inventory_orders.messages.commands import parse_order
+from inventory_orders.errors import Outcome
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.aws.values import size_of_item
@@ -92,6 +86,7 @@ def busy(shop):
 # ---------------------------------------------------------------------- the choice
 
 
+BOTH_SHORT = {"tea": 3, "cup": 10}
 STOCK = {"tea": {"a": 2, "b": 5, "c": 9}, "cup": {"a": 9, "b": 1, "c": 9}}
 
 
@@ -139,31 +134,6 @@ def test_an_order_is_placed_from_the_first_location_that_has_everything(
     assert shop.place(worker, shop.wants(quantities, *locations, **more)) == [result]
 
 
-@pytest.mark.parametrize("is_at_once", [True, False])
-def test_orders_with_other_preferences_are_served_one_after_the_other(shop, worker, is_at_once):
-    shop.stock_at(home=1, a=3, b=4)
-    orders = [
-        shop.order("a", "b", units=2),
-        shop.order("a", "b", units=2),
-        shop.order("b", "a", units=2),
-        shop.order("b", "a"),
-        shop.order("b", "a"),
-        shop.order("b", "", "a"),
-        shop.order("", "b", "a", units=2),
-    ]
-    results = ["a", "b", "b", "a", "INSUFFICIENT_STOCK", "-", "INSUFFICIENT_STOCK"]
-    if is_at_once:
-        assert shop.place(worker, *orders) == results
-    else:
-        assert [shop.place(worker, order)[0] for order in orders] == results
-
-
-def test_in_a_group_the_order_that_comes_first_is_served_first(shop, worker):
-    shop.stock_at(a=1, b=2)
-    orders = [shop.order("a", "b", units=2, group="g"), shop.order("b", "a", group="g")]
-    assert shop.place(worker, *orders, shop.order("b", "a")) == ["b", "a", "INSUFFICIENT_STOCK"]
-
-
 def test_an_order_at_one_location_costs_what_it_did_before_there_were_more(shop, worker):
     for calls in ([READ, WRITE], [READ, WRITE], [WRITE]):
         if not shop.items(Table.PRODUCTS):
@@ -188,68 +158,62 @@ def test_each_location_with_too_few_units_costs_one_request(shop, worker):
 # ---------------------------------------------------------------------- rejections
 
 
-@pytest.mark.parametrize(
-    ("quantities", "locations", "more", "reason", "shortages"),
-    [
-        (
-            {"tea": 10},
-            "abc",
-            {},
-            "INSUFFICIENT_STOCK",
-            [("tea", "a", 10, 2), ("tea", "b", 10, 5), ("tea", "c", 10, 9)],
-        ),
-        # The first short line of each location is reported.
-        (
-            {"tea": 3, "cup": 10},
-            "bac",
-            {},
-            "INSUFFICIENT_STOCK",
-            [("cup", "b", 10, 1), ("tea", "a", 3, 2), ("cup", "c", 10, 9)],
-        ),
-        # The shortage is the same for each location, and is reported once.
-        (
-            {"tea": 6, "cup": 1},
-            "ab",
-            {"asked_locations": {"tea": "b"}},
-            "INSUFFICIENT_STOCK",
-            [("tea", "b", 6, 5)],
-        ),
-        # A location where a product is not listed, or is discontinued, has no units of it.
-        ({"tea": 6}, "xb", {}, "INSUFFICIENT_STOCK", [("tea", "x", 6, 0), ("tea", "b", 6, 5)]),
-        ({"end": 1}, "ac", {}, "INSUFFICIENT_STOCK", [("end", "a", 1, 0), ("end", "c", 1, 0)]),
-        # Every row of a product is delisted or discontinued.
-        ({"end": 1}, "ab", {}, "DISCONTINUED_PRODUCT", []),
-        ({"tea": 1, "end": 1}, "xab", {}, "DISCONTINUED_PRODUCT", []),
-        ({"tea": 1, "none": 1}, "ab", {}, "UNKNOWN_PRODUCT", []),
-        ({"tea": 10, "cup": 1}, "xy", {"split": True}, "UNKNOWN_PRODUCT", []),
-        # The reason does not depend on the sequence of lines.
-        ({"end": 1, "none": 1}, "ab", {}, "UNKNOWN_PRODUCT", []),
-        ({"none": 1, "end": 1}, "ab", {}, "UNKNOWN_PRODUCT", []),
-        ({"tea": 10, "end": 1, "none": 1}, "a", {}, "UNKNOWN_PRODUCT", []),
-        ({"tea": 10, "end": 1}, "a", {}, "DISCONTINUED_PRODUCT", []),
-        # With one location, all short lines are reported.
-        (
-            {"tea": 3, "cup": 10},
-            "a",
-            {},
-            "INSUFFICIENT_STOCK",
-            [("tea", "a", 3, 2), ("cup", "a", 10, 9)],
-        ),
-        ({"end": 1}, "a", {}, "DISCONTINUED_PRODUCT", []),
-        ({"tea": 1}, "x", {}, "UNKNOWN_PRODUCT", []),
-    ],
-)
-def test_a_rejection_says_why_at_each_location(
-    shop, worker, quantities, locations, more, reason, shortages
-):
+def list_all(shop):
+    """List the products above, and one that is discontinued everywhere except at location c, which has no units of it."""
     for product_id, places in STOCK.items():
         shop.stock_at(product_id, **places)
     shop.stock_at("end", a=9, b=9, c=0)
     for place in "ab":
         shop.products.discontinue(f"end#{place}", shop.soon())
+
+
+@pytest.mark.parametrize(
+    ("quantities", "locations", "more", "shortages"),
+    [
+        ({"tea": 10}, "abc", {}, [("tea", "a", 10, 2), ("tea", "b", 10, 5), ("tea", "c", 10, 9)]),
+        # The first short line of each location is reported. With one location, all short lines are.
+        (BOTH_SHORT, "bac", {}, [("cup", "b", 10, 1), ("tea", "a", 3, 2), ("cup", "c", 10, 9)]),
+        (BOTH_SHORT, "a", {}, [("tea", "a", 3, 2), ("cup", "a", 10, 9)]),
+        # The shortage is the same for each location, and is reported once.
+        ({"tea": 6, "cup": 1}, "ab", {"asked_locations": {"tea": "b"}}, [("tea", "b", 6, 5)]),
+        # A location where a product is not listed, or is discontinued, has no units of it.
+        ({"tea": 6}, "xb", {}, [("tea", "x", 6, 0), ("tea", "b", 6, 5)]),
+        ({"end": 1}, "ac", {}, [("end", "a", 1, 0), ("end", "c", 1, 0)]),
+    ],
+)
+def test_a_rejection_says_what_is_short_at_each_location(
+    shop, worker, quantities, locations, more, shortages
+):
+    list_all(shop)
+    order = shop.wants(quantities, *locations, **more)
+    assert shop.place(worker, order) == ["INSUFFICIENT_STOCK"]
+    assert shop.shortages(order) == shortages
+
+
+@pytest.mark.parametrize(
+    ("quantities", "locations", "more", "reason"),
+    [
+        # Every row of a product is delisted or discontinued.
+        ({"end": 1}, "ab", {}, "DISCONTINUED_PRODUCT"),
+        ({"tea": 1, "end": 1}, "xab", {}, "DISCONTINUED_PRODUCT"),
+        ({"tea": 1, "none": 1}, "ab", {}, "UNKNOWN_PRODUCT"),
+        ({"tea": 10, "cup": 1}, "xy", {"split": True}, "UNKNOWN_PRODUCT"),
+        # The reason does not depend on the sequence of lines.
+        ({"end": 1, "none": 1}, "ab", {}, "UNKNOWN_PRODUCT"),
+        ({"none": 1, "end": 1}, "ab", {}, "UNKNOWN_PRODUCT"),
+        ({"tea": 10, "end": 1, "none": 1}, "a", {}, "UNKNOWN_PRODUCT"),
+        ({"tea": 10, "end": 1}, "a", {}, "DISCONTINUED_PRODUCT"),
+        ({"end": 1}, "a", {}, "DISCONTINUED_PRODUCT"),
+        ({"tea": 1}, "x", {}, "UNKNOWN_PRODUCT"),
+    ],
+)
+def test_a_product_that_is_sold_nowhere_is_the_reason_before_any_shortage(
+    shop, worker, quantities, locations, more, reason
+):
+    list_all(shop)
     order = shop.wants(quantities, *locations, **more)
     assert shop.place(worker, order) == [reason]
-    assert shop.shortages(order) == shortages
+    assert shop.shortages(order) == []
 
 
 def test_the_text_of_a_rejection_names_locations(shop, worker):
@@ -260,29 +224,6 @@ def test_the_text_of_a_rejection_names_locations(shop, worker):
         "there is not enough stock of p at b: 3 wanted, 2 available; "
         "there is not enough stock of p: 3 wanted, 0 available; locations asked: a, b, the default location",
         "there is no product p; correct the id, or create the product if the id is right; locations asked: x, y",
-    ]
-
-
-def test_a_rejection_follows_what_it_depends_on_and_other_locations_run_side_by_side():
-    """Orders at two locations share nothing, although each could have been placed at the other location."""
-
-    def planned(*orders):
-        rows = {f"p#{place}": product(f"p#{place}", 2) for place in "abc"}
-        chains = plan(orders, Supply(Allocation(rows)), limits=Limits(changes=1)).chains
-        return [
-            [sorted(d.change.order_id for t in wave for d in t.decisions) for wave in chain]
-            for chain in chains
-        ]
-
-    def order(name, *locations, units=2):
-        return Order(name, "u", {"p": units}, locations=locations)
-
-    assert planned(order("1", "a", "b"), order("2", "b", "a")) == [[["1"]], [["2"]]]
-    assert planned(order("1", "a", "b"), order("2", "a", "b"), order("3", "c")) == [
-        *([["1"]], [["2"]], [["3"]]),
-    ]
-    assert planned(order("1", "a"), order("2", "b"), order("3", "a", "b"), order("4", "c")) == [
-        *([["1"]], [["2"]], [["4"]]),
     ]
 
 
@@ -513,26 +454,6 @@ def test_an_order_waits_for_a_location_if_no_other_one_sells(shop, worker, obsta
         shop.edit(Table.PRODUCTS, "p#a", **sound)
 
 
-def test_an_unreadable_location_does_not_affect_other_orders(shop, worker):
-    """The location's row is read separately, and DynamoDB refuses that read."""
-    shop.stock_at(a=9, b=1, c=9)
-    OBSTACLES["not read"](shop)
-    orders = [shop.order("b", "a", units=2), shop.order("c")]
-    assert shop.place(worker, *orders) == ["CONTENTION", "c"]
-
-
-def test_an_order_is_returned_until_the_first_lease_ends(shop, worker):
-    shop.stock_at(a=9, b=9, c=0)
-    for place, seconds in (("a", 600), ("b", 300)):
-        shop.count(f"p#{place}", seconds)
-    report = shop.sell(worker, shop.order("a", "b", "c"), shop.order("a", "c"), shop.order("c"))
-    assert [outcome.cause for outcome in report.outcomes] == [
-        *("LEASED", "LEASED", "INSUFFICIENT_STOCK"),
-    ]
-    assert [round(o.retry_after) for o in report.outcomes] == [300, 600, 0]
-    assert shop.calls == [READ, READ, WRITE], "it waits for nothing"
-
-
 def test_a_location_whose_lease_ends_early_serves_the_order_immediately(shop, worker):
     shop.stock_at(a=9, b=0)
     shop.count("p#a", 20)
@@ -570,28 +491,6 @@ def test_an_order_that_loses_its_location_goes_to_the_next_one(shop, worker):
     assert shop.place(worker, shop.order("a", "b"), shop.order("a")) == ["b", "INSUFFICIENT_STOCK"]
 
 
-def test_an_order_that_loses_a_race_goes_to_the_same_location_if_that_still_has_all(shop, worker):
-    shop.stock_at(a=2, b=2)
-    shop.once(WRITE, lambda _: shop.receive("p#a", 1))
-    assert shop.place(worker, shop.order("a", "b")) == ["a"]
-
-
-def test_after_a_lost_race_a_rejection_still_considers_each_location(shop, worker):
-    shop.stock_at(a=2, b=1)
-    shop.once(WRITE, sells_out(shop))
-    order = shop.order("a", "b", units=2)
-    assert shop.place(worker, order) == ["INSUFFICIENT_STOCK"]
-    assert shop.shortages(order) == [("p", "a", 2, 0), ("p", "b", 2, 1)]
-
-
-@pytest.mark.parametrize("is_applied", [True, False])
-def test_after_a_lost_response_an_order_is_placed_once(shop, worker, is_applied):
-    shop.stock_at(a=2, b=2)
-    shop.lose_responses(1, operations=[WRITE], is_applied=is_applied)
-    assert shop.place(worker, shop.order("a", "b", units=2)) == ["a"]
-    assert (shop.stock("p#a"), shop.stock("p#b")) == (0, 2)
-
-
 # ---------------------------------------------------------------------- the proof of a rejection
 
 
@@ -614,22 +513,6 @@ def test_units_that_move_between_two_reads_are_found(shop, worker, split):
     shop.on(READ, moves(shop, "b", "a"), of_product("p#b"))
     assert shop.place(worker, shop.order("a", "b", units=2, split=split)) == ["a"]
     assert shop.calls.count(PROOF) == 1
-
-
-def test_a_sale_here_and_a_receipt_there_are_no_reason_to_reject(shop, worker):
-    """After the second order has taken the last unit of location b, location a has one."""
-    shop.stock_at(a=0, b=1)
-    shop.once(WRITE, lambda _: shop.receive("p#a", 1))
-    assert shop.place(worker, shop.order("b"), shop.order("a", "b")) == ["b", "a"]
-
-
-def test_units_that_move_while_an_order_waits_for_a_count_are_found(shop, worker):
-    shop.stock_at(a=0, b=2)
-    shop.count("p#b", 5)
-    move = moves(shop, "b", "a")
-    # The count has just ended.
-    shop.on(READ, lambda _: move(_) if shop.clock.seconds > 1_800_000_005 else None)
-    assert shop.place(worker, shop.order("a", "b", units=2)) == ["a"]
 
 
 def test_a_proof_reads_one_short_row_of_each_location_and_serves_all_orders(shop, worker):
@@ -670,20 +553,6 @@ def test_if_the_proof_keeps_conflicting_the_rejection_checks_the_rows(shop, work
     assert shop.shortages(order) == [("p", "a", 2, 1), ("p", "b", 2, 0)]
 
 
-def test_a_check_notices_units_that_came_in_the_meantime(shop, worker):
-    shop.stock_at(a=1, b=0)
-
-    def before(called, request):
-        if called == PROOF:
-            CONFLICT(request)
-        if called == WRITE:
-            shop.calm()
-            shop.receive("p#b", 2)
-
-    shop.before = before
-    assert shop.place(worker, shop.order("a", "b", units=2)) == ["b"]
-
-
 def test_if_the_checks_conflict_too_the_order_is_returned(shop, worker):
     shop.stock_at(a=1, b=0)
     shop.on("", CONFLICT, lambda request: "TransactItems" in request)
@@ -697,19 +566,6 @@ def test_if_a_location_is_not_listed_and_the_proof_conflicts_the_order_is_return
     shop.stock_at(a=1)
     shop.on(PROOF, CONFLICT)
     assert shop.place(worker, shop.order("a", "x", units=2)) == ["CONTENTION"]
-
-
-def test_units_that_were_lent_since_are_recalled_before_a_rejection(shop, worker):
-    shop.stock_at(a=1, b=0)
-
-    def lends(_):
-        shop.calm()
-        shop.receive("p#b", 30)
-        shop.lend("p#b", {7: 20}, 5, reach=8)
-
-    shop.on(PROOF, lends)
-    assert shop.place(worker, shop.order("a", "b", units=28)) == ["b"]
-    assert not shop.product("p#b").lent_to
 
 
 def test_in_a_group_no_order_overtakes_one_whose_rejection_has_to_be_proven(shop, worker):
@@ -833,11 +689,6 @@ class TestOneAttempt:
         assert set(shop.calls) == {READ, WRITE}
         assert shop.clock.slept == []
 
-    def test_passes_over_a_location_whose_version_moved(self, shop, worker):
-        shop.stock_at(a=9, b=9)
-        shop.once(WRITE, lambda _: shop.receive("p#a"))
-        assert shop.place(worker, shop.order("a", "b")) == ["b"]
-
     def test_gives_up_where_every_location_is_lost_leased_or_partial(self, shop, worker):
         shop.stock_at(a=9, b=9)
         shop.on(WRITE, cancels("TransactionConflict", of_product("p#b")), of_product("p#b"))
@@ -852,51 +703,6 @@ class TestOneAttempt:
 
 
 # ---------------------------------------------------------------------- the same order again
-
-
-@pytest.mark.parametrize(
-    ("changed", "ending"),
-    [
-        ({}, REPLAYED),
-        # The setting is not part of the request.
-        ({"default_locations": ("b",)}, REPLAYED),
-        ({"locations": ("b", "a")}, INVALID),
-        ({"locations": ("a",)}, INVALID),
-        ({"locations": None}, INVALID),
-        ({"split": True}, INVALID),
-        ({"asked_locations": {"cup": "a"}}, INVALID),
-        ({"asked_locations": {"tea": "b", "cup": "a"}}, INVALID),
-        ({"asked_locations": {}}, INVALID),
-    ],
-)
-@pytest.mark.parametrize("kind", ["placed", "rejected", "cancelled before"])
-def test_orders_with_different_locations_are_different(shop, worker, changed, ending, kind):
-    places = {"a": 5, "b": 0 if kind == "rejected" else 5}
-    shop.stock_at("tea", **places)
-    shop.stock_at("cup", **places)
-    order = shop.wants({"tea": 1, "cup": 1}, "a", "b", asked_locations={"tea": "b"})
-    if kind == "cancelled before":
-        assert shop.do(cancel(order)) == [APPLIED]
-    (first,) = shop.commit(worker, order).outcomes
-    assert first.kind is (REJECTED if kind == "rejected" else APPLIED)
-    before = shop.order_row(order.order_id)
-    assert shop.do(replace(order, **changed)) == [ending]
-    assert shop.order_row(order.order_id) == before
-    assert (before["locations"], before.get("split")) == (["a", "b"], None)
-    assert [line.get("askedLocationId") for line in before["items"]] == ["b", None]
-    taken_from = [line.get("locationId") for line in before["items"]]
-    assert taken_from == (["b", "a"] if kind == "placed" else [None, None])
-
-
-def test_an_order_without_locations_is_the_same_under_any_setting(shop, worker):
-    shop.stock_at(home=1, a=1)
-    order = shop.order(split=False)
-    assert shop.place(worker, order) == ["-"]
-    assert shop.do(replace(order, default_locations=("a", ""))) == [REPLAYED]
-    assert shop.do(replace(order, locations=("",))) == [INVALID]
-    row = shop.order_row(order.order_id)
-    assert not {"locations", "split"} & row.keys()
-    assert not {"locationId", "askedLocationId"} & row["items"][0].keys()
 
 
 # ---------------------------------------------------------------------- after it was placed
@@ -943,78 +749,7 @@ def test_units_are_returned_to_and_shipped_from_their_own_location(shop, worker)
     assert levels()[2] == untouched[2]
 
 
-def test_units_of_a_delisted_location_are_not_returned_elsewhere(shop, worker):
-    shop.stock_at(home=5, a=5)
-    order = shop.order("a", "", units=2)
-    assert shop.place(worker, order) == ["a"]
-    shop.delist("p#a")
-    assert shop.do(cancel(order)) == [APPLIED]
-    assert shop.stock("p") == 5
-    shop.list("p#a", 1)
-    assert shop.place(worker, shop.order("a", "", units=2)) == ["-"]
-
-
-# ---------------------------------------------------------------------- messages
-
-
-def body(*lines, **more):
-    items = [
-        dict(zip(("productId", "quantity", "locationId"), line, strict=False)) for line in lines
-    ]
-    return json.dumps({"orderId": "o", "userId": "u", "items": items, **more})
-
-
-def test_lines_of_one_product_add_up_at_the_location_that_one_of_them_names():
-    order = parse_order(
-        body(("tea", 1), ("cup", 2), ("tea", 3, "b"), ("tea", 5)), None, None, ("a", "")
-    )
-    assert order.quantities == {"tea": 9, "cup": 2}
-    assert order.asked_locations == {"tea": "b"}
-    assert order.offers == (("tea#b", "cup#a"), ("tea#b", "cup"))
-    named = parse_order(body(("tea", 1, ""), ("cup", 1, "a"), locations=["a", "b"], split=True))
-    assert named.offers == (("tea", "cup#a"),), "every line names its location"
-    same = body(("tea", 1), split=False)
-    assert parse_order(same) == parse_order(body(("tea", 1)))
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "words"),
-    [
-        (body(("tea", 1, "a"), ("tea", 1, "b")), "SCHEMA_VIOLATION", 'locations "a" and "b"'),
-        (body(("tea", 1, "a"), ("tea", 1, "")), "SCHEMA_VIOLATION", 'locations "a" and ""'),
-        (body(("tea#a", 1)), "SCHEMA_VIOLATION", "productId"),
-        (body(("tea", 1, "a#b")), "SCHEMA_VIOLATION", "locationId"),
-        (body(("tea", 1), locations=[]), "SCHEMA_VIOLATION", "locations"),
-        (body(("tea", 1), locations=["a", "a"]), "SCHEMA_VIOLATION", "locations"),
-        (body(("tea", 1), locations=[*"abcdefghijk"]), "SCHEMA_VIOLATION", "locations"),
-        (body(("tea", 1), locations=["x" * 33]), "SCHEMA_VIOLATION", "locations"),
-        (body(("tea", 1), split=1), "SCHEMA_VIOLATION", "split"),
-    ],
-)
-def test_an_order_that_fits_no_location_is_refused_immediately(text, code, words):
-    with pytest.raises(InvalidMessageError) as error:
-        parse_order(text)
-    assert (error.value.code, words in str(error.value)) == (code, True)
-
-
-def test_an_order_has_at_most_200_candidates():
-    """A line has one candidate for each of the order's locations, but only one if it names its own location."""
-    lines = [(f"p{number}", 1) for number in range(20)]
-    ten = [*"abcdefghij"]
-    assert len(parse_order(body(*lines, locations=ten)).product_ids) == 200
-    named = [(f"q{number}", 1, "z") for number in range(20)]
-    assert parse_order(body(*lines[1:], *named[:10], locations=ten))
-    for text, defaults in (
-        (body(*lines, ("q", 1), locations=ten), ("",)),
-        (body(*lines, *named[:1], locations=ten), ("",)),
-        (body(*lines, ("q", 1)), tuple(ten)),
-    ):
-        with pytest.raises(InvalidMessageError) as error:
-            parse_order(text, None, None, defaults)
-        assert error.value.code == "TOO_MANY_PRODUCTS"
-        assert "at most 200" in error.value.message
-    with pytest.raises(InvalidMessageError, match="at most 99 distinct products"):
-        parse_order(body(*((f"p{number}", 1) for number in range(100)), locations=["a", "b"]))
+# ---------------------------------------------------------------------- the setting
 
 
 def test_queued_orders_without_locations_use_the_setting(shop):
@@ -1086,26 +821,6 @@ def test_a_transfer_moves_units_once(shop):
     assert units(shop) == {"-": (1, 1), "a": (3, 3), "b": (2, 2)}
     assert shop.do(transfer("", "a", 1, "home")) == [APPLIED]
     assert units(shop) == {"-": (0, 0), "a": (4, 4), "b": (2, 2)}
-
-
-def test_the_same_transfer_twice_in_a_batch_or_concurrently_counts_once(shop):
-    shop.stock_at(a=5, b=0)
-    shop.once(WRITE, lambda _: shop.do(transfer()) and None)
-    assert shop.do(transfer(), transfer()) == [REPLAYED, REPLAYED]
-    assert (units(shop)["a"], book(shop)) == ((3, 3), BOTH)
-    assert shop.do(transfer(transfer_id="u"), transfer("b", "a", 3, "v")) == [APPLIED, APPLIED]
-    assert units(shop)["a"] == (4, 4)
-
-
-@pytest.mark.parametrize("is_applied", [True, False])
-@pytest.mark.parametrize("last", [1, 2, 3])
-def test_lost_responses_to_a_transfer_move_nothing_twice(shop, is_applied, last):
-    shop.stock_at(a=2, b=0)
-    shop.lose_responses(1, last, operations=[WRITE], is_applied=is_applied)
-    assert shop.do(transfer()) == [APPLIED]
-    assert (units(shop), book(shop)) == ({"-": (0, 0), "a": (0, 0), "b": (2, 2)}, BOTH)
-    shop.calm()
-    assert shop.do(transfer()) == [REPLAYED], "although too few units are left for another transfer"
 
 
 @pytest.mark.parametrize("key", ["p#a", "p#b"])
@@ -1184,58 +899,6 @@ def test_a_transfer_takes_units_that_lanes_hold_if_the_row_can_spare_too_few(sho
     # Incoming units, and units that the row can spare, do not affect lanes.
     is_recalled = lent == "p#a" and amount > 4
     assert (7 in shop.held(lent)) != is_recalled
-
-
-@pytest.mark.parametrize("key", ["p#a", "p#b"])
-def test_a_transfer_waits_for_a_count_at_either_side(shop, key):
-    shop.stock_at(a=5, b=5)
-    shop.count(key, 600)
-    (outcome,) = shop.commit(shop.worker(), transfer()).outcomes
-    assert (outcome.kind, outcome.cause) == (RETURNED, "LEASED")
-    shop.count(key, 2)
-    assert shop.do(transfer()) == [APPLIED]
-
-
-def test_a_transfer_that_loses_a_race_is_decided_again(shop):
-    shop.stock_at(a=2, b=0)
-    shop.once(WRITE, sells_out(shop))
-    assert shop.do(transfer()) == [REJECTED]
-    shop.receive("p#a", 2)
-    shop.once(WRITE, lambda _: shop.receive("p#b"))
-    assert shop.do(transfer()) == [APPLIED]
-
-
-def test_the_function_answers_a_transfer_with_both_locations(shop):
-    shop.stock_at(a=5, b=0)
-    command = {"action": "transfer", "transferId": "t", "productId": "p", "from": "a", "to": "b"}
-    answer = shop.invoke("adjust_stock", {**command, "quantity": 2, "actor": "me"})
-    left, arrived = (
-        {
-            "productId": "p",
-            "locationId": place,
-            "stockCount": stock,
-            "version": 2,
-            "status": "ACTIVE",
-        }
-        for place, stock in (("a", 3), ("b", 2))
-    )
-    assert answer == {
-        "result": "APPLIED",
-        "productId": "p",
-        "transferId": "t",
-        "from": left,
-        "to": arrived,
-    }
-    again = shop.invoke("adjust_stock", {**command, "quantity": 2})
-    assert again["result"] == "REPLAYED"
-    assert [again[side]["stockCount"] for side in ("from", "to")] == [3, 2]
-    refused = shop.invoke("adjust_stock", {**command, "transferId": "u", "quantity": 9})
-    assert (refused["result"], refused["code"]) == ("REFUSED", "BELOW_FLOOR")
-    assert refused["shortages"] == [
-        {"productId": "p", "locationId": "a", "wanted": 9, "available": 3}
-    ]
-    same = shop.invoke("adjust_stock", {**command, "to": "a", "quantity": 1})
-    assert (same["result"], same["field"]) == ("INVALID", "to")
 
 
 # ---------------------------------------------------------------------- rows

@@ -4,7 +4,6 @@ The real handlers and engine run on the simulated AWS, in virtual time.
 """
 
 import json
-import random
 import zlib
 from functools import partial
 
@@ -20,11 +19,10 @@ from inventory_orders.domain.outbound import (
     OutboundPage,
 )
 from inventory_orders.domain.planner import Limits
-from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
 from inventory_orders.engine import outbound as outbound_pages
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import LeaseLostError, Outcome, OutcomeUnknownError, RejectedError
+from inventory_orders.errors import Outcome, RejectedError
 from inventory_orders.lanes.levels import read_level
 from inventory_orders.products.fold import Fold
 from inventory_orders.products.lease import Lease
@@ -52,6 +50,12 @@ def command(order_id: str, action: str, step_id=None, restock=None, **units: int
 def sell(shop: Shop, order_id: str, **units: int) -> None:
     assert shop.order(order_id, **units) is APPLIED
     assert shop.do(command(order_id, "confirm")) == [APPLIED]
+
+
+def ship(shop: Shop, order_id: str, **units: int) -> None:
+    """Sell units, and hand them over."""
+    sell(shop, order_id, **units)
+    assert shop.do(command(order_id, "fulfil")) == [APPLIED]
 
 
 def level(shop: Shop, product_id: str = "tea") -> tuple[int, int, int]:
@@ -149,15 +153,6 @@ def test_a_process_keeps_its_page_and_reads_it_once(shop):
     # It reads the order each time, and all pages only the first time.
     assert (shop.calls.count("BatchGetItem"), shop.calls.count("TransactWriteItems")) == (5, 4)
     assert [page.version for page in pages(shop).values()] == [4]
-
-
-def test_a_repeated_hand_over_is_applied_once(shop):
-    sell(shop, "o-1", tea=4)
-    part = command("o-1", "fulfil", "f-1", tea=1)
-    assert shop.do(part, part) == [APPLIED, REPLAYED]
-    assert shop.do(command("o-1", "fulfil"), part) == [APPLIED, REPLAYED]
-    assert shop.do(command("o-1", "fulfil")) == [REPLAYED]
-    assert level(shop) == (6, 0, 6)
 
 
 def test_a_hand_over_shares_no_transaction_with_rows_of_products(shop):
@@ -274,18 +269,6 @@ def test_pages_that_dynamodb_always_refuses_end_the_attempts(shop):
     assert shop.calls.count("TransactWriteItems") == RetryPolicy().max_attempts
 
 
-def test_after_an_unknown_outcome_the_pages_are_read_again(shop):
-    worker = shop.worker()
-    sell(shop, "o-0", tea=1)
-    shop.refuse("TransactWriteItems", ServiceError("InternalServerError"))
-    report = shop.commit(worker, command("o-0", "fulfil"), seconds=2.0)
-    assert report.outcomes[0].kind is RETURNED
-    assert worker._outbound._pages == {}
-    shop.calm()
-    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].kind is APPLIED
-    assert outbound(shop) == {"tea": 1}
-
-
 FEW_ENTRIES = 100
 
 
@@ -331,45 +314,6 @@ def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):
     assert len(fold(shop).problems) == 7
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_many_hand_overs_and_two_sweeps_at_once_lose_and_repeat_none(shop, seed):
-    """Hand-overs and sweeps write between each other's attempts, and responses are lost."""
-    chance = random.Random(seed)
-    shop.list("cup", 40)
-    for number in range(20):
-        sell(shop, f"o-{number}", cup=1 + number % 2)
-    workers = [shop.worker() for _ in range(3)]
-    left = [command(f"o-{number}", "fulfil") for number in range(20)]
-    depth = 0
-
-    def meddle(_):
-        nonlocal depth
-        if depth < 2 and chance.random() < 0.5:
-            depth += 1
-            if left and chance.random() < 0.7:
-                shop.commit(chance.choice(workers), left.pop())
-            else:
-                fold(shop)
-            depth -= 1
-
-    shop.on("TransactWriteItems", meddle)
-    done = []
-    while left:
-        some = [left.pop() for _ in range(min(3, len(left)))]
-        done += some
-        shop.commit(chance.choice(workers), *some)
-    shop.calm()
-    outcomes = shop.do(*(command(f"o-{number}", "fulfil") for number in range(20)))
-    assert set(outcomes) <= {APPLIED, REPLAYED}
-    assert level(shop, "cup") == (10, 0, 10)
-    fold(shop)
-    assert (level(shop, "cup"), on_hand_of_row(shop, "cup"), outbound(shop)) == (
-        (10, 0, 10),
-        10,
-        {},
-    )
-
-
 # ---------------------------------------------------------------- folds
 
 
@@ -385,20 +329,9 @@ def test_a_fold_takes_units_off_pages_and_rows_once(shop):
 
 
 def test_the_sweep_folds_and_says_so(shop):
-    sell(shop, "o-1", tea=2)
-    shop.do(command("o-1", "fulfil"))
+    ship(shop, "o-1", tea=2)
     assert shop.invoke("sweep", {"action": "sweep"})["folded"] == 1
     assert on_hand_of_row(shop) == 8
-
-
-def test_a_fold_and_a_receipt_at_once_both_count(shop):
-    sell(shop, "o-1", tea=2)
-    shop.do(command("o-1", "fulfil"))
-    receipt = {"productId": "tea", "adjustmentId": "a", "delta": 5, "reason": "RECEIPT"}
-    # The receipt reads the row before the fold, and writes it after the fold.
-    shop.once("TransactWriteItems", lambda _: fold(shop) and None)
-    assert shop.invoke("adjust_stock", receipt)["result"] == "APPLIED"
-    assert (on_hand_of_row(shop), level(shop)) == (13, (13, 0, 13))
 
 
 def test_a_fold_drops_delisted_products_and_keeps_generations_apart(shop):
@@ -416,20 +349,8 @@ def test_a_fold_drops_delisted_products_and_keeps_generations_apart(shop):
     assert (on_hand_of_row(shop), on_hand_of_row(shop, "mug"), outbound(shop)) == (4, 9, {})
 
 
-def test_a_fold_skips_a_leased_row_and_folds_the_others(shop):
-    sell(shop, "o-1", tea=2, mug=3)
-    begun = lease(shop)
-    shop.do(command("o-1", "fulfil"))
-    assert fold(shop).folded == 1
-    assert outbound(shop) == {"tea": 2}
-    begun.release(shop.soon())
-    assert fold(shop).folded == 1
-    assert outbound(shop) == {}
-
-
 def test_a_row_that_cannot_be_written_is_reported_and_stops_no_other(shop):
-    sell(shop, "o-1", tea=2, mug=3)
-    shop.do(command("o-1", "fulfil"))
+    ship(shop, "o-1", tea=2, mug=3)
     row = shop.row("tea")
     del row["onHand"]
     shop.items(Table.PRODUCTS)["tea",] = row
@@ -456,8 +377,7 @@ def test_a_fold_that_loses_its_page_continues_from_the_returned_page(shop):
     [("TransactionConflict", 8, 0), ("ThrottlingError", 8, 0), ("SomethingNew", 1, 1)],
 )
 def test_a_page_that_a_fold_cannot_write_is_left_to_the_next_sweep(shop, code, requests, problems):
-    sell(shop, "o-1", tea=2)
-    shop.do(command("o-1", "fulfil"))
+    ship(shop, "o-1", tea=2)
     reasons = [{"Code": code}, {"Code": "None"}]
     refusal = ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
     shop.refuse("TransactWriteItems", refusal)
@@ -470,19 +390,10 @@ def test_a_page_that_a_fold_cannot_write_is_left_to_the_next_sweep(shop, code, r
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
 def test_a_fold_without_an_answer_is_unfinished_but_not_a_problem(shop, code):
-    sell(shop, "o-1", tea=2)
-    shop.do(command("o-1", "fulfil"))
+    ship(shop, "o-1", tea=2)
     shop.refuse("TransactWriteItems", ServiceError(code))
     done = fold(shop)
     assert (code in done.unfinished, done.problems, outbound(shop)) == (True, {}, {"tea": 2})
-
-
-def test_two_folds_at_once_take_units_off_once(shop):
-    sell(shop, "o-1", tea=2)
-    shop.do(command("o-1", "fulfil"))
-    shop.once("TransactWriteItems", lambda _: fold(shop) and None)
-    fold(shop)
-    assert (on_hand_of_row(shop), level(shop)) == (8, (8, 0, 8))
 
 
 def test_a_fold_of_a_page_with_many_products_takes_several_transactions(shop):
@@ -520,8 +431,7 @@ def test_rows_that_are_too_large_for_one_transaction_are_folded_in_several(shop)
         some = list(units)[first : first + 6]
         sell(shop, f"o-{first}", **dict.fromkeys(some, 1))
         shop.do(command(f"o-{first}", "fulfil"))
-    sell(shop, "o-tea", tea=1)
-    shop.do(command("o-tea", "fulfil"))
+    ship(shop, "o-tea", tea=1)
     done = fold(shop)
     assert (done.folded, done.problems, outbound(shop)) == (13, {}, {})
     assert {on_hand_of_row(shop, product_id) for product_id in units} == {4}
@@ -529,8 +439,7 @@ def test_rows_that_are_too_large_for_one_transaction_are_folded_in_several(shop)
 
 @pytest.mark.parametrize("damage", [None, {"units": {"S": "?"}}])
 def test_a_page_deleted_or_damaged_during_its_fold_is_skipped_immediately(shop, damage):
-    sell(shop, "o-1", tea=2)
-    shop.do(command("o-1", "fulfil"))
+    ship(shop, "o-1", tea=2)
     ((number, _),) = pages(shop).items()
     key = (f"out/{number}",)
 
@@ -558,14 +467,6 @@ def test_a_count_includes_committed_units(shop):
     assert begun.product.lock_on_hand == 10
     count = begun.commit(10, "count", shop.soon())
     assert (count.delta, level(shop)) == (0, (10, 3, 7))
-
-
-def test_a_count_of_zero_does_not_erase_open_orders(shop):
-    shop.list("rare", 0, backorder_limit=5)
-    sell(shop, "o-1", rare=2)
-    assert level(shop, "rare") == (0, 2, -2)
-    count = lease(shop, "rare").commit(0, "count", shop.soon())
-    assert (count.delta, level(shop, "rare")) == (0, (0, 2, -2))
 
 
 def test_units_handed_over_during_a_count_count_as_on_hand(shop):
@@ -627,42 +528,11 @@ def test_a_count_may_leave_units_on_backorder_and_is_booked_where_it_takes_none(
 
 def test_units_shipped_before_their_receipt_are_named_when_a_count_begins(shop):
     shop.list("early", 0, backorder_limit=5)
-    sell(shop, "o-1", early=2)
-    shop.do(command("o-1", "fulfil"))
+    ship(shop, "o-1", early=2)
     asked = {"action": "acquire", "productId": "early", "seconds": 60}
     answer = shop.invoke("count_stock", asked)
     assert (answer["onHand"], answer["committed"], answer["available"]) == (-2, 0, -2)
     assert "before their receipt" in answer["message"]
-
-
-def test_a_count_that_another_has_taken_over_is_lost_with_its_stock(shop):
-    begun = lease(shop, seconds=5.0)
-    shop.clock.sleep(6.0)
-    second = lease(shop)
-    with pytest.raises(LeaseLostError):
-        begun.commit(3, "count", shop.soon())
-    assert second.commit(8, "again", shop.soon()).delta == -2
-    assert shop.product("tea").lock_on_hand is None
-
-
-@pytest.mark.parametrize("lost", range(1, 4))
-def test_a_count_whose_answers_are_lost_knows_what_was_on_hand(shop, lost):
-    sell(shop, "o-1", tea=3)
-    requests = 0
-
-    def lose(request):
-        nonlocal requests
-        requests += 1
-        if requests == lost:
-            shop.calm()
-            shop.aws.dynamodb.answer("UpdateItem", request)
-            raise OutcomeUnknownError("TIMEOUT", "lost")
-
-    shop.on("UpdateItem", lose)
-    begun = lease(shop)
-    shop.calm()
-    assert begun.product.lock_on_hand == 10
-    assert begun.commit(9, "count", shop.soon()).delta == -1
 
 
 # ---------------------------------------------------------------- lost units, delisting
@@ -722,8 +592,3 @@ def test_an_order_that_does_not_say_what_it_took_is_not_handed_over(shop):
     shop.write(Table.ORDERS, row)
     assert shop.do(command("o-1", "fulfil")) == [RETURNED]
     assert (outbound(shop), shop.record(OrderKey("o-1")).status) == ({}, "CONFIRMED")
-
-
-def test_a_product_starts_with_its_opening_stock_on_hand(shop):
-    shop.products.create(NewProduct("new", 7), shop.soon())
-    assert level(shop, "new") == (7, 0, 7)

@@ -33,8 +33,9 @@ from local import ROOT
 from operations import emf
 from testing.aws import ServiceError
 from testing.aws.values import size_of_item
-from testing.schedules.in_turn.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
+from testing.schedules.in_turn.bench import BEGAN, THROTTLED, Bench, product, statuses
 from testing.schedules.in_turn.bench import stored as stored_product
+from testing.schedules.in_turn.lanes import leaves_out
 from testing.world.events import order_body
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
@@ -246,32 +247,6 @@ def test_a_step_broken_by_another_program_only_returns_its_own_command(broken):
 # ---------------------------------------------------------------- several commands of one order
 
 
-def test_commands_of_one_order_take_turns_in_their_batch():
-    bench = bench_with(ROWS["held"], replace(ROWS["held"], order_id="other"))
-    report = bench.apply(
-        command("confirm"),
-        command("confirm", order_id="other"),
-        command("fulfil"),
-        command("confirm", BEFORE),
-        command("return"),
-        command("cancel"),
-        command("expire", END, "other"),
-    )
-    assert statuses(report) == [APPLIED] * 3 + [REPLAYED, APPLIED, REJECTED, REJECTED]
-    assert (stored(bench).status, stored(bench).version) == ("FULFILLED", 7)
-    assert stored(bench, "other").status == "CONFIRMED"
-    assert stocks(bench) == (8, 9)
-
-
-def test_no_fulfilment_is_refused_because_its_payment_is_repeated():
-    bench = bench_with(ROWS["held"])
-    bench.faults.extend([Fault(THROTTLED)] * 99)
-    report = bench.apply(command("confirm"), command("fulfil"))
-    assert statuses(report) == [RETURNED, RETURNED]
-    bench.faults.clear()
-    assert statuses(bench.apply(command("confirm"), command("fulfil"))) == [APPLIED, APPLIED]
-
-
 def test_no_cancellation_overtakes_a_parcel_that_was_returned():
     """DynamoDB leaves the order out of its first answers, so the fulfilment is returned, and the cancellation waits."""
     bench = bench_with(ROWS["confirmed"], replace(ROWS["held"], order_id="other"))
@@ -293,63 +268,6 @@ def test_no_cancellation_overtakes_a_parcel_that_was_returned():
     assert stored(bench).status == "FULFILLED"
 
 
-def test_an_order_placed_between_two_turns_is_paid_before_it_is_fulfilled():
-    bench = bench_with()
-    applied = bench.engine._apply
-
-    def apply_and_let_the_order_come(changes, *rest, **more):
-        report = applied(changes, *rest, **more)
-        if stored(bench) is None:
-            bench.put_record(ROWS["held"])
-        return report
-
-    bench.engine._apply = apply_and_let_the_order_come
-    report = bench.apply(command("confirm"), command("fulfil"), command("cancel"))
-    assert statuses(report) == [REJECTED, RETURNED, APPLIED]
-    assert stored(bench).status == "CANCELLED"
-
-
-@pytest.mark.parametrize("rival", ["confirm", "cancel", "expire"])
-@pytest.mark.parametrize("action", ["confirm", "cancel", "expire"])
-def test_a_concurrent_write_between_read_and_write_is_detected(action, rival):
-    def intervene(_):
-        other = bench_with()
-        other.aws = bench.aws
-        assert statuses(other.apply(command(rival, ended_by[rival]))) == [APPLIED]
-
-    ended_by = {"confirm": "", "cancel": "", "expire": END}
-    bench = bench_with(ROWS["held"])
-    bench.faults.append(Fault(rival=intervene))
-    (outcome,) = bench.apply(command(action, ended_by[action])).outcomes
-    meanings = {
-        ("confirm", "confirm"): (REPLAYED, "CONFIRMED"),
-        ("confirm", "cancel"): (REJECTED, "CANCELLED"),
-        ("confirm", "expire"): (REJECTED, "EXPIRED"),
-        ("cancel", "confirm"): (APPLIED, "CANCELLED"),
-        ("cancel", "cancel"): (REPLAYED, "CANCELLED"),
-        ("cancel", "expire"): (REPLAYED, "EXPIRED"),
-        ("expire", "confirm"): (REJECTED, "CONFIRMED"),
-        ("expire", "cancel"): (REJECTED, "CANCELLED"),
-        ("expire", "expire"): (REPLAYED, "EXPIRED"),
-    }
-    assert (outcome.kind, stored(bench).status) == meanings[action, rival]
-    held = stored(bench).status == "CONFIRMED"
-    assert stocks(bench) == ((8, 7) if held else (10, 10))
-    told = stored(bench).confirmation_rejected is not None
-    assert told is (action == "confirm" and outcome.kind is REJECTED)
-
-
-@pytest.mark.parametrize("hidden", [False, True])
-def test_a_cancellation_just_before_its_order_arrives_ends_with_it_cancelled(hidden):
-    """The order is placed between the cancellation's read and its write."""
-    bench = bench_with()
-    bench.hides_records = hidden
-    bench.faults.append(Fault(rival=lambda bench: bench.put_record(ROWS["pending"])))
-    assert statuses(bench.apply(command("cancel"))) == [APPLIED]
-    assert stored(bench).status == "CANCELLED"
-    assert stocks(bench) == (10, 10)
-
-
 def test_a_rejection_for_a_reason_that_the_service_does_not_know_is_a_row_to_repair():
     bench = bench_with(
         row("EXPIRED", confirmation_rejected=ConfirmationRejection(BEFORE, "WEATHER"))
@@ -368,17 +286,6 @@ def test_a_confirmation_rejected_by_a_tombstone_is_kept_when_the_order_arrives()
     assert (stored(bench).user_id, stocks(bench)) == ("u", (8, 7))
 
 
-@pytest.mark.parametrize(("action", "ended_by"), [("confirm", ""), ("expire", END)])
-@pytest.mark.parametrize("was_applied", [True, False])
-def test_a_lost_response_does_nothing_twice(action, ended_by, was_applied):
-    bench = bench_with(ROWS["held"])
-    bench.faults.append(Fault(error=LOST, applied=was_applied))
-    assert statuses(bench.apply(command(action, ended_by))) == [APPLIED]
-    assert stored(bench).version == 5
-    assert stocks(bench) == ((8, 7) if action == "confirm" else (10, 10))
-    assert len(bench.tokens) == 1
-
-
 def test_confirming_does_not_wait_for_a_count():
     bench = bench_with(ROWS["held"], replace(ROWS["held"], order_id="other"))
     bench.lease("p", 600)
@@ -392,20 +299,6 @@ def test_confirming_does_not_wait_for_a_count():
 
 def give_back(return_id="rt-1", restock=True, **quantities):
     return command("return", step_id=return_id, quantities=quantities, restock=restock)
-
-
-def test_a_return_counts_once_and_another_under_its_id_never():
-    bench = bench_with(ROWS["fulfilled"])
-    asked = [
-        give_back(q=1),
-        give_back(q=1),
-        give_back(q=2),
-        give_back(p=1),
-        give_back(q=1, restock=False),
-    ]
-    assert statuses(bench.apply(*asked)) == [APPLIED, REPLAYED] + [ID_REUSED] * 3
-    assert statuses(bench.apply(*asked)) == [REPLAYED, REPLAYED] + [ID_REUSED] * 3
-    assert (stocks(bench), stored(bench).version) == ((8, 8), 5)
 
 
 def test_no_more_units_are_returned_than_delivered():
@@ -451,27 +344,6 @@ def part(action, step_id, **quantities):
     return command(action, step_id=step_id, quantities=quantities)
 
 
-def test_lines_are_cancelled_fulfilled_and_returned_one_by_one_each_once():
-    bench = bench_with(ROWS["held"])
-    asked = [
-        part("cancel", "c-1", q=1),
-        command("confirm"),
-        part("fulfil", "f-1", p=2),
-        give_back("r-1", p=1),
-        part("cancel", "c-2", q=1),
-        part("fulfil", "f-2", q=1),
-        give_back("r-2", q=1),
-    ]
-    stock = [(8, 8), (8, 8), (8, 8), (9, 8), (9, 9), (9, 9), (9, 10)]
-    status = ["PENDING", *["CONFIRMED"] * 4, *["FULFILLED"] * 2]
-    for number, one in enumerate(asked):
-        assert statuses(bench.apply(one)) == [APPLIED]
-        assert (stocks(bench), stored(bench).status) == (stock[number], status[number])
-    # Repeated late and out of sequence, the commands change nothing.
-    assert statuses(bench.apply(*reversed(asked))) == [REPLAYED] * len(asked)
-    assert stocks(bench) == stock[-1]
-
-
 @pytest.mark.parametrize("action", ["cancel", "fulfil"])
 def test_no_more_units_are_moved_than_are_left(action):
     bench = bench_with(ROWS["shipping"])
@@ -485,24 +357,6 @@ def test_no_more_units_are_moved_than_are_left(action):
     assert stocks(bench) == ((9, 8) if action == "cancel" else (8, 7))
     # The refused command is refused again, although no units are left now.
     assert statuses(bench.apply(part(action, "a", p=2))) == [REJECTED]
-
-
-def test_an_order_whose_lines_are_all_cancelled_is_cancelled():
-    bench = bench_with(ROWS["confirmed"])
-    assert (
-        statuses(bench.apply(part("cancel", "a", p=2), part("cancel", "b", q=3))) == [APPLIED] * 2
-    )
-    assert (stored(bench).status, stocks(bench)) == ("CANCELLED", (10, 10))
-
-
-def test_a_cancelled_rest_is_answered_as_before_and_a_new_cancellation_refused():
-    bench = bench_with(ROWS["shipping"])
-    assert statuses(bench.apply(command("cancel"), command("cancel"))) == [APPLIED, REPLAYED]
-    assert (stored(bench).status, stocks(bench)) == ("FULFILLED", (9, 8))
-    assert stored(bench).fulfilled_at == WRITTEN
-    shipped = bench_with(ROWS["fulfilled"])
-    assert statuses(shipped.apply(command("cancel"), part("cancel", "c", p=1))) == [REJECTED] * 2
-    assert stocks(shipped) == (8, 7)
 
 
 @pytest.mark.parametrize(
@@ -520,18 +374,6 @@ def test_a_step_id_belongs_to_one_request(other):
     (outcome,) = bench.apply(other).outcomes
     assert outcome.kind is ID_REUSED
     assert "The two differ in " in outcome.detail
-
-
-@pytest.mark.parametrize("units", [1, 2])
-def test_a_return_waits_while_its_units_may_still_be_handed_over(units):
-    bench = bench_with(ROWS["shipping"])
-    came = give_back("r", p=units, q=3)
-    (outcome,) = bench.apply(came).outcomes
-    assert outcome.rejection.reason == RejectionReason.NOT_FULFILLED
-    # Once the rest is cancelled, the return can never succeed.
-    bench.apply(command("cancel"))
-    (outcome,) = bench.apply(came).outcomes
-    assert outcome.rejection.reason == RejectionReason.NOT_DELIVERED
 
 
 ALL_NOTES = dict.fromkeys(("actor", "reference", "reason"), "\N{GRINNING FACE}" * 128)
@@ -635,47 +477,6 @@ def test_the_actor_is_stored_and_not_part_of_the_request():
 
 # ---------------------------------------------------------------- holds and attributes of orders
 
-SAME = {"hold_seconds": 900, "attributes": {"channel": "web", "gift": True, "points": 1}}
-
-
-@pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize(
-    ("other", "same"),
-    [
-        ({}, True),
-        ({"default_hold": 60}, True),
-        ({"attributes": {"points": 1, "gift": True, "channel": "web"}}, True),
-        ({"hold_seconds": 901}, False),
-        ({"hold_seconds": None, "default_hold": 900}, False),
-        ({"attributes": {}}, False),
-        ({"attributes": {**SAME["attributes"], "gift": 1}}, False),
-        ({"attributes": {**SAME["attributes"], "points": "1"}}, False),
-    ],
-)
-def test_the_same_order_has_the_same_hold_and_attributes(other, same, hidden):
-    expected = REPLAYED if same else ID_REUSED
-    first, second = Order("o", "u", {"p": 1}, **SAME), Order("o", "u", {"p": 1}, **SAME | other)
-    bench = bench_with()
-    bench.hides_records = hidden
-    assert statuses(bench.apply(first, second)) == [APPLIED, expected], "in one batch"
-    assert statuses(bench.apply(second)) == [expected], "compared with the row"
-    # The same applies to an order that was cancelled before it arrived.
-    bench = bench_with(ROWS["tombstone"])
-    assert statuses(bench.apply(first)) == [APPLIED]
-    assert statuses(bench.apply(second)) == [expected]
-
-
-def test_a_forgotten_users_order_is_compared_without_the_user():
-    bench = bench_with()
-    order = Order("o", "u", {"p": 1}, **SAME)
-    bench.apply(order)
-    forgotten = {"user_id": "pseudonym", "attributes": {}, "pseudonymised_at": WRITTEN}
-    bench.put_record(replace(stored(bench), **forgotten))
-    bench.hides_records = False
-    assert statuses(bench.apply(order)) == [REPLAYED]
-    assert statuses(bench.apply(replace(order, quantities={"p": 2}))) == [ID_REUSED]
-    assert statuses(bench.apply(replace(order, hold_seconds=60))) == [ID_REUSED]
-
 
 @pytest.mark.parametrize(
     ("hold", "default", "end"),
@@ -750,49 +551,12 @@ def test_other_programs_attributes_of_an_order_are_kept(shop):
     assert row["confirmedAt"] <= row["fulfilledAt"] <= row["lastUpdatedAt"]
 
 
-@pytest.mark.parametrize("calls", [0, 1, 2])
-def test_units_are_returned_to_a_product_that_was_created_again(shop, calls):
-    """When the batch learns that the order was placed, it has an older row of the product, read for another order."""
-    worker = shop.worker()
-
-    def make_again(stock):
-        shop.delist("p")
-        shop.list("p", stock)
-
-    shop.commit(worker, Order("older", "u", {"p": 1}))
-    make_again(7)
-    left = iter(range(calls, -1, -1))
-
-    def before(operation, request):
-        if next(left, None) == 0:
-            make_again(5)
-            shop.order("o", p=3)
-
-    shop.before = before
-    asked = [OrderCommand(order_id, OrderAction.CANCEL) for order_id in ("older", "o")]
-    assert statuses(shop.commit(worker, *asked)) == [APPLIED] * 2
-    assert shop.stock("p") == 5
-
-
 def test_a_command_whose_order_cannot_be_read_is_returned(shop):
     for order_id in ("o", "other"):
         shop.order(order_id, p=1)
 
-    def leave_out(operation, request):
-        keys = (
-            request["RequestItems"].get("Orders", {}).get("Keys", ())
-            if operation == "BatchGetItem"
-            else ()
-        )
-        left_out = [key for key in keys if key["orderId"]["S"] == "o"]
-        if not left_out:
-            return None
-        for key in left_out:
-            keys.remove(key)
-        answer = shop.aws.answer("dynamodb", operation, request) if keys else {"Responses": {}}
-        return answer | {"UnprocessedKeys": {"Orders": {"Keys": left_out}}}
-
-    shop.before = leave_out
+    of_order = leaves_out(shop, lambda key: key.get("orderId") == {"S": "o"}, refuses=False)
+    shop.on("BatchGetItem", of_order)
     report = shop.commit(shop.worker(), command("cancel"), command("cancel", order_id="other"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "UNPROCESSED_KEYS"
@@ -828,31 +592,6 @@ def asked(action, order_id="o", **more):
 
 
 CAME = {"stepId": "rt-1", "items": [{"productId": "q", "quantity": 1}] * 2, "restock": True}
-
-
-@pytest.mark.parametrize("seconds", [1, 61, 3600])
-def test_a_confirmation_counts_whenever_it_comes_until_its_order_expires(shop, seconds):
-    place(shop, holdSeconds=60)
-    shop.clock.sleep(seconds)
-    shop.send("OrderCommand", asked("confirm"))
-    assert shop.deliver("OrderCommand") == 0
-    assert shop.status("o") == "CONFIRMED"
-    assert (expire(shop), shop.status("o")) == (0, "CONFIRMED")
-
-
-def test_each_copy_of_a_confirmation_of_an_expired_order_is_answered_as_the_first(shop):
-    place(shop, holdSeconds=60)
-    # One copy is sent before the end of the hold. The other copy, sent afterwards, is delivered first.
-    shop.send("OrderCommand", asked("confirm"))
-    shop.clock.sleep(60 + GRACE)
-    assert expire(shop) == 0
-    assert ask(shop, "confirm")["code"] == "ORDER_EXPIRED"
-    row = shop.order_row("o")
-    assert row["confirmationRejected"].keys() == {"at", "reason"}
-    assert (row["status"], row["confirmationRejected"]["reason"]) == ("EXPIRED", "ORDER_EXPIRED")
-    assert shop.deliver("OrderCommand") == 0
-    assert shop.order_row("o") == row
-    assert codes(shop, "OrderCommand") == [], "the refusal is an answer, not a dead letter"
 
 
 @pytest.mark.parametrize("grace", [0, 60, 600])
@@ -896,18 +635,6 @@ def test_commands_of_one_delivery_are_applied_in_sending_order(shop):
     assert shop.deliver("OrderCommand", lambda records: records[::-1]) == 0
     assert shop.status("o") == "FULFILLED"
     assert "confirmationRejected" not in shop.order_row("o")
-
-
-def test_early_commands_wait_for_their_order_but_a_cancellation_leaves_a_tombstone(shop):
-    early = [asked("confirm"), asked("fulfil"), asked("return", **CAME), asked("cancel", "gone")]
-    shop.send("OrderCommand", *early)
-    assert shop.deliver("OrderCommand") == 3
-    assert "userId" not in shop.order_row("gone")
-    place(shop)
-    shop.clock.sleep(60)
-    assert shop.deliver("OrderCommand") == 0
-    assert shop.status("o") == "FULFILLED"
-    assert shop.stock("q") == 9
 
 
 @pytest.mark.parametrize(
@@ -962,44 +689,6 @@ def test_copies_of_early_commands_are_applied_in_sending_order(shop):
     place(shop)
     assert shop.deliver("OrderCommand", lambda records: records[::-1]) == 0
     assert shop.status("o") == "FULFILLED"
-
-
-def test_expiries_come_from_their_own_queue_and_invalid_ones_go_to_its_dead_letters(shop):
-    """An expiry message has no action; its queue implies it."""
-    place(shop, "held", holdSeconds=60)
-    place(shop, "kept")
-    shop.clock.sleep(60 + GRACE)
-    invalid = ("{", {"orderId": ""}, asked("expire", "held"))
-    shop.send("Expiry", {"orderId": "held"}, {"orderId": "held"}, {"orderId": "kept"}, *invalid)
-    shop.send("Expiry", {"orderId": "unknown"})
-    assert shop.deliver("Expiry") == 0
-    assert (shop.status("held"), shop.status("kept")) == ("EXPIRED", "PENDING")
-    assert codes(shop, "Expiry") == ["INVALID_JSON", *["SCHEMA_VIOLATION"] * 2]
-    shop.send("OrderCommand", {"orderId": "kept"}, asked("expire", "kept"))
-    assert shop.deliver("OrderCommand") == 0
-    assert codes(shop, "OrderCommand") == ["SCHEMA_VIOLATION"] * 2
-    assert shop.unexplained() == {"p": 0, "q": 0}
-
-
-def test_commands_that_can_never_succeed_are_dead_lettered_by_name(shop):
-    place(shop)
-    for action in ("confirm", "fulfil"):
-        ask(shop, action)
-    ask(shop, "return", **CAME)
-    place(shop, "foreign")
-    shop.edit(Table.ORDERS, "foreign", status={"S": "PACKED"})
-    shop.send(
-        "OrderCommand",
-        asked("return", **CAME | {"restock": False}),
-        asked("confirm", "foreign"),
-        asked("return", **CAME),
-        asked("return", stepId="rt-2", restock=True),
-        asked("cancel"),
-    )
-    assert shop.deliver("OrderCommand") == 0
-    expected = ["SCHEMA_VIOLATION", "STEP_ID_REUSED", "UNKNOWN_ORDER_STATUS"]
-    assert codes(shop, "OrderCommand") == expected
-    assert shop.stock("q") == 10 - 3 - 3 + 2
 
 
 @pytest.mark.parametrize("deliveries", [None, 0, 1])

@@ -1,7 +1,6 @@
 """Behaviour of the simulated AWS that cannot be compared with the embedded AWS: capacity, time and faults."""
 
 import hashlib
-import sys
 import time
 
 import boto3
@@ -13,7 +12,6 @@ from inventory_orders.store.tables import Index
 from testing.aws import ServiceError, SimulatedAws, answered_by
 from testing.world.clock import ManualClock, virtual_time
 from testing.world.tables import creation
-from tests.support.parallel import in_threads
 
 
 @pytest.fixture
@@ -292,53 +290,6 @@ def test_clients_call_the_simulation_below_their_own_retries(aws, clock):
     assert caught.value.response["Item"] == {"p": {"S": "k"}}
 
 
-@pytest.fixture
-def client(each_store):
-    """Return a client of each implementation in turn, with empty tables."""
-    return each_store._client
-
-
-def test_a_page_is_created_by_its_first_write_and_checked_with_others(client):
-    def action(page, condition, **values):
-        return {
-            "TableName": "Allotments",
-            "Key": {"page": {"S": page}},
-            "ConditionExpression": condition,
-            "ExpressionAttributeNames": {"#v": "_version"},
-            "ExpressionAttributeValues": {f":{name}": value for name, value in values.items()},
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-
-    def write(page, version, units):
-        before = {"before": {"N": str(version - 1)}} if version > 1 else {}
-        condition = "#v = :before" if before else "attribute_not_exists(page)"
-        values = {"v": {"N": str(version)}, "units": {"B": units}}
-        update = {"UpdateExpression": "SET #v = :v, units = :units"}
-        return {"Update": action(page, condition, **values, **before) | update}
-
-    def check(page, version):
-        return {"ConditionCheck": action(page, "#v = :before", before={"N": str(version)})}
-
-    def lost(*actions):
-        with pytest.raises(client.exceptions.TransactionCanceledException) as caught:
-            client.transact_write_items(TransactItems=actions)
-        reasons = caught.value.response["CancellationReasons"]
-        return [(reason["Code"], reason.get("Item")) for reason in reasons]
-
-    first = {"page": {"S": "0/1"}, "_version": {"N": "1"}, "units": {"B": b"\xff\x00"}}
-    client.transact_write_items(TransactItems=[write("0/1", 1, b"\xff\x00")])
-    assert lost(write("0/1", 1, b"")) == [("ConditionalCheckFailed", first)]
-    client.transact_write_items(TransactItems=[write("1/1", 1, b""), check("0/1", 1)])
-    assert lost(write("1/1", 2, b"x"), check("0/1", 2)) == [
-        ("None", None),
-        ("ConditionalCheckFailed", first),
-    ]
-    assert lost(write("1/1", 2, b"x"), check("9/1", 1))[1] == ("ConditionalCheckFailed", None)
-    keys = [{"page": {"S": page}} for page in ("0/1", "1/1")]
-    pages = client.batch_get_item(RequestItems={"Allotments": {"Keys": keys}})["Responses"]
-    assert sorted(page["units"]["B"] for page in pages["Allotments"]) == [b"", b"\xff\x00"]
-
-
 def test_errors_of_queues_have_the_codes_that_the_sdk_shows(aws):
     with answered_by(aws.answer):
         client = boto3.client("sqs")
@@ -356,40 +307,3 @@ def test_virtual_time_replaces_the_clock_of_the_process_and_restores_it(clock):
         assert time.monotonic() - start == 1000
         assert time.time() == clock.seconds == time.perf_counter()
     assert time.time is before
-
-
-@pytest.fixture
-def threads_that_take_turns_often():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("threads_that_take_turns_often")
-def test_each_call_is_one_step_whichever_thread_makes_it(aws, clock):
-    url = aws.sqs.create("Q").url
-    times, threads = 60, 4
-
-    def call(thread):
-        received = 0
-        for n in range(times):
-            put(aws, f"{thread}-{n}")
-            aws.dynamodb.answer("Scan", {"TableName": "T"})
-            aws.dynamodb.answer("UpdateItem", adding("sum"))
-            aws.sqs.answer("SendMessage", {"QueueUrl": url, "MessageBody": "b"})
-            received += len(aws.sqs.answer("ReceiveMessage", {"QueueUrl": url}).get("Messages", ()))
-            for _ in range(50):
-                clock.sleep(0.5)
-        return received
-
-    before = clock.now()
-    received = in_threads(call, threads)
-    table = aws.dynamodb.tables["T"]
-    assert table.items["sum",]["n"] == {"N": str(times * threads)}
-    assert len(table.items) == times * threads + 1
-    sent = aws.sqs.queues["Q"].messages
-    assert len({message.message_id for message in sent}) == times * threads
-    # A message is redelivered after it has been hidden for 30 seconds.
-    assert sum(received) == sum(message.receive_count for message in sent) == times * threads
-    assert clock.now() - before == 25 * times * threads

@@ -9,7 +9,6 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import UnsupportedEventError
-from inventory_orders.invocation.runtime import refuse_unsupported_events
 from inventory_orders.invocation.sqs import Queue
 from inventory_orders.invocation.sqs_batch import Outcome, QueueRules, SqsBatch, read_messages
 from inventory_orders.messages.commands import parse_order
@@ -76,42 +75,6 @@ def ends(batch):
 
 def returned(batch):
     return [entry["itemIdentifier"] for entry in batch.response["batchItemFailures"]]
-
-
-@pytest.mark.parametrize("is_first_turn", [True, False])
-def test_nothing_of_a_group_takes_effect_before_its_reused_id_is_dead_lettered(is_first_turn):
-    bench = Bench(product("p", 5))
-    before = [order_body("a", {"p": 1})]
-    if is_first_turn:
-        bench.process(sqs_event(*before))
-        before = []
-    reused, behind = order_body("a", {"p": 2}), order_body("b", {"p": 1})
-    batch = bench.process(sqs_event(*before, reused, behind, group="g"))
-    assert ends(batch) == [Outcome.APPLIED] * len(before) + [Outcome.INVALID, Outcome.RETURNED]
-    assert [entry["MessageBody"] for _, entry in bench.sqs.sent] == [json.dumps(reused)]
-    assert bench.stock() == 4
-    assert ends(bench.process(sqs_event(behind, group="g"))) == [Outcome.APPLIED]
-
-
-def test_each_message_gets_its_own_answer():
-    bench = Bench(product("p", 3))
-    batch = bench.process(
-        sqs_event(
-            order_body("a", {"p": 2}),
-            order_body("b", {"p": 2}),
-            "not json",
-            order_body("a", {"p": 2}),
-            order_body("a", {"p": 1}),
-        )
-    )
-    assert ends(batch) == [
-        Outcome.APPLIED,
-        Outcome.REJECTED,
-        Outcome.INVALID,
-        Outcome.REPLAYED,
-        Outcome.INVALID,
-    ]
-    assert returned(batch) == []
 
 
 def test_a_dead_letter_is_the_unchanged_message_with_its_reason():
@@ -194,14 +157,16 @@ def test_a_message_that_may_yet_succeed_is_returned_with_a_short_delay():
     assert 4 <= seconds <= 8
 
 
-def test_a_leased_product_delays_its_messages_until_the_lease_ends():
+@pytest.mark.parametrize(("lease", "least", "most"), [(600, 595, 601), (1_000_000, 900, 900)])
+def test_a_leased_product_delays_its_messages_until_the_lease_ends(lease, least, most):
+    """A lease may be released early, so a delay is at most 15 minutes."""
     bench = Bench(product("p", 5))
-    bench.lease("p", 600)
+    bench.lease("p", lease)
     batch = bench.process(sqs_event(order_body("a", {"p": 1}), group="p"))
     assert returned(batch) == ["m-0"]
     url, seconds = bench.sqs.visibility["r-0"]
     assert url == "queue.fifo"
-    assert 595 <= seconds <= 601
+    assert least <= seconds <= most
 
 
 def deliver_early(bench, count, messages=1):
@@ -232,13 +197,6 @@ def test_if_sqs_refuses_the_copy_the_message_stays_in_its_queue():
     bench = Bench(sqs=FakeSqs(partly=True))
     assert returned(deliver_early(bench, EARLY_DELIVERIES, messages=2)) == ["m-1"]
     assert bench.sqs.visibility.keys() == {"r-1"}
-
-
-def test_every_returned_identifier_is_one_of_the_batch():
-    bench = Bench(sqs=FakeSqs(fail=True))
-    event = sqs_event(*["bad"] * 7)
-    batch = bench.process(event)
-    assert returned(batch) == [record["messageId"] for record in event["Records"]]
 
 
 @pytest.mark.parametrize("count", [1, EARLY_DELIVERIES])
@@ -318,13 +276,6 @@ def test_a_returned_group_is_redelivered_together_with_its_first_message():
     assert second == first
 
 
-def test_an_absurdly_long_lease_delays_its_messages_for_15_minutes_at_a_time():
-    bench = Bench(product("p", 5))
-    bench.lease("p", 1_000_000)
-    bench.process(sqs_event(order_body("a", {"p": 1})))
-    assert bench.sqs.visibility["r-0"] == ("queue", 900)
-
-
 @pytest.mark.parametrize(
     "event",
     [
@@ -337,11 +288,6 @@ def test_an_absurdly_long_lease_delays_its_messages_for_15_minutes_at_a_time():
 def test_a_batch_of_another_source_is_an_error_with_advice(event):
     with pytest.raises(UnsupportedEventError, match=r"SQS message"):
         read_messages(event)
-
-
-@pytest.mark.parametrize("event", [None, [], "x", {}, ["Records"], {"orderId": "o-1", "items": []}])
-def test_an_event_that_is_not_a_batch_has_no_messages(event):
-    assert read_messages(event) is None
 
 
 def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
@@ -361,17 +307,6 @@ def test_a_returned_duplicate_in_another_group_stops_that_group():
     event["Records"] += behind["Records"][1:]
     assert ends(bench.process(event)) == [Outcome.RETURNED] * 3
     assert bench.stock("q") == 5
-
-
-def test_an_unreadable_batch_is_never_acknowledged():
-    @refuse_unsupported_events
-    def handler(event, context):
-        raise UnsupportedEventError("no")
-
-    assert handler({"Records": [{"messageId": "m"}]}, None)["batchItemFailures"] == [
-        {"itemIdentifier": ""}
-    ]
-    assert "batchItemFailures" not in handler({"orderId": "o"}, None)
 
 
 def test_an_invalid_message_behind_a_returned_one_of_its_group_is_dead_lettered():

@@ -16,7 +16,6 @@ from inventory_orders.errors import (
     CorruptItemError,
     RepairNeededError,
     StoreError,
-    StoreUnavailableError,
     ThrottledError,
 )
 from inventory_orders.products.fold import Fold
@@ -194,16 +193,6 @@ def test_a_delisted_product_is_forgotten_without_an_event(watched):
     assert not any("tea" in part.levels for part in watched.parts())
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_after_a_crash_before_any_write_nothing_is_lost(watched, number):
-    """There are four writes: each of two parts is written with pending events, and again after the bus accepts them."""
-    watched.crash("UpdateItem", number)
-    watched.sell(tea=1)
-    watched.heard()
-    last = {event["data"]["productId"]: event["data"]["available"] for event in watched.taken}
-    assert last == {"tea": 9, "mug": 10, "pot": 10}
-
-
 @pytest.mark.parametrize("refusal", ["ThrottlingException", None])
 def test_a_refused_event_is_sent_again_under_the_same_id(watched, refusal):
     """In the case without a refusal, the response is lost and the process is killed."""
@@ -254,12 +243,6 @@ def test_each_sweep_begins_with_another_part(watched):
             watched.sweep()
     parts = {StockPart.of(product_id) for product_id in tried}
     assert len(parts) == len(watched.parts()) > 1
-
-
-def test_a_bus_that_always_refuses_is_a_problem(watched):
-    watched.bus.judge = lambda *_: ("NotAuthorizedForSourceException", "no")
-    with pytest.raises(StoreUnavailableError, match="the bus refuses stock events: no"):
-        watched.sweep()
 
 
 def test_a_level_that_the_bus_always_refuses_delays_no_other(watched):
@@ -386,18 +369,6 @@ def test_a_part_that_cannot_be_read_is_named(watched):
     watched.shop.edit(Table.ALLOTMENTS, "stock/0", levels={"S": "?"})
     with pytest.raises(CorruptItemError, match="delete the item"):
         watched.sweep()
-
-
-def test_throttled_tables_are_left_to_the_next_sweep(watched):
-    def before(operation, _):
-        if operation == "Scan":
-            raise ServiceError("ThrottlingException", "slow down")
-
-    watched.shop.before = before
-    with pytest.raises(ThrottledError):
-        watched.sweep()
-    watched.shop.calm()
-    assert len(watched.heard()) == 3
 
 
 def test_a_part_has_room_for_50_000_products_with_long_ids():

@@ -8,8 +8,7 @@ from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.tables import Table
 from local import ROOT
 from operations import emf
-from testing.world.events import order_body, sqs_event
-from testing.world.faults import lose_responses
+from testing.world.events import sqs_event
 
 TEA = "tea-earl-grey"
 TEA_STOCK = 60
@@ -36,15 +35,6 @@ def metrics_of(capsys):
 
 
 class TestAdjustStock:
-    def test_the_sample_is_applied_once(self, call, tea_shop):
-        before = tea_shop.stock(TEA)
-        assert call("adjust_stock", sample("adjust_stock")) == {"batchItemFailures": []}
-        assert call("adjust_stock", sample("adjust_stock")) == {"batchItemFailures": []}
-        assert tea_shop.stock(TEA) == before + 41
-        assert int(tea_shop.row(TEA)["_version"]["N"]) == 2, (
-            "all adjustments of a batch share one write"
-        )
-
     def test_an_early_adjustment_is_sent_again_and_in_the_end_dead_lettered(self, call, tea_shop):
         early = [
             {"adjustmentId": "a", "productId": "new", "delta": 1, "reason": "RECEIPT"},
@@ -73,29 +63,6 @@ class TestAdjustStock:
         assert again["result"] == "REPLAYED"
         assert {name: again[name] for name in expected} == expected
 
-    def test_a_direct_command_reads_again_after_a_lost_response(self, call, tea_shop):
-        call("adjust_stock", sample("adjust_stock_direct"))
-        store = tea_shop.process("adjust_stock").store
-        lose_responses(store._client, "GetItem", 2)
-        assert call("adjust_stock", sample("adjust_stock_direct"))["stockCount"] == 72
-
-    @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
-    def test_a_plain_decrement_is_applied_in_both_modes(self, call, tea_shop, mode):
-        for number in range(3):
-            answer = call(
-                "adjust_stock",
-                {
-                    "action": "decrement",
-                    "adjustmentId": f"d-{mode}-{number}",
-                    "productId": TEA,
-                    "quantity": 2,
-                    "mode": mode,
-                },
-            )
-            assert answer["result"] == "APPLIED"
-        assert answer["path"] == mode, "the first decrement fills the product cache"
-        assert tea_shop.stock(TEA) == TEA_STOCK - 6
-
     @pytest.mark.parametrize("mode", ["optimistic", "atomic"])
     def test_a_refused_decrement_is_final_and_names_the_stock_at_that_time(self, call, mode):
         take = {"action": "decrement", "adjustmentId": "d", "productId": TEA, "mode": mode}
@@ -110,36 +77,12 @@ class TestAdjustStock:
         assert call("adjust_stock", take | {"adjustmentId": "e"})["result"] == "APPLIED"
 
 
-class TestChangeOrders:
-    def test_the_sample_cancels_an_order_before_it_comes(self, call, tea_shop, capsys):
-        assert call("change_orders", sample("change_orders")) == {"batchItemFailures": []}
-        order_id = "sample-o-cancelled-early"
-        tombstone = tea_shop.order_row(order_id)
-        assert (tombstone["status"], tombstone["items"]) == ("CANCELLED", [])
-        capsys.readouterr()
-        call("place_orders", sqs_event(order_body(order_id, {TEA: 5})))
-        assert emf.values_of(metrics_of(capsys), "OrdersPlaced") == [0]
-        filled = tea_shop.order_row(order_id)
-        assert (filled["status"], filled["userId"]) == ("CANCELLED", "u-1")
-        assert tea_shop.stock(TEA) == TEA_STOCK
-
-
 class TestManageProducts:
     def test_an_older_catalogue_event_is_ignored(self, call, tea_shop, capsys):
         assert call("manage_products", sample("manage_products")) == {"batchItemFailures": []}
         assert tea_shop.row(TEA)["name"]["S"] == "Earl Grey, new harvest"
         assert tea_shop.row(TEA)["price"]["N"] == "720"
         assert emf.values_of(metrics_of(capsys), "StaleEventsIgnored") == [1]
-
-    def test_an_event_for_an_unknown_product_is_returned(self, call):
-        event = {
-            "eventId": "e",
-            "eventTime": "2026-01-01T00:00:00.000000+00:00",
-            "productId": "new",
-            "details": {},
-        }
-        answer = call("manage_products", sqs_event(event))
-        assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
 
     def test_details_can_be_changed_directly(self, call):
         event = json.loads(sample("manage_products")["Records"][0]["body"])
@@ -172,35 +115,6 @@ class TestManageProducts:
 
 
 class TestCountStock:
-    def test_a_count_can_take_several_invocations(self, call, tea_shop):
-        acquired = call("count_stock", sample("count_stock_acquire"))
-        assert (acquired["result"], acquired["stockCount"]) == ("ACQUIRED", tea_shop.stock(COUNTED))
-        held = call("count_stock", sample("count_stock_acquire"))
-        assert (held["result"], held["code"]) == ("RETRY_LATER", "LEASED")
-        assert 290 < held["retryAfterSeconds"] <= 300
-        renewed = call(
-            "count_stock", {"action": "renew", "lease": acquired["lease"], "seconds": 600}
-        )
-        assert renewed["lease"]["version"] == acquired["lease"]["version"] + 1
-        commit = {
-            "action": "commit",
-            "lease": renewed["lease"],
-            "counted": acquired["stockCount"] - 5,
-            "adjustmentId": "count-1",
-        }
-        committed = call("count_stock", commit)
-        assert (committed["result"], committed["delta"]) == ("COMMITTED", -5)
-        again = call("count_stock", commit)
-        assert again == {k: v for k, v in committed.items() if k != "handedOverSince"}, (
-            "the repeated commit has the same answer"
-        )
-        release = {"action": "release", "lease": commit["lease"]}
-        assert call("count_stock", release)["result"] == "LEASE_WAS_OVER", (
-            "the commit has ended the lease"
-        )
-        assert tea_shop.stock(COUNTED) == acquired["stockCount"] - 5
-        assert "lockedBy" not in tea_shop.row(COUNTED)
-
     def test_the_answer_says_how_long_a_lease_lasts_and_why_not_longer(self, call):
         command = {"action": "acquire", "productId": TEA, "seconds": 300}
         short = call("count_stock", command)

@@ -12,7 +12,6 @@ from inventory_orders.lanes.idle import (
     IdleReport,
     return_idle_units,
 )
-from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
@@ -213,28 +212,6 @@ def test_a_lost_response_a_throttle_or_another_sweep_loses_no_unit(shop, fault):
         assert where(shop, product_id) == (100, {}, set())
         checked += 1
     assert checked >= 2 * 8
-
-
-def test_an_owner_that_wakes_up_sells_or_learns_that_its_lane_is_empty(shop):
-    ends, stale = [], []
-
-    def wakes(operation, request):
-        try:
-            shop.write_down(stale[-1])
-            ends.append("sold")
-        except TransactionCancelledError:
-            ends.append("lost")
-
-    def set_up(shop):
-        products = everything_idle(shop)
-        stale.append(shop.allocation("x", 1))
-        stale[-1].add_units("x", -1, PageKey.of(1, "x"))
-        return products
-
-    for product_id in interrupted_everywhere(shop, set_up, wakes):
-        sold = int(product_id == "x" and ends[-1:] == ["sold"])
-        assert where(shop, product_id) == (100 - sold, {}, set())
-    assert {"sold", "lost"} <= set(ends)
 
 
 def test_a_visit_that_moved_nothing_ends_immediately(shop):

@@ -1,13 +1,23 @@
 """The metrics of orders, and a stage without metrics."""
 
+import importlib.util
+
 from inventory_orders.domain.order import CancelledBeforehand, Order
 from inventory_orders.domain.record import OrderRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, rejected
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
+from inventory_orders.invocation import telemetry
 from operations import emf
-from tests.support.telemetry import new_telemetry
+
+
+def new_telemetry():
+    """Import the module again, so that it reads its settings again and its counters are empty."""
+    spec = importlib.util.spec_from_file_location("telemetry_of_a_new_process", telemetry.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
