@@ -13,14 +13,12 @@ import pytest
 from docs_generator import sample_events as samples
 from inventory_orders.messages.commands import parse_order
 from local import ROOT, tokens
-from local.invoke import invoke_deployed, is_good
+from local.invoke import invoke_deployed
 from operations import forget
 from operations.audit import read_books
 from operations.http_api import HttpApi
 from testing.world.events import order_body, sqs_event
-from testing.world.handlers import function_names
 from tests.support.api import api_of
-from tests.support.logs import log_of
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh
 from tests.support.stack import cli, create, wait_until, wait_until_settled
 from tests.support.tokens import Issuer, issued_by
@@ -246,49 +244,6 @@ def test_an_id_with_spaces_is_encoded_as_the_page_on_limits_says():
         parse_order(json.dumps(order_body("o-1", {names["product_id"]: 1})))
         assert names["unquote"](names["product_id"].replace("~", "%")) == sku
     exec(code, {})
-
-
-def examples(heading):
-    """Read the JSON documents under a heading of the reference, down to the next heading."""
-    text = (ROOT / "docs" / "reference.md").read_text("utf-8")
-    section = re.split(r"^###? ", text.split(f"### {heading}\n")[1], flags=re.MULTILINE)[0]
-    blocks = re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)
-    lines = "".join(blocks).replace("\n ", " ").splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def test_every_message_of_the_reference_is_applied(aws):
-    for heading, function in {
-        "order": "place_orders",
-        "command": "change_orders",
-        "adjustment": "adjust_stock",
-        "catalogue event": "manage_products",
-    }.items():
-        found = examples(heading)
-        assert found
-        log = log_of(aws, function, sqs_event(*found))
-        assert '"ends":{"APPLIED":' in log.replace('": ', '":'), (heading, log)
-
-
-def test_every_direct_command_of_the_reference_succeeds(aws):
-    assert invoke_deployed(
-        aws, "place_orders", sqs_event(order_body("o-1002", {"tea-earl-grey": 2}))
-    ).answer == {"batchItemFailures": []}
-    lease = None
-    # place_orders comes first, because the other examples refer to its order.
-    for name in sorted(function_names(), key=lambda name: name != "place_orders"):
-        # The API takes HTTP requests, and stream records are not commands.
-        if name in ("api", "publish_events"):
-            continue
-        # The function's direct commands are the same as its messages.
-        found = examples("command" if name == "change_orders" else name)
-        assert found, name
-        for command in found:
-            if "lease" in command:
-                command["lease"] = lease
-            answer = invoke_deployed(aws, name, command).answer
-            assert is_good(answer), (command, answer)
-            lease = answer.get("lease", lease)
 
 
 def test_every_sample_event_works_as_its_readme_says(aws):

@@ -48,13 +48,6 @@ def values_in_logs(aws: Aws) -> tuple[Values, dict[str, list[float]], Counter[st
     return metrics, durations, errors
 
 
-def log_of(aws: Aws, function: str, event: Any) -> str:
-    """Read the whole log of a function that processes batches. Empty invocations flush its last lines."""
-    done = invoke_deployed(aws, function, event)
-    assert done.answer == {"batchItemFailures": []}, done
-    return f"{done.logs}\n{invoke_deployed(aws, function, {'Records': []}).logs}"
-
-
 def give_every_worker_nothing_to_do(aws: Aws) -> None:
     """Invoke every worker of the function once more.
 

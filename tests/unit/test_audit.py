@@ -14,7 +14,7 @@ from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
 from local.commands import main
 from operations import audit
-from operations.books import Account, Books, add_up, history
+from operations.books import Books, add_up, history
 from operations.commands import books
 from operations.lanes import Pages
 from operations.movements import movements_of
@@ -115,10 +115,11 @@ def test_a_unit_taken_by_hand_is_a_difference_and_unexplained_if_it_is_settled()
 
 
 def test_a_delisted_generation_adds_up_to_zero():
+    """All its orders count, because it has neither a row nor a page that tells which ones came later."""
     closing = adjustment("closing", -8, 3, "CLOSING")
-    sold = order("a", 2, 2, status="CANCELLED")
-    (account,) = accounts_of([], [OPENING, closing], [sold])
-    assert (account.status, account.available, account.balances) == ("DELISTED", 0, True)
+    for sold in (order("a", 2, 2, status="CANCELLED"), order_from_lane("a", 2, 3, 99)):
+        (account,) = accounts_of([], [OPENING, closing], [sold], [page(3, 99)])
+        assert (account.status, account.available, account.balances) == ("DELISTED", 0, True)
 
 
 def of(status, lines=None, steps=()):
@@ -211,10 +212,9 @@ def test_an_order_that_moved_no_units_is_a_problem_even_if_the_books_balance(fou
 
 def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
     found = of("CONFIRMED", [{"productId": "q", "productCreatedAt": BORN}], [moved("fulfil", 1)])
-    (account,) = accounts_of([product(10, 1)], [OPENING], [found])[:1]
-    assert account.problems == (
-        "order o-1 (CONFIRMED) has a step that moves units of it, but no line for it",
-    )
+    account, _ = accounts_of([product(10, 1)], [OPENING], [found])
+    (said,) = account.problems
+    assert said == "order o-1 (CONFIRMED) has a step that moves units of it, but no line for it"
 
 
 @pytest.mark.parametrize(
@@ -285,13 +285,6 @@ def test_units_not_returned_to_a_delisted_product_are_not_a_problem(shop):
     shop.between = delist
     account = shop.audit()["p"]
     assert (account.status, account.balances) == ("DELISTED", True)
-
-
-def test_a_history_ends_at_the_version_that_was_read():
-    orders = {"a": order("a", 2, 2), "later": order("later", 5, 3)}
-    account = Account("p", BORN, "ACTIVE", 2, 8, 10, 10, 2, 0, 2)
-    entries = history(Books((account,), orders, [OPENING]), account)
-    assert [(entry.version, entry.available) for entry in entries] == [(1, 10), (2, 8)]
 
 
 class AuditedShop(Shop):
@@ -593,32 +586,6 @@ def test_a_step_without_its_page_is_a_problem(shop, step, said, action):
     assert f"order o-1 ({status}) handed over or lost units of it {said}" in problem
 
 
-def test_lost_units_are_neither_on_hand_nor_on_sale_and_never_come_back():
-    order = of("CONFIRMED", None, [moved("cancel", 1, restock=False)])
-    (account,) = accounts_of([product(6, 2)], [OPENING], [order], [out(p=1)])
-    numbers = (account.on_hand, account.committed, account.available)
-    assert (numbers, account.sold, account.left) == ((9, 3, 6), 4, 1)
-    assert account.balances
-    back_on_sale = product(7, 3)
-    (account,) = accounts_of([back_on_sale], [OPENING], [order], [out(p=1)])
-    assert account.unexplained == {"available": 1, "committed": -1}
-
-
-def test_a_whole_fulfilment_hands_over_what_its_earlier_steps_have_left():
-    steps = [moved("fulfil", 1), moved("cancel", 1, 3), ALL_FULFILLED]
-    order = of("FULFILLED", None, [*steps, moved("return", 1, 4, restock=True)])
-    (account,) = accounts_of([product(8, 4, onHand=11)], [OPENING], [order], [out(p=3)])
-    assert (account.on_hand, account.left, account.balances) == (8, 2, True)
-
-
-def test_a_count_moves_both_numbers():
-    count = adjustment("count", -2, 3, "COUNT") | {"counted": 8}
-    orders = [placed_at_2("a", 3, "CONFIRMED")]
-    (account,) = accounts_of([product(5, 3, onHand=8)], [OPENING, count], orders)
-    assert (account.on_hand, account.committed, account.available) == (8, 3, 5)
-    assert account.balances
-
-
 def test_a_closing_takes_what_the_row_had_and_later_hand_overs_take_nothing():
     closing = adjustment("closing", -6, 3, "CLOSING") | {"onHandDelta": -10}
     closing["appliedAt"] = "2026-01-01T00:03:05"
@@ -667,18 +634,6 @@ def test_a_history_lists_hand_overs_and_losses_with_both_numbers(shop, command):
     )
 
 
-def test_a_corrupt_outbound_page_is_named_and_counts_as_empty(shop):
-    shop.write(Table.PRODUCTS, product(8, 2))
-    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
-    shop.write(Table.ORDERS, handed_over("a", 2))
-    for nonsense in (b"?", page_units(out(p=-2))):
-        shop.write(Table.ALLOTMENTS, page_row(out(p=2)) | {"units": nonsense})
-        account = shop.audit()["p"]
-        assert (account.unexplained, account.problems) == ({"on_hand": 2, "committed": 2}, ())
-        assert list(shop.books.corrupt_pages) == ["out/0"]
-        assert "page out/0 breaks the contract" in shop.books.corrupt_pages["out/0"]
-
-
 # ---------------------------------------------------------------- lanes
 
 LENT = {"lentTo": frozenset({"0", "3"})}
@@ -704,19 +659,6 @@ LENT = {"lentTo": frozenset({"0", "3"})}
 def test_units_in_lanes_count_and_so_do_orders_up_to_the_pages_versions(row, pages, orders):
     (account,) = accounts_of([row], [OPENING], orders, pages)
     assert account.balances, account
-
-
-def test_all_orders_from_lanes_of_a_delisted_product_count():
-    closing = adjustment("closing", -8, 3, "CLOSING")
-    sold = order_from_lane("a", 2, 3, 99)
-    (account,) = accounts_of([], [OPENING, closing], [sold], [page(3, 99)])
-    assert (account.status, account.balances) == ("DELISTED", True)
-
-
-def test_a_unit_missing_in_a_lane_is_a_difference():
-    pages = [page(0, 1, p=5), page(3, 1)]
-    (account,) = accounts_of([product(4, 2, **LENT)], [OPENING], [], pages)
-    assert (account.available, account.difference, account.in_lanes) == (9, -1, {0: 5})
 
 
 def test_units_on_a_page_that_is_never_read_are_missing():
@@ -756,28 +698,17 @@ def test_states_that_lanes_must_not_have_are_problems(rows, problem):
         (product(2, 2, lowStockThreshold=2), "is ACTIVE with 2: it must be LOW_STOCK"),
         (product(3, 2, lowStockThreshold=2, status="LOW_STOCK"), "it must be ACTIVE"),
         (product(-1, 2, lowStockThreshold=-2, **LENT), "has -1, below its floor of 0"),
+        (product(-2, 2, backorderLimit=2, status="OUT_OF_STOCK"), None),
+        (product(-1, 2, backorderLimit=2, status="LOW_STOCK"), None),
+        (product(9, 2, status="DISCONTINUED"), None),
+        (product(3, 2, lowStockThreshold=2, **LENT), None),
     ],
 )
 def test_a_floor_or_a_status_that_was_broken_is_a_problem(row, problem):
     opening = adjustment("opening", row["stockCount"], 1, "OPENING")
     (account,) = accounts_of([row | {"onHand": row["stockCount"]}], [opening], [])
-    assert (account.unexplained, account.is_wrong) == ({}, True)
-    assert problem in account.problems[0]
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        product(-2, 2, backorderLimit=2, status="OUT_OF_STOCK"),
-        product(-1, 2, backorderLimit=2, status="LOW_STOCK"),
-        product(9, 2, status="DISCONTINUED"),
-        product(3, 2, lowStockThreshold=2, **LENT),
-    ],
-)
-def test_a_status_that_follows_from_the_stock_of_the_row_is_right(row):
-    opening = adjustment("opening", row["stockCount"], 1, "OPENING")
-    (account,) = accounts_of([row | {"onHand": row["stockCount"]}], [opening], [])
-    assert account.balances
+    assert (account.unexplained, account.is_wrong) == ({}, problem is not None)
+    assert (problem or "") in "".join(account.problems[:1])
 
 
 def test_a_row_that_another_program_broke_is_named_and_left_out(shop):
@@ -917,14 +848,6 @@ def test_sales_from_an_unread_lane_do_not_hide_a_missing_unit(shop):
     assert account.unexplained == {"available": -1, "committed": 1}
 
 
-def test_units_that_move_during_every_read_are_not_reported(shop, monkeypatch):
-    monkeypatch.setattr(audit, "_REREADS", 3)
-    lend(shop, 4, L0=4, L3=1)
-    never_the_same(shop)
-    account = shop.audit()["p"]
-    assert (account.settled, account.unexplained, account.is_wrong) == (False, {}, False)
-
-
 def test_units_in_the_same_move_during_every_read_are_not_missing(shop):
     lend(shop, 4, L0=4, L3=1)
     number = 1
@@ -954,15 +877,27 @@ def test_a_temporary_problem_is_not_reported(shop):
     assert (account.settled, account.problems) == (True, ())
 
 
-def test_a_corrupt_page_is_named_and_counts_as_empty(shop):
-    lend(shop, 4, L0=5)
-    name = str(PageKey.of(3, "p"))
-    shop.write(Table.ALLOTMENTS, page_row(page(3, 2)) | {"units": b"?"})
+@pytest.mark.parametrize(
+    ("page", "nonsense", "unexplained"),
+    [
+        (out(p=2), b"?", {"on_hand": 2, "committed": 2}),
+        (out(p=2), page_units(out(p=-2)), {"on_hand": 2, "committed": 2}),
+        (page(3, 2, p=1), b"?", {"available": -1, "committed": 1}),
+    ],
+)
+def test_a_corrupt_page_is_named_and_counts_as_empty(shop, page, nonsense, unexplained):
+    shop.write(Table.PRODUCTS, product(7, 2, lentTo=frozenset({"3"})))
+    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
+    shop.write(Table.ORDERS, handed_over("a", 2))
     shop.write(Table.ALLOTMENTS, {"page": "3/lease", "lockedBy": "x"})
+    shop.write_out(1, p=2)
+    shop.write_page(3, 2, p=1)
+    assert shop.audit()["p"].balances
+    shop.write(Table.ALLOTMENTS, page_row(page) | {"units": nonsense})
     account = shop.audit()["p"]
-    assert account.difference == -1
-    assert list(shop.books.corrupt_pages) == [name]
-    assert "breaks the contract" in shop.books.corrupt_pages[name]
+    assert (account.unexplained, account.problems) == (unexplained, ())
+    assert list(shop.books.corrupt_pages) == [str(page.key)]
+    assert f"page {page.key} breaks the contract" in shop.books.corrupt_pages[str(page.key)]
 
 
 def test_a_history_is_right_although_its_first_page_is_written_during_the_read(shop):
@@ -986,6 +921,7 @@ def test_a_history_has_the_orders_from_lanes_in_between():
         "b": order_from_lane("b", 1, 3, 7),
         "c": order_from_lane("c", 1, 0, 8),
         "later": order_from_lane("later", 1, 3, 8),
+        "too late": order("too late", 5, 4),
     }
     receipt = adjustment("receipt", 3, 3) | {"appliedAt": "2026-01-01T00:02"}
     pages = [page(0, 8, p=1), page(3, 7, p=2)]

@@ -283,11 +283,12 @@ def test_prices_in_an_unknown_unit_are_asked_about_before_anything_is_stored(rea
         match=r"line 3 has the price .*, but the stack has no currency, .*Add the setting",
     ):
         read(f"productId,price\np,79\nq,{price}\n")
-
-
-def test_a_price_with_decimals_in_json_is_asked_about_too(read):
-    with pytest.raises(UserError, match=r"line 2 has the price 12\.5, .*the setting currency"):
-        read('{"productId": "p", "price": 79}\n{"productId": "q", "price": 12.5}\n', "f.jsonl")
+    if "," not in price and "$" not in price:
+        with pytest.raises(UserError, match=r"line 2 has the price .*the setting currency"):
+            read(
+                f'{{"productId": "p", "price": 79}}\n{{"productId": "q", "price": {price}}}\n',
+                "f.jsonl",
+            )
 
 
 @pytest.mark.parametrize(
@@ -362,23 +363,15 @@ def test_a_point_in_a_number_of_json_is_always_a_decimal_point(read):
 
 
 def test_bad_cells_are_named_in_the_words_of_the_handlers(read):
-    file = read(
-        "productId,openingStock,price\np 1,1,\np-2,2.0,\np-3,-1,\np-4,,5\np-5,1,1e3\np-6,1,5\n"
-    )
+    file = read("productId,openingStock,price\np-3,-1,\np-4,,5\np-5,1,1e3\np-6,1,5\n")
     assert [line.content.product_id for line in file.creations] == ["p-6"]
-    assert reasons(file) == [
-        (2, "SCHEMA_VIOLATION",
-         'productId: must be 1 to 64 printable ASCII characters other than space, comma and #, but is "p 1"; write p~201, in all files and messages'),
-        (3, "SCHEMA_VIOLATION",
-         'openingStock: must be a whole number from 0 to 1,000,000,000, but is "2.0"; write 2'),
-        (4, "SCHEMA_VIOLATION",
-         "openingStock: must be a whole number from 0 to 1,000,000,000, but is -1"),
-        (5, "SCHEMA_VIOLATION",
-         "openingStock: is missing in the line; it must be a whole number from 0 to 1,000,000,000"),
-        (6, "SCHEMA_VIOLATION",
-         "price: must be a price in minor units of the currency: a whole number from 0 to "
-         '1,000,000,000, but is "1e3"'),
-    ]  # fmt: skip
+    stock = "a whole number from 0 to 1,000,000,000"
+    price = "a price in minor units of the currency: a whole number from 0 to 1,000,000,000"
+    assert [message for _, _, message in reasons(file)] == [
+        f"openingStock: must be {stock}, but is -1",
+        f"openingStock: is missing in the line; it must be {stock}",
+        f'price: must be {price}, but is "1e3"',
+    ]
 
 
 def test_a_bad_line_does_not_affect_its_neighbours(read):

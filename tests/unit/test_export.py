@@ -330,6 +330,7 @@ def athena(shop):
 
 def test_rows_have_all_columns_of_the_tables(athena):
     assert athena[1] == set()
+    assert len(QUERIES) == 6
 
 
 def test_attributes_of_an_order_may_differ_in_case_alone(shop):
@@ -344,10 +345,6 @@ def answer(athena, title, dates=None):
         assert date in query
         query = query.replace(date, other)
     return athena[0].execute(query).fetchall()
-
-
-def test_there_are_six_reports():
-    assert len(QUERIES) == 6
 
 
 def test_tables_of_other_stages_and_programs_are_kept(athena):

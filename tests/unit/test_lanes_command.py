@@ -116,6 +116,18 @@ def test_more_products_than_one_visit_takes_are_reclaimed(shop, monkeypatch):
     assert {shop.stock(product_id) for product_id in many} == {100}
 
 
+def test_products_that_dynamodb_left_out_of_an_answer_are_reclaimed_too(shop):
+    lend_two(shop)
+
+    def left_out(request):
+        shop.calm()
+        return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
+
+    shop.on("BatchGetItem", left_out, lambda request: "Products" in request["RequestItems"])
+    assert lanes("--empty", "--yes").exit_code == 0
+    assert [shop.stock("tea"), shop.stock("mug")] == [1000, 1000]
+
+
 def test_a_corrupt_page_is_named_and_the_others_are_emptied(shop):
     lend_two(shop)
     page = str(PageKey.of(1, "tea"))
@@ -153,9 +165,6 @@ def test_an_emptying_that_fails_can_be_run_again(shop, monkeypatch):
     assert lanes("--empty", "--yes").exit_code == 0
 
 
-def test_an_emptying_lists_nothing(shop):
-    assert lanes("--empty", "--json").exit_code == 2
-
-
-def test_a_product_cannot_be_emptied_alone(shop):
-    assert lanes("tea", "--empty").exit_code == 2
+@pytest.mark.parametrize("other", ["--json", "tea"])
+def test_an_emptying_lists_nothing_and_is_about_all_products(shop, other):
+    assert lanes(other, "--empty").exit_code == 2

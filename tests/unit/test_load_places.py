@@ -1,7 +1,5 @@
 """Product files with several locations: what their lines mean, and that each line takes effect once."""
 
-import os
-from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -19,16 +17,15 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from local.commands.main import app
 from operations import load as loading
-from operations.catalogue_file import COLUMNS, read_catalogue
+from operations.catalogue_file import COLUMNS
 from operations.commands import load as load_command
 from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.currency import NONE
 from operations.errors import UserError
-from operations.load import Done, Load
+from operations.load import Done
 from testing.schedules.in_turn.lanes import cancels
 from testing.world.clocks import FakeClock
-from testing.world.faults import lose_responses
-from tests.support.parallel import in_threads
+from tests.support.shelf import Shelf, codes, findings
 
 SAVED = "2026-01-12T13:46:40.000000+00:00"
 STOCK = (
@@ -41,59 +38,18 @@ STOCK = (
 )
 
 
-class Shelf:
-    def __init__(self, shop, folder):
-        self.shop, self.store, self.path = shop, shop.store, folder / "stock.csv"
-        self.counted_at = SAVED
-
-    def begin_count(self):
-        """Make now the time of the counts in all later files."""
-        self.counted_at = timestamp(SystemClock().now())
-
-    def file(self, content):
-        self.path.write_text(content)
-        os.utime(self.path, (1_768_225_600, 1_768_225_600))
-        return read_catalogue(self.path, counted_at=self.counted_at)
-
-    def load(self, content, **options):
-        load = Load(self.file(content), self.store, **options)
-        load.run()
-        return load
-
-    def check(self, content):
-        before = self.rows()
-        load = Load(self.file(content), self.store)
-        load.check()
-        assert self.rows() == before
-        return load
-
-    def rows(self):
-        return {table: {**self.shop.items(table)} for table in Table}
-
-    def product(self, key):
-        return self.store.get_product(key)
-
-    def units(self):
-        rows = [decode(row) for row in self.shop.items(Table.PRODUCTS).values()]
-        return {row["productId"]: row["stockCount"] for row in rows}
-
-
 @pytest.fixture
 def shelf(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "_WORKERS", 1)
-    return Shelf(shop, tmp_path)
+    return Shelf(shop, tmp_path / "stock.csv")
 
 
 def soon():
     return Deadline.after(5, SystemClock())
 
 
-def codes(load):
-    return sorted((bad.number, bad.ids["productId"], bad.code) for bad in load.bad)
-
-
-def findings(load):
-    return sorted((number, name, found.words) for number, name, found in load.findings)
+def units(shelf):
+    return {key: shelf.shop.stock(key) for (key,) in shelf.shop.items(Table.PRODUCTS)}
 
 
 # ---------------------------------------------------------------- meaning of lines
@@ -194,9 +150,9 @@ def test_what_a_line_with_a_location_cannot_say_is_a_bad_line(shelf, content, sa
 
 
 def test_products_come_before_their_locations_whatever_the_order_of_the_lines(shelf):
-    for load in (shelf.check(STOCK), shelf.load(STOCK)):
+    for load in shelf.check_and_load(STOCK):
         assert (load.bad, load.done) == ([], {Done.CREATED: 2, Done.LISTED: 3})
-    assert shelf.units() == {"tea": 10, "tea#berlin": 20, "tea#lyon": 30, "cup": 0, "cup#lyon": 4}
+    assert units(shelf) == {"tea": 10, "tea#berlin": 20, "tea#lyon": 30, "cup": 0, "cup#lyon": 4}
     assert shelf.product("tea").places == {"berlin", "lyon"}
     berlin = decode(shelf.shop.row("tea#berlin"))
     assert (berlin["of"], berlin["locationId"], berlin["lowStockThreshold"]) == (
@@ -206,26 +162,26 @@ def test_products_come_before_their_locations_whatever_the_order_of_the_lines(sh
     assert "name" not in berlin
     assert set(shelf.shop.unexplained().values()) == {0}
     rows = shelf.rows()
-    for load in (shelf.check(STOCK), shelf.load(STOCK)):
+    for load in shelf.check_and_load(STOCK):
         assert (load.bad, load.done) == ([], {Done.THERE: 2, Done.LISTED_BEFORE: 3})
     assert shelf.rows() == rows
 
 
 def test_a_location_of_an_unknown_product_is_a_bad_line_and_creates_none(shelf):
     content = "productId,locationId,openingStock\npot,berlin,3\ntea,berlin,2\ntea,,1\n"
-    for load in (shelf.check(content), shelf.load(content)):
+    for load in shelf.check_and_load(content):
         assert codes(load) == [(2, "pot", "UNKNOWN_PRODUCT")]
         assert load.bad[0].message == (
             "there is no product pot; a line without a locationId creates it"
         )
-    assert shelf.units() == {"tea": 1, "tea#berlin": 2}
+    assert units(shelf) == {"tea": 1, "tea#berlin": 2}
 
 
 def test_creating_an_existing_different_location_is_a_bad_line(shelf):
     shelf.load(STOCK)
     rows = shelf.rows()
     content = "productId,locationId,openingStock\ntea,berlin,21\n"
-    for load in (shelf.check(content), shelf.load(content)):
+    for load in shelf.check_and_load(content):
         assert codes(load) == [(2, "tea", "PRODUCT_EXISTS")]
         assert load.bad[0].message.startswith("tea at berlin has existed since")
     assert shelf.rows() == rows
@@ -234,7 +190,7 @@ def test_creating_an_existing_different_location_is_a_bad_line(shelf):
 def test_a_product_has_no_more_locations_than_it_may(shelf):
     lines = "".join(f"tea,l{n},1\n" for n in range(MAX_PLACES + 2))
     content = f"productId,locationId,openingStock\ntea,,0\ncup,,0\n{lines}cup,l,1\n"
-    for load in (shelf.check(content), shelf.load(content)):
+    for load in shelf.check_and_load(content):
         last = MAX_PLACES + 4
         assert codes(load) == [(n, "tea", "TOO_MANY_PLACES") for n in (last, last + 1)]
         assert (
@@ -250,49 +206,12 @@ def test_a_row_that_cannot_be_read_delays_no_other(shelf):
     shelf.shop.edit(Table.PRODUCTS, "cup", stockCount={"S": "?"})
     shelf.shop.edit(Table.PRODUCTS, "tea#lyon", stockCount={"S": "?"})
     content = STOCK + "cup,rome,4,,,\ntea,rome,5,,,\n"
-    for load in (shelf.check(content), shelf.load(content)):
+    for load in shelf.check_and_load(content):
         assert codes(load) == [
             *((3, "tea", "CORRUPT_PRODUCT"), (6, "cup", "CORRUPT_PRODUCT")),
             (7, "cup", "CORRUPT_PRODUCT"),
         ]
         assert load.done == {Done.THERE: 1, Done.LISTED_BEFORE: 2, Done.LISTED: 1}
-
-
-def test_an_interrupted_load_continues_with_the_locations(shelf, monkeypatch):
-    monkeypatch.setattr(loading, "MAX_PLACES_AT_ONCE", 1)
-    seen = []
-
-    def stop(lines):
-        seen.append(lines)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-
-    stopped = Load(shelf.file(STOCK), shelf.store, None, stop)
-    with pytest.raises(KeyboardInterrupt):
-        stopped.run()
-    assert stopped.done == {Done.CREATED: 2, Done.LISTED: 1}
-    assert shelf.load(STOCK).done == {Done.THERE: 2, Done.LISTED_BEFORE: 1, Done.LISTED: 2}
-    assert shelf.product("tea").places == {"berlin", "lyon"}
-
-
-def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(
-    simulated_store, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(loading, "_WORKERS", 3)
-    content = "productId,locationId,openingStock\n" + "".join(
-        f"p-{n},{place},{n}\n" for n in range(40) for place in ("", "a", "b")
-    )
-    path = tmp_path / "f.csv"
-    path.write_text(content)
-    loads = [Load(read_catalogue(path), simulated_store) for _ in range(2)]
-    lose_responses(simulated_store._client, "TransactWriteItems", 4)
-    in_threads(lambda number: loads[number].run(), 2)
-    assert [load.bad for load in loads] == [[], []]
-    done = sum((load.done for load in loads), Counter())
-    assert (done[Done.CREATED], done[Done.LISTED]) == (40, 80)
-    rows = simulated_store._client.scan(TableName="Products")["Items"]
-    own = [decode(row) for row in rows if "of" not in row]
-    assert (len(rows), {tuple(sorted(row["places"])) for row in own}) == (120, {("a", "b")})
 
 
 # ---------------------------------------------------------------- many at once
@@ -371,12 +290,12 @@ def test_limits_receipts_and_counts_of_one_location_leave_the_others_alone(shelf
         (2, "tea at berlin", "lowStockThreshold from 3 to 40; backorderLimit from 0 to 7"),
         (4, "tea at berlin", "counted 19, corrected by -1"),
     ]
-    for load in (shelf.check(content), shelf.load(content)):
+    for load in shelf.check_and_load(content):
         assert (load.bad, findings(load)) == ([], wanted)
         assert load.done == {Done.CHANGED: 1, Done.BOOKED: 1, Done.COUNTED: 1}
     berlin = shelf.product("tea#berlin")
     assert (berlin.on_hand, berlin.stock_count, berlin.status) == (19, 15, "LOW_STOCK")
-    assert (shelf.units()["tea"], shelf.units()["tea#lyon"]) == (10, 35)
+    assert (units(shelf)["tea"], units(shelf)["tea#lyon"]) == (10, 35)
     assert (shelf.product("tea").low_stock_threshold, shelf.product("tea").name) == (
         *(5, "Earl Grey"),
     )
@@ -391,7 +310,7 @@ def test_failed_lines_name_their_location(shelf):
         "action,productId,locationId,delta,reason,counted\n"
         "adjust,tea,rome,1,RECEIPT,\nadjust,tea,berlin,-21,CORRECTION,\n,tea,rome,,,3\n"
     )
-    for load in (shelf.check(content), shelf.load(content)):
+    for load in shelf.check_and_load(content):
         assert codes(load) == [
             *((2, "tea", "UNKNOWN_PRODUCT"), (3, "tea", "BELOW_FLOOR")),
             (4, "tea", "UNKNOWN_PRODUCT"),
@@ -417,7 +336,7 @@ def test_a_product_is_discontinued_and_listed_again_at_all_its_locations(shelf):
     for line, words in steps:
         name = "tea" if line.endswith(",") else f"tea at {line.rpartition(',')[2]}"
         content = f"action,productId,locationId\n{line}\n"
-        for load in (shelf.check(content), shelf.load(content)):
+        for load in shelf.check_and_load(content):
             assert load.done == {Done.CHANGED if words else Done.SAME: 1}
             assert findings(load) == ([(2, name, words)] if words else [])
     statuses = {location_of(key): shelf.product(key).status for key in ("tea", "tea#berlin")}
@@ -440,7 +359,7 @@ def test_discontinuing_continues_where_an_earlier_load_met_a_count(shelf, monkey
         (2, "tea", "discontinued at berlin; discontinued at lyon")
     ]
     shelf.shop.edit(Table.PRODUCTS, "tea#lyon", stockCount={"S": "?"})
-    for load in (shelf.check(content), shelf.load(content)):
+    for load in shelf.check_and_load(content):
         assert codes(load) == [(2, "tea", "CORRUPT_PRODUCT")]
 
 
@@ -460,16 +379,16 @@ def test_a_line_of_stock_needs_a_location_if_its_product_has_several(shelf):
     shelf.begin_count()
     rows = shelf.rows()
     for content in ("productId,counted\ntea,60\n", "productId,delta,reason\ntea,5,RECEIPT\n"):
-        for load in (shelf.check(content), shelf.load(content)):
+        for load in shelf.check_and_load(content):
             assert codes(load) == [(2, "tea", "LOCATION_REQUIRED")]
             assert load.bad[0].message.startswith("tea is also at berlin, lyon; name the location")
     assert shelf.rows() == rows
     named = "productId,locationId,delta,reason\ntea,,5,RECEIPT\n"
-    for load in (shelf.check(named), shelf.load(named)):
+    for load in shelf.check_and_load(named):
         assert load.done == {Done.BOOKED: 1}
     # Products with one location need no name for it, also if the file has created it.
     alone = "productId,openingStock,delta,reason,action\ncosy,3,,,\ncosy,,5,RECEIPT,adjust\n"
-    for load in (shelf.check(alone), shelf.load(alone)):
+    for load in shelf.check_and_load(alone):
         assert load.done == {Done.CREATED: 1, Done.BOOKED: 1}
 
 
@@ -526,7 +445,7 @@ def test_a_count_of_units_that_moved_since_is_not_booked(counted, what):
     """It would book the parcels back that left since."""
     done = counted.shop.invoke(*MOVES[what])
     assert done["result"] == "APPLIED", done
-    for load in (counted.check(COUNTS), counted.load(COUNTS)):
+    for load in counted.check_and_load(COUNTS):
         assert codes(load) == [(2, "tea", "MOVED_SINCE_COUNT")]
         assert f"after the count at {counted.counted_at}: count again, or book" in (
             load.bad[0].message
@@ -543,7 +462,7 @@ def test_a_count_of_units_that_moved_since_is_not_booked(counted, what):
 def test_what_leaves_the_units_where_they_are_does_not_stop_a_count(counted, what):
     assert counted.shop.invoke(*STAYS[what])["result"] == "APPLIED"
     counted.shop.do(Order("o-3", "u", {"tea": 2}, locations=("berlin",)))
-    for load in (counted.check(COUNTS), counted.load(COUNTS)):
+    for load in counted.check_and_load(COUNTS):
         assert (load.bad, load.done) == ([], {Done.COUNTED: 2})
 
 
@@ -583,7 +502,7 @@ def test_units_that_move_during_the_load_are_noticed(counted):
     both = "action,productId,locationId,counted,delta,reason\n"
     both += "count,tea,lyon,30,,\nadjust,tea,lyon,,1,RECEIPT\n"
     counted.begin_count()
-    for found in (counted.check(both), counted.load(both)):
+    for found in counted.check_and_load(both):
         assert codes(found) == [(2, "tea", "MOVED_SINCE_COUNT")]
 
 
@@ -647,16 +566,16 @@ def test_units_are_transferred_by_file_once_and_a_check_says_the_same(shelf):
         (6, "tea", "SCHEMA_VIOLATION"),
         *((line, "cup", "DUPLICATE_LINE") for line in (7, 8)),
     ]
-    for load in (shelf.check(TRANSFERS), shelf.load(TRANSFERS)):
+    for load in shelf.check_and_load(TRANSFERS):
         assert (codes(load), load.done) == (refused, {Done.MOVED: 2})
         assert load.stocked == {"lyon": 1, "berlin": 1}
-    for load in (shelf.check(TRANSFERS), shelf.load(TRANSFERS)):
+    for load in shelf.check_and_load(TRANSFERS):
         assert (codes(load), load.done) == (refused, {Done.MOVED_BEFORE: 2})
     assert [shelf.shop.stock(key) for key in ("tea", "tea#berlin", "tea#lyon")] == [4, 22, 34]
     assert set(shelf.shop.unexplained().values()) == {0}
     # A field of transfers only.
     other = "action,productId,from,to,quantity,transferId\ntransfer,tea,,berlin,7,t-8\n"
-    for load in (shelf.check(other), shelf.load(other)):
+    for load in shelf.check_and_load(other):
         assert codes(load) == [(2, "tea", "TRANSFER_ID_REUSED")]
         assert "quantity (stored 6, sent 7)" in load.bad[0].message
 

@@ -1,21 +1,28 @@
-"""Redrive: which dead letters are sent back, and with which attributes."""
+"""Redrive: which dead letters are sent back and which stay, and what an interruption does."""
 
 import json
 import threading
+import time
+import uuid
 from types import SimpleNamespace
 
+import boto3
 import pytest
 from typer.testing import CliRunner
 
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
+from operations import redrive
 from operations.aws import Aws
 from operations.commands import queues as queue_commands
-from operations.dead_letters import TOO_MANY_DELIVERIES, DeadLetter, Delivery
+from operations.dead_letters import SEEN_IN_A_GROUP, TOO_MANY_DELIVERIES, DeadLetter
 from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
-from operations.redrive import CAUSES, MAY_SUCCEED_NOW, Decision, Findings, Selection
+from operations.redrive import CAUSES, MAY_SUCCEED_NOW, Decision, Selection
+from testing.aws import SimulatedAws, answered_directly_by
 from tests.support.terminal import on_a_terminal
+
+INVALID = "INVALID_JSON"
 
 
 class EmptyQueues:
@@ -129,8 +136,8 @@ def test_dead_letters_fit_a_terminal_of_80_columns_and_nothing_is_cut(command, m
         assert {one["cause"] for one in found} == {max(CAUSES, key=len)}
 
 
-def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}", message="why"):
-    return DeadLetter(original_id, code, message, body)
+def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}"):
+    return DeadLetter(original_id, code, "why", body)
 
 
 def test_only_causes_that_may_have_been_repaired_are_redriven():
@@ -146,77 +153,159 @@ def test_only_causes_that_may_have_been_repaired_are_redriven():
     assert {decisions[code] for code in decisions.keys() - goes_back} == {Decision.STAY}
 
 
-def test_only_the_given_causes_are_redriven():
-    selection = Selection(frozenset({"ValidationError"}))
-    assert selection.decide(dead_letter("a", "ValidationError")) is Decision.SEND_BACK
-    assert selection.decide(dead_letter("b")) is Decision.STAY
-
-
-def test_one_of_several_copies_is_redriven():
+@pytest.mark.parametrize(
+    ("letters", "decisions"),
+    [
+        ([dead_letter("m-1")] * 3, [Decision.SEND_BACK, Decision.COPY, Decision.COPY]),
+        ([dead_letter("m-1"), dead_letter("m-2")], [Decision.SEND_BACK] * 2),
+        # Another body with the same id is not a copy.
+        ([dead_letter(body="1"), dead_letter(body="2")], [Decision.SEND_BACK] * 2),
+        ([dead_letter("m-1", INVALID)] * 2, [Decision.STAY] * 2),
+    ],
+)
+def test_one_of_several_copies_is_redriven(letters, decisions):
     selection = Selection(MAY_SUCCEED_NOW)
-    decisions = [selection.decide(dead_letter("m-1", "UNKNOWN_PRODUCT")) for _ in range(3)]
-    assert decisions == [Decision.SEND_BACK, Decision.COPY, Decision.COPY]
-    assert selection.decide(dead_letter("m-2", "UNKNOWN_PRODUCT")) is Decision.SEND_BACK
-
-
-def test_another_body_with_the_same_id_is_not_a_copy():
-    selection = Selection(MAY_SUCCEED_NOW)
-    selection.decide(dead_letter("m-1", body="1"))
-    assert selection.decide(dead_letter("m-1", body="2")) is Decision.SEND_BACK
-
-
-def test_copies_of_a_message_that_stays_stay_too():
-    selection = Selection(MAY_SUCCEED_NOW)
-    assert [selection.decide(dead_letter("m-1", "INVALID_JSON")) for _ in range(2)] == [
-        Decision.STAY
-    ] * 2
+    assert [selection.decide(letter) for letter in letters] == decisions
 
 
 def test_a_message_that_comes_straight_back_is_not_sent_again():
-    selection = Selection(frozenset({"INVALID_JSON"}))
-    assert selection.decide(dead_letter("m-1", "INVALID_JSON")) is Decision.SEND_BACK
+    selection = Selection(frozenset({INVALID}))
+    assert selection.decide(dead_letter("m-1", INVALID)) is Decision.SEND_BACK
+    assert selection.decide(dead_letter("m-3")) is Decision.STAY, "another cause was given"
     selection.sent("m-2")
-    assert selection.decide(dead_letter("m-2", "INVALID_JSON")) is Decision.CAME_BACK
+    assert selection.decide(dead_letter("m-2", INVALID)) is Decision.CAME_BACK
 
 
-def test_findings_have_a_count_and_an_example_for_each_cause():
-    findings = Findings()
-    findings.add(dead_letter("a", "INVALID_JSON", message="first"), Decision.STAY)
-    findings.add(dead_letter("b", "INVALID_JSON", message="second"), Decision.STAY)
-    findings.add(dead_letter("c"), Decision.SEND_BACK)
-    assert findings.groups["INVALID_JSON"].example == "first"
-    assert findings.groups["INVALID_JSON"].decisions[Decision.STAY] == 2
-    assert findings.count(Decision.SEND_BACK) == 1
-    assert findings.count(Decision.STAY, Decision.SEND_BACK) == 3
+class Pair:
+    """A queue without a consumer, and its dead-letter queue."""
+
+    def __init__(self, aws, suffix):
+        self.fifo = bool(suffix)
+        self.sqs = boto3.client("sqs")
+        self.source, self.dead = (aws.sqs.create(name + suffix).url for name in ("Q", "Dead"))
+
+    def put(self, body, code=None, original=None, why="why", **attributes):
+        values = attributes
+        if code is not None:
+            ids = {"originalMessageId": original or uuid.uuid4().hex}
+            values |= {"errorCode": code, "errorMessage": why} | ids
+        more = {"MessageDeduplicationId": uuid.uuid4().hex} if self.fifo else {}
+        attributes = {n: {"DataType": "String", "StringValue": v} for n, v in values.items()}
+        self.sqs.send_message(
+            QueueUrl=self.dead,
+            MessageBody=body,
+            MessageGroupId="g",
+            MessageAttributes=attributes,
+            **more,
+        )
+
+    def redrive(self, causes=MAY_SUCCEED_NOW):
+        return redrive.redrive(self.sqs, self.dead, self.source, causes, rate=10_000.0)
+
+    def take(self, url):
+        """Receive and delete all visible messages of a queue."""
+        taken = []
+        while found := self.sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=10,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["MessageGroupId"],
+        ).get("Messages"):
+            taken += found
+            for message in found:
+                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return taken
+
+    def bodies(self, url):
+        return [message["Body"] for message in self.take(url)]
 
 
-def test_a_message_is_redriven_with_only_its_senders_attributes():
-    ours = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": "why", "originalMessageId": "m-0"}
-    attributes = {
-        name: {"DataType": "String", "StringValue": value}
-        for name, value in {**ours, "traceId": "t-1"}.items()
-    }
-    delivery = Delivery.of(
-        {
-            "MessageId": "m-1",
-            "ReceiptHandle": "r",
-            "Body": "{}",
-            "Attributes": {"MessageGroupId": "g"},
-            "MessageAttributes": attributes,
-        }
-    )
-    assert delivery.content == DeadLetter("m-0", "UNKNOWN_PRODUCT", "why", "{}")
-    assert delivery.group == "g"
-    assert delivery.original_attributes == {"traceId": attributes["traceId"]}
+@pytest.fixture(params=["", ".fifo"], ids=["standard", "fifo"])
+def pair(request):
+    aws = SimulatedAws(time.time)
+    with answered_directly_by(aws.answer):
+        yield Pair(aws, request.param)
 
 
-def test_a_message_that_sqs_dead_lettered_has_the_cause_too_many_deliveries():
-    delivery = Delivery.of({"MessageId": "m-1", "ReceiptHandle": "r", "Body": "{}"})
-    assert (delivery.content.original_message_id, delivery.content.code) == (
-        "m-1",
-        TOO_MANY_DELIVERIES,
-    )
-    assert delivery.group is None
+def test_a_look_changes_nothing_and_hides_no_message(pair):
+    for number in range(7):
+        pair.put(f"good-{number}")
+    pair.put("bad", INVALID, why="first")
+    pair.put("worse", INVALID, why="second")
+    for _ in range(2):
+        findings = redrive.preview(pair.sqs, pair.dead, MAY_SUCCEED_NOW)
+        assert findings.groups.keys() == {TOO_MANY_DELIVERIES, INVALID}
+        assert findings.count(Decision.SEND_BACK) == 7
+        assert findings.groups[INVALID].decisions == {Decision.STAY: 2}
+        assert findings.groups[INVALID].example == "first"
+    assert pair.bodies(pair.dead) == [*(f"good-{number}" for number in range(7)), "bad", "worse"]
+    assert pair.bodies(pair.source) == []
+
+
+def test_invalid_messages_stay_and_the_rest_is_redriven_unchanged_and_in_order(pair):
+    for number in range(25):
+        code = "UNKNOWN_PRODUCT" if number % 2 else None
+        pair.put(f"good-{number:02}", code, traceId=f"t-{number}")
+        pair.put(f"bad-{number:02}", INVALID)
+    for _ in range(2):
+        pair.put("copied", "UNKNOWN_PRODUCT", original="m-1", traceId="t-25")
+    findings = pair.redrive()
+    assert (findings.count(Decision.SEND_BACK), findings.count(Decision.STAY)) == (26, 25)
+    back = pair.take(pair.source)
+    expected = [*(f"good-{number:02}" for number in range(25)), "copied"]
+    assert [message["Body"] for message in back] == expected
+    for number, message in enumerate(back):
+        of_sender = {"traceId": {"DataType": "String", "StringValue": f"t-{number}"}}
+        assert message["MessageAttributes"] == of_sender
+        assert message["Attributes"]["MessageGroupId"] == "g"
+    left = pair.take(pair.dead)
+    assert sorted(message["Body"] for message in left) == [f"bad-{n:02}" for n in range(25)]
+    assert {m["MessageAttributes"]["errorCode"]["StringValue"] for m in left} == {INVALID}
+
+
+@pytest.mark.parametrize("pair", [".fifo"], indirect=True)
+def test_invalid_messages_do_not_block_later_ones_of_their_group(pair):
+    for number in range(SEEN_IN_A_GROUP + 5):
+        pair.put(f"bad-{number}", INVALID)
+    pair.put("good")
+    seen = redrive.preview(pair.sqs, pair.dead, MAY_SUCCEED_NOW)
+    assert seen.count(Decision.SEND_BACK) == 0, "SQS does not show the message behind the others"
+    assert seen.crowded == {"g"}
+    assert pair.redrive().count(Decision.SEND_BACK) == 1
+    assert pair.bodies(pair.source) == ["good"]
+    assert len(pair.take(pair.dead)) == SEEN_IN_A_GROUP + 5
+
+
+@pytest.mark.parametrize("calls_before", range(1, 9))
+def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before):
+    bodies = [*(f"good-{number}" for number in range(4)), "bad"]
+    for body in bodies:
+        pair.put(body, INVALID if body == "bad" else None)
+    real, calls = pair.sqs, [0]
+
+    class Interrupted:
+        """A client that raises an error right before one of the calls that send or delete a message."""
+
+        def __getattr__(self, name):
+            def call(**arguments):
+                if name in ("send_message", "delete_message"):
+                    calls[0] += 1
+                    if calls[0] == calls_before:
+                        raise KeyboardInterrupt
+                return getattr(real, name)(**arguments)
+
+            return call
+
+    pair.sqs = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        pair.redrive()
+    pair.sqs = real
+    pair.redrive()
+    found = pair.bodies(pair.source)
+    assert set(found) == set(bodies) - {"bad"}
+    if pair.fifo:
+        assert len(found) == 4, "a FIFO queue drops the repetition"
+    assert set(pair.bodies(pair.dead)) == {"bad"}
 
 
 def test_dead_letter_queues_are_in_the_order_of_their_queues():

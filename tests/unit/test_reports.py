@@ -110,29 +110,6 @@ def test_lanes_added_between_the_reads_are_read_too(shop):
     assert reads[0] < reads[1]
 
 
-def test_a_product_under_constant_contention_is_estimated(shop):
-    def refuse(operation, request):
-        if operation == "TransactGetItems":
-            raise ClientError(CONFLICT, operation)
-
-    shop.before = refuse
-    found = level(shop, "tea")
-    assert (found.on_hand, found.is_exact) == (1000, False)
-
-
-def test_a_product_whose_pages_exceed_a_transaction_is_estimated(shop):
-    fill_pages(shop, range(12))
-    found = level(shop, "tea")
-    assert (found.on_hand, found.is_exact) == (1000, False)
-    assert "tea: about 1,000 on hand, 0 committed, 1,000 available, ACTIVE" in show("tea").stdout
-
-
-def test_a_product_whose_pages_grow_between_the_reads_is_estimated(shop):
-    shop.once("TransactGetItems", lambda _: fill_pages(shop, range(12)))
-    found = level(shop, "tea")
-    assert (found.on_hand, found.is_exact) == (1000, False)
-
-
 def fill_pages(shop, lanes):
     """Lend the product to lanes whose pages are close to the item size limit."""
     pages = shop.aws.dynamodb.tables["Allotments"].items
@@ -140,6 +117,23 @@ def fill_pages(shop, lanes):
     for lane in lanes:
         key = (str(PageKey.of(lane, "tea")),)
         pages[key] = pages[key] | {"othersAttribute": {"S": "x" * 400_000}}
+
+
+DISTURBANCES = {
+    "contention": lambda shop: shop.refuse("TransactGetItems", ClientError(CONFLICT, "")),
+    "pages too large for a transaction": lambda shop: fill_pages(shop, range(12)),
+    "pages that grow": lambda shop: shop.once(
+        "TransactGetItems", lambda _: fill_pages(shop, range(12))
+    ),
+}
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_a_product_that_cannot_be_read_at_one_moment_is_estimated(shop, disturbance):
+    DISTURBANCES[disturbance](shop)
+    found = level(shop, "tea")
+    assert (found.on_hand, found.is_exact) == (1000, False)
+    assert "tea: about 1,000 on hand, 0 committed, 1,000 available, ACTIVE" in show("tea").stdout
 
 
 def test_units_of_another_generation_do_not_count(shop):

@@ -1,4 +1,7 @@
-"""The check of several locations by `verify` detects errors, and leaves nothing behind."""
+"""The traffic of `verify` on a shop in memory: it detects errors, and leaves nothing behind."""
+
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,25 +11,52 @@ from operations import verify
 from operations.verify import traffic
 from operations.verify.report import State
 from operations.verify.run import Run
+from testing.aws import ServiceError
+from testing.world.tables import FEEDS
 from tests.support.by_hand import add_by_hand
+
+
+class RunOnShop(Run):
+    """A run on a shop in memory, whose queues are connected to their functions.
+
+    Attributes:
+        queues: The connected queues.
+    """
+
+    def __init__(self, shop):
+        super().__init__(shop.stack, "Stack", embedded=True, orders=20, patience=35.0)
+        self.shop, self.queues = shop, {*FEEDS}
+        # Without a dashboard, `hot` measures nothing.
+        self.deployed = SimpleNamespace(dashboards={})
+
+    def deliver(self):
+        for queue in sorted(self.queues):
+            self.shop.deliver(queue)
+
+    @property
+    def pause(self):
+        """Deliver messages while the run waits."""
+        self.deliver()
+        return 1.0
+
+    def take_dead_letters(self, queue, seconds):
+        self.deliver()
+        return super().take_dead_letters(queue, min(seconds, 1.0))
+
+
+class InTurn(ThreadPoolExecutor):
+    """A thread ends before the next one begins, because threads would not wait in virtual time."""
+
+    def submit(self, *work):
+        future = super().submit(*work)
+        future.result()
+        return future
 
 
 @pytest.fixture
 def run(shop, monkeypatch):
-    made = Run(shop.stack, "Stack", embedded=True, patience=1.0)
-    row, still_open = made.row, made._open
-
-    def delivered(order):
-        shop.deliver("Order")
-        return row(order)
-
-    def commanded(order_ids):
-        shop.deliver("OrderCommand")
-        return still_open(order_ids)
-
-    monkeypatch.setattr(made, "row", delivered)
-    monkeypatch.setattr(made, "_open", commanded)
-    return made
+    monkeypatch.setattr(traffic, "ThreadPoolExecutor", InTurn)
+    return RunOnShop(shop)
 
 
 def check(run, name="locations"):
@@ -128,8 +158,7 @@ def test_the_orders_of_a_run_that_was_killed_are_cancelled_by_the_next(
     order = run.order("open", {run.list_product("open", 1): 1})
     traffic.place(run, order)
     run.dead_letters["OrderDeadLetterQueueUrl"] = {"m-1"}
-    following = Run(shop.stack, "Stack", embedded=True, patience=1.0)
-    monkeypatch.setattr(following, "_open", run._open)
+    following = RunOnShop(shop)
     monkeypatch.setattr(run, interrupted, _killed)
     with pytest.raises(KeyboardInterrupt):
         run.clean_up()
@@ -145,11 +174,69 @@ def _killed(*_):
     raise KeyboardInterrupt
 
 
-def test_open_orders_that_cannot_be_cancelled_are_left_and_counted(run, monkeypatch):
+def test_open_orders_that_cannot_be_cancelled_are_left_and_counted(run):
     traffic.place(run, run.order("open", {run.list_product("open", 1): 1}))
-    monkeypatch.setattr(run, "_open", list)
+    run.queues.remove("OrderCommand")
     ((state, saw),) = check(run, "cleans-up")
     assert state is State.FAILED
     assert saw.startswith("some of 1 open order not cancelled through OrderCommandQueue")
     # The next run finds the order by this product.
     assert run.products == [f"{run.name}-mark"]
+
+
+@pytest.mark.parametrize(
+    ("name", "queue"),
+    [
+        *((name, "Order") for name in ("places", "holds", "rejects", "hot", "locations")),
+        *(("cancels", "OrderCommand"), ("confirms", "OrderCommand")),
+        *(("receives", "Stock"), ("catalogue", "Catalogue"), ("fifo", "OrderFifo")),
+        *(("invalid", queue) for queue in ("Order", "OrderCommand", "Expiry", "Stock")),
+    ],
+)
+def test_a_disconnected_queue_is_detected_by_traffic(shop, run, name, queue):
+    assert {state for state, _ in check(run, name)} == {State.PASSED}
+    run = RunOnShop(shop)
+    run.queues.remove(queue)
+    ((state, saw),) = check(run, name)
+    assert state is State.FAILED
+    assert FEEDS[queue].queue.removesuffix(".fifo") in saw
+    assert "check its event source mapping" in saw
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "about", "says"),
+    [
+        ("replays", "SendMessageBatch", "DeadLetter", "no dead letter for another order"),
+        ("counts", "UpdateItem", "", "CountStock answered acquire with {"),
+        ("locations", "TransactWriteItems", "-transfer", "AdjustStock answered transfer with {"),
+    ],
+)
+def test_a_missing_permission_is_detected_by_traffic(shop, run, name, operation, about, says):
+    denied = ServiceError("AccessDeniedException", "not authorized")
+    shop.refuse(operation, denied, lambda request: about in str(request))
+    ((state, saw),) = check(run, name)
+    assert state is State.FAILED
+    assert says in saw
+
+
+def test_an_oversold_unit_is_detected(run, monkeypatch):
+    really_list = run.list_product
+
+    def list_with_one_more(name, stock):
+        product = really_list(name, stock)
+        add_by_hand(run.aws, product, 1)
+        return product
+
+    monkeypatch.setattr(run, "list_product", list_with_one_more)
+    ((state, saw),) = check(run, "hot")
+    assert state is State.FAILED
+    assert "the answers are {'PENDING': 13" in saw
+    assert "not {'PENDING': 12" in saw
+
+
+def test_stock_that_was_changed_by_hand_is_detected(run):
+    check(run, "receives")
+    _, product = run.products
+    add_by_hand(run.aws, product, -1)
+    said = f"{product} has 11 available, but its adjustments and orders say 12: -1 unexplained"
+    assert check(run, "books") == [(State.FAILED, said)]
