@@ -11,15 +11,15 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import boto3
 
+from inventory_orders.store.tables import Table
 from local import ROOT
-from testing.schedules.every.explorer import Explorer, Failure, Result
-from testing.schedules.every.world import Handlers, Step
-from testing.world.handlers import function_names, load
+from testing.schedules.every.result import Failure, Result
 from tests.explore import mutants
 from tests.explore.scenarios import SCENARIOS
 
@@ -32,7 +32,12 @@ KINDS = (
 # AWS refuses requests signed more than five minutes in the past or future, so a clock that is further off has no
 # effect. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
 _WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240.0, -240.0))
-_MODULES = ("inventory_orders", "functions", "operations", "testing.schedules.every.invariants")
+# The code, and what imports it.
+_MODULES = (
+    *("inventory_orders", "functions", "operations", "testing.world"),
+    *(f"testing.schedules.every.{name}" for name in ("explorer", "invariants", "world")),
+    *("tests.explore.rivals", "tests.explore.scenarios"),
+)
 
 
 @dataclass(frozen=True)
@@ -110,23 +115,26 @@ def _quiet() -> None:
     warnings.simplefilter("ignore")
 
 
-_handlers: Handlers | None = None
+@cache
+def explorer_of(root: Path) -> Any:
+    """Import the explorer and the scenarios anew, to explore the code of a checkout.
 
+    A process can explore only one checkout.
 
-def handlers(root: Path = ROOT) -> Handlers:
-    """Load the handlers of a checkout, once per process."""
-    global _handlers  # noqa: PLW0603 - one for each process
-    if _handlers is None:
-        for name in [name for name in sys.modules if name.startswith(_MODULES)]:
-            del sys.modules[name]
-        sys.path.insert(0, str(root / mutants.CODE))
-        os.environ["POWERTOOLS_SERVICE_NAME"] = "inventory-orders-explored"
-        _handlers = Handlers(lambda name: _load(root, name), function_names())
-    return _handlers
-
-
-def _load(root: Path, name: str) -> ModuleType:
-    return load(f"functions.{name}.handler", root / "functions" / name / "handler.py")
+    Returns:
+        A function that creates the explorer of a scenario, given its name and the explorer's other arguments.
+    """
+    for name in [name for name in sys.modules if name.startswith(_MODULES)]:
+        del sys.modules[name]
+    sys.path.insert(0, str(root / mutants.CODE))
+    os.environ["POWERTOOLS_SERVICE_NAME"] = "inventory-orders-explored"
+    os.environ["POWERTOOLS_METRICS_DISABLED"] = "true"
+    # The handlers in `naive` read their settings themselves.
+    os.environ.update({f"{table.name}_TABLE_NAME": table.value for table in Table})
+    importlib.import_module("testing.world.handlers").FUNCTIONS = root / "functions"
+    scenarios = importlib.import_module("tests.explore.scenarios").SCENARIOS
+    explorer = importlib.import_module("testing.schedules.every.explorer").Explorer
+    return lambda name, *more, **options: explorer(scenarios[name], *more, **options)
 
 
 def _explore(task: Task) -> FinishedTask:
@@ -136,26 +144,26 @@ def _explore(task: Task) -> FinishedTask:
         return FinishedTask(task, error=traceback.format_exc())
 
 
-def explore(task: Task) -> Result:
+def explore(task: Task, root: Path = ROOT) -> Result:
     """Run a task in this process until a schedule breaks an invariant."""
     scenario, total = SCENARIOS[task.scenario], Result()
     has_clocks = scenario.faults is None or CLOCKS in scenario.faults
     for seed in task.seeds:
         clocks = ({}, *_WRONG_CLOCKS)[seed % 5] if has_clocks else {}
-        explorer = Explorer(handlers(), scenario, rivals=3, faults=2, clocks=clocks)
+        explorer = explorer_of(root)(task.scenario, rivals=3, faults=2, clocks=clocks)
         total.add(explorer.at_random(seed))
         if total.failure is not None:
             return total
     if task.seeds:
         return total
 
-    def is_first(step: Step) -> bool:
+    def is_first(step: Any) -> bool:
         action = step.choice.action.removesuffix("-back")
         return action == task.kind or (task.kind == "time" and not step.choice.process)
 
     for clocks in _WRONG_CLOCKS if task.kind == CLOCKS else ({},):
         faults = 0 if task.kind in {NO_FAULT, CLOCKS} else 1
-        explorer = Explorer(handlers(), scenario, 2, faults, clocks=clocks)
+        explorer = explorer_of(root)(task.scenario, 2, faults, clocks=clocks)
         total.add(explorer.every(is_first, most=task.most))
         if total.failure is not None:
             break
@@ -169,9 +177,8 @@ def _catch(name: str) -> tuple[str, FinishedTask]:
     try:
         with tempfile.TemporaryDirectory() as folder:
             mutants.tree(Path(folder), mutant)
-            handlers(Path(folder))
             for task in tasks:
-                total.add(explore(task))
+                total.add(explore(task, Path(folder)))
                 if total.failure is not None:
                     break
     except Exception:
@@ -194,6 +201,6 @@ def replay(
             root = Path(folder)
             mutants.tree(root, next(m for m in mutants.MUTANTS if m.name == name))
         trace: list[str] = []
-        explorer = Explorer(handlers(root), SCENARIOS[scenario], rivals, faults, clocks=clocks)
+        explorer = explorer_of(root)(scenario, rivals, faults, clocks=clocks)
         result = explorer.replay(schedule, lambda world: trace.extend(world.trace))
     return trace, result.failure.message if result.failure else ""

@@ -26,13 +26,8 @@ from inventory_orders.errors import Outcome
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
-from testing.schedules.in_turn.lanes import (
-    LaneShop,
-    cancels,
-    leaves_out,
-    of_page,
-    of_product,
-)
+from testing.schedules.in_turn.lanes import LaneShop
+from testing.world.faults import cancels, leaves_out, of_page, of_product
 
 APPLIED, REJECTED = Outcome.APPLIED, Outcome.REJECTED
 REPLAYED, RETURNED = Outcome.REPLAYED, Outcome.RETURNED

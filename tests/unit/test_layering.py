@@ -64,7 +64,7 @@ aws_cdk    | infra app tests
 botocore   | .store.dynamodb .invocation.sqs .publishing.publisher operations local testing bench tests
 boto3      | .invocation.runtime operations local testing bench tests
 constructs | infra
-greenlet   | testing.schedules
+greenlet   | testing.schedules testing.world.process
 hypothesis | tests
 ministack  |
 moto       | local.invoke tests.unit.test_samples

@@ -23,8 +23,8 @@ from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.currency import NONE
 from operations.errors import UserError
 from operations.load import Done
-from testing.schedules.in_turn.lanes import cancels
-from testing.world.clocks import FakeClock
+from testing.world.clock import FakeClock
+from testing.world.faults import cancels
 from tests.support.shelf import Shelf, codes, findings
 
 SAVED = "2026-01-12T13:46:40.000000+00:00"

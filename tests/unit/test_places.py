@@ -19,8 +19,9 @@ from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
-from testing.schedules.in_turn.lanes import LaneShop, cancels, of_product
+from testing.schedules.in_turn.lanes import LaneShop
 from testing.world.events import order_body, sqs_event
+from testing.world.faults import cancels, of_product
 
 TEA, AT_BERLIN = "tea", "tea#berlin"
 

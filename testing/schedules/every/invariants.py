@@ -87,7 +87,7 @@ def pages(world: World) -> list[Page]:
     return [
         # The simulated table stores binary values in their wire format.
         read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
-        for item in world.model.dynamodb.tables["Allotments"].items.values()
+        for item in world.aws.dynamodb.tables["Allotments"].items.values()
         if "epoch" in item and not _is_outbound(item["page"]["S"])
     ]
 
@@ -750,7 +750,7 @@ def end_of(world: World, message_id: str, since: int = 0) -> str | None:
     """
     function, body, _ = world.sent[message_id]
     command = {"action": "expire"} | body if function == "change_orders" else body
-    dead, done = world.dead_letters(message_id), _is_done(world, function, command)
+    dead, done = world.error_codes(message_id), _is_done(world, function, command)
     require(not (dead and done), f"{body} was done and dead-lettered as {dead}")
     answered = function == "change_orders" and any(
         is_answered_with_no(row, command) for row in world.states(since, "Orders", body["orderId"])
@@ -889,7 +889,7 @@ def check_end(world: World) -> None:
             published.get(subject, []) == expected,
             f"events of {subject} on the bus: {published.get(subject)}; its changes call for: {expected}",
         )
-    for queue in world.model.sqs.queues.values():
+    for queue in world.aws.sqs.queues.values():
         require(
             queue.name != UNDELIVERABLE or not queue.messages,
             f"{queue.messages} was treated as undeliverable",
@@ -914,7 +914,7 @@ def _check_books(world: World, every_page: Iterable[Page]) -> None:
         item["page"]["S"]: read_outbound_page(
             item | {"units": {"B": base64.b64decode(item["units"]["B"])}}
         )
-        for item in world.model.dynamodb.tables["Allotments"].items.values()
+        for item in world.aws.dynamodb.tables["Allotments"].items.values()
         if _is_outbound(item["page"]["S"])
     }
     for account in add_up(
