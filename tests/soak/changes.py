@@ -12,7 +12,7 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.store.rows import Item, Row, decode
 from inventory_orders.store.tables import Table
 from operations.aws import Aws
-from testing.schedules.every.invariants import product_news
+from testing.world.news import product_news
 
 Change = Mapping[str, Any]
 

@@ -16,6 +16,7 @@ import os
 import random
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,9 +29,12 @@ from greenlet import getcurrent, greenlet
 
 from inventory_orders.store.tables import INDEXES, KEYS, Table
 from testing.aws import Queue, ServiceError, SimulatedAws, answered_directly_by
+from testing.world import ledger
 from testing.world.clock import ManualClock, virtual_time
 from testing.world.events import event_of_received
 from testing.world.handlers import FakeContext
+from testing.world.ledger import Ledger, Place
+from testing.world.news import News
 from testing.world.tables import (
     FEEDS,
     NAMES,
@@ -54,10 +58,6 @@ _MAY_CONFLICT = {
     *("TransactWriteItems", "TransactGetItems", "UpdateItem", "PutItem", "DeleteItem"),
 }
 
-# A scenario has a handful of invocations, and a message that is returned forever is a failure.
-MAX_INVOCATIONS = 25
-MAX_STEPS = 400
-
 # A process that waits for a lease keeps asking. Rivals may continue after each of the first refused requests, and
 # after the last one. Continuing after one in between makes no difference.
 MAX_REFUSALS = 2
@@ -77,8 +77,6 @@ SECONDS_IN_LINE = 1.0
 URLS = {name: Queue(name).url for name in QUEUES}
 # Functions that raise on purpose, to be invoked again.
 RAISES = {"publish_events": "NotAllPublishedError", "sweep": "RepairNeededError"}
-
-Place = tuple[str, tuple[str, ...]]
 
 DEPOT_LEASE: Place = ("Allotments", ("0/lease",))
 
@@ -267,53 +265,16 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(ledger.Change):
     """A change to an item.
 
     Attributes:
         number: Number of the write, from 1.
-        place: Table and key of the item.
-        before: The item before the write; None if the write created it.
-        after: The item after the write; None if the write deleted it.
         process: The process that wrote it.
     """
 
     number: int
-    place: Place
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
     process: Process
-
-
-@dataclass(frozen=True, slots=True)
-class Stock:
-    """Where the units of a product were after a write.
-
-    Attributes:
-        number: Number of the write; 0 at the start.
-        row: The product's row; None if there is none.
-        set_aside: Units of this generation in lanes, including the depot.
-        out: Units of this generation on outbound pages.
-    """
-
-    number: int
-    row: dict[str, Any] | None
-    set_aside: int
-    out: int
-
-    @property
-    def available(self) -> int:
-        """Units available to orders. The product must have a row."""
-        assert self.row is not None
-        units: int = self.row["stockCount"] + self.set_aside
-        return units
-
-    @property
-    def on_hand(self) -> int:
-        """Units on hand. The product must have a row."""
-        assert self.row is not None
-        units: int = self.row["onHand"] - self.out
-        return units
 
 
 @dataclass(frozen=True)
@@ -363,6 +324,10 @@ class World:
         clocks: By process, how many seconds the clock of its environment is ahead.
     """
 
+    # A scenario has a handful of invocations, and a message that is returned forever is a failure.
+    max_invocations = 25
+    max_steps = 400
+
     def __init__(
         self,
         handlers: Handlers,
@@ -386,6 +351,7 @@ class World:
         self.history: list[Change] = []
         self.last: dict[Place, dict[str, Any] | None] = {}
         self.sent: dict[str, tuple[str, dict[str, Any], str | None]] = {}
+        self.invalid: set[str] = set()
         self.answers: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self.lock_owners: dict[Place, str] = {}
         self.locked_since: dict[Place, int] = {}
@@ -400,7 +366,7 @@ class World:
         self.invocations = 0
         self.environments = 0
         self.warm: dict[str, int] = {}
-        self.stock: dict[str, list[Stock]] = {}
+        self.changes_of: dict[Place, list[Change]] = defaultdict(list)
         self.streams: dict[str, list[dict[str, Any]]] = {}
         self.bus: list[dict[str, Any]] = []
         self._create_tables_and_queues()
@@ -415,8 +381,19 @@ class World:
         # The calls that warmed up the environments are not part of the run.
         self.history, self.last, self.trace, self.schedule = [], {}, [], []
         self.switches, self._before = 0, ""
-        self.stock = {}
-        handlers.check_write(self, 0, [])
+        self.changes_of.clear()
+        self._open_books()
+
+    def _open_books(self) -> None:
+        """Start the books from the rows that are there now."""
+        self.news = News()
+        self.ledger = Ledger(
+            {
+                (name, key): self.handlers.decode(item)
+                for name, table in self.model.dynamodb.tables.items()
+                for key, item in table.items.items()
+            }
+        )
 
     # ------------------------------------------------------------------ setting up
 
@@ -587,7 +564,8 @@ class World:
         self._add(Process(name, lambda process: script(Client(self, process))))
 
     def finish(self, name: str) -> None:
-        """Run a process to its end without a rival, and remove it."""
+        """Run a process to its end without a rival, and remove it. What was put into tables before is not checked."""
+        self._open_books()
         while not self.processes[name].is_over:
             self.take(Choice(name))
         del self.processes[name]
@@ -640,7 +618,7 @@ class World:
             ViolationError: The handler raised an exception.
         """
         self.invocations += 1
-        if self.invocations > MAX_INVOCATIONS:
+        if self.invocations > self.max_invocations:
             raise ViolationError("messages are returned forever, so the run does not end")
         process.begun = None
         process.ends_at = self.clock.seconds + INVOCATION_SECONDS
@@ -958,7 +936,7 @@ class World:
             ViolationError: The step breaks an invariant.
         """
         self.schedule.append(choice)
-        if len(self.schedule) > MAX_STEPS:
+        if len(self.schedule) > self.max_steps:
             raise ViolationError("the run does not end")
         self.clock.seconds += TICK_SECONDS
         if choice.action == ARRIVES:
@@ -1111,7 +1089,7 @@ class World:
 
     def _apply(self, process: Process, call: Call) -> Any:
         """Let the simulated AWS answer a call, and check the changes that it makes."""
-        tables, before = self.model.dynamodb.tables, self._items(call.writes)
+        tables, before = self.model.dynamodb.tables, self._items(sorted(call.writes))
         if call.service == "streams":
             return {"Records": self.streams[call.request["Table"]][call.request["From"] :]}
         if call.service == "events":
@@ -1129,10 +1107,12 @@ class World:
             new = tables[place[0]].items.get(place[1])
             if new is not old and new != old:
                 self.last[place] = old
-                changes.append(Change(number, place, self._plain(old), self._plain(new), process))
+                changes.append(Change(place, self._plain(old), self._plain(new), number, process))
                 if place[0] in self.streams:
                     self.streams[place[0]].append(_record(place, old, new, number))
         self.history += changes
+        for change in changes:
+            self.changes_of[change.place].append(change)
         if changes:
             try:
                 self.handlers.check_write(self, number, changes)
@@ -1207,7 +1187,7 @@ class World:
             event = json.loads(entry["Detail"])
             self.bus.append(event)
             answers.append({"EventId": f"{len(self.bus)}"})
-            self.handlers.check_event(self, event)
+            self.news.hear(event)
         return {
             "FailedEntryCount": sum("ErrorCode" in answer for answer in answers),
             "Entries": answers,
@@ -1292,9 +1272,8 @@ class World:
 
     def states(self, since: int, table: str, *key: str) -> list[dict[str, Any] | None]:
         """List the states of a row: the state after write number `since`, and all later ones."""
-        place = (table, key)
-        writes = [change for change in self.history if change.place == place]
-        before = [change for change in self.history[:since] if change.place == place]
+        writes = self.changes_of[table, key]
+        before = [change for change in writes if change.number <= since]
         first = before[-1].after if before else self._plain(self.initial.get(table, {}).get(key))
         return [first, *(change.after for change in writes[len(before) :])]
 
@@ -1379,7 +1358,6 @@ class Handlers:
         self.encode, self.decode = rows.encode, rows.decode
         self.page_units = rows.page_units
         self.check_write, self.check_end = invariants.check_write, invariants.check_end
-        self.check_event = invariants.check_event
         self.end_of, self.pages = invariants.end_of, invariants.pages
         self._telemetry, self._runtime = telemetry, runtime
         self._world: World | None = None
