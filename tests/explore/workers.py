@@ -17,6 +17,7 @@ from types import ModuleType
 import boto3
 
 from local import ROOT
+from testing.schedules.by_chance import town
 from testing.schedules.every.explorer import Explorer, Failure, Result
 from testing.schedules.every.world import Handlers, Step
 from testing.world.handlers import function_names, load
@@ -25,6 +26,9 @@ from tests.explore.scenarios import SCENARIOS
 
 NO_FAULT = "no fault"
 CLOCKS = "clocks"
+BY_CHANCE = "by chance"
+# A mutant that is marked in mutants.toml must be caught by one of these.
+SEEDS_OF_MUTANTS = range(4)
 KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "late", "crash", "crash-after"),
     *("refused", "stale", "torn", "parted", "again", "time", CLOCKS),
@@ -40,7 +44,7 @@ class Task:
     """A part of the exploration.
 
     Attributes:
-        scenario: Name of the scenario.
+        scenario: Name of the scenario, or `by chance`.
         kind: The kind of the one fault, or `no fault`, for a complete search with two rivals. Empty for random
             schedules.
         seeds: Seeds of random schedules with three rivals and two faults.
@@ -86,12 +90,21 @@ def run(tasks: Sequence[Task], processes: int) -> Iterator[FinishedTask]:
         yield from pool.imap_unordered(_explore, tasks)
 
 
-def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, FinishedTask]]:
-    """Explore mutants in parallel until each is caught, and yield each as soon as it ends."""
+def catch(
+    names: Sequence[str], processes: int, *, by_chance: bool = False
+) -> Iterator[tuple[str, FinishedTask]]:
+    """Explore mutants in parallel until each is caught, and yield each as soon as it ends.
+
+    Args:
+        names: The mutants.
+        processes: Number of processes.
+        by_chance: Whether to catch them by chance, instead of by all schedules of their scenarios.
+    """
     _preload()
+    one = _catch_by_chance if by_chance else _catch
     # Each mutant has its own process, because a process keeps the bugs of the modules that it has imported.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
-        yield from pool.imap_unordered(_catch, names)
+        yield from pool.imap_unordered(one, names)
         # Terminating a pool that is still replacing its processes occasionally leaves one behind that waits forever.
         pool.close()
         pool.join()
@@ -138,7 +151,14 @@ def _explore(task: Task) -> FinishedTask:
 
 def explore(task: Task) -> Result:
     """Run a task in this process until a schedule breaks an invariant."""
-    scenario, total = SCENARIOS[task.scenario], Result()
+    total = Result()
+    if task.scenario == BY_CHANCE:
+        for seed in task.seeds:
+            total.add(town.live(handlers(), seed))
+            if total.failure is not None:
+                break
+        return total
+    scenario = SCENARIOS[task.scenario]
     has_clocks = scenario.faults is None or CLOCKS in scenario.faults
     for seed in task.seeds:
         clocks = ({}, *_WRONG_CLOCKS)[seed % 5] if has_clocks else {}
@@ -163,9 +183,19 @@ def explore(task: Task) -> Result:
 
 
 def _catch(name: str) -> tuple[str, FinishedTask]:
-    mutant = next(mutant for mutant in mutants.MUTANTS if mutant.name == name)
-    total, tasks = Result(), [task for each in mutant.scenarios for task in tasks_of(each)]
+    mutant = mutants.of(name)
+    tasks = [task for each in mutant.scenarios for task in tasks_of(each)]
     tasks.sort(key=lambda task: (mutant.scenarios.index(task.scenario), task.kind != mutant.kind))
+    return _catch_with(mutant, tasks)
+
+
+def _catch_by_chance(name: str) -> tuple[str, FinishedTask]:
+    tasks = [Task(BY_CHANCE, seeds=(seed,)) for seed in SEEDS_OF_MUTANTS]
+    return _catch_with(mutants.of(name), tasks)
+
+
+def _catch_with(mutant: mutants.Mutant, tasks: Sequence[Task]) -> tuple[str, FinishedTask]:
+    total, name = Result(), mutant.name
     try:
         with tempfile.TemporaryDirectory() as folder:
             mutants.tree(Path(folder), mutant)
@@ -192,7 +222,10 @@ def replay(
         root = ROOT
         if name:
             root = Path(folder)
-            mutants.tree(root, next(m for m in mutants.MUTANTS if m.name == name))
+            mutants.tree(root, mutants.of(name))
+        if scenario == BY_CHANCE:
+            lived = town.live(handlers(root), int(schedule))
+            return (list(lived.failure.trace), lived.failure.message) if lived.failure else ([], "")
         trace: list[str] = []
         explorer = Explorer(handlers(root), SCENARIOS[scenario], rivals, faults, clocks=clocks)
         result = explorer.replay(schedule, lambda world: trace.extend(world.trace))

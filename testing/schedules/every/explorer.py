@@ -10,6 +10,7 @@ item.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -53,12 +54,14 @@ class Result:
         pruned: Runs that were stopped because they only repeat earlier runs in another order.
         longest: Number of steps in the longest run.
         failure: The first schedule that broke an invariant.
+        happened: What happened, and how often; only in runs by chance.
     """
 
     schedules: int = 0
     pruned: int = 0
     longest: int = 0
     failure: Failure | None = None
+    happened: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Result) -> None:
         """Add the runs of another exploration."""
@@ -66,6 +69,7 @@ class Result:
         self.pruned += other.pruned
         self.longest = max(self.longest, other.longest)
         self.failure = other.failure
+        self.happened += other.happened
 
 
 @dataclass

@@ -1,0 +1,64 @@
+"""A few seeds of the runs by chance, of which `make explore` runs many."""
+
+import pytest
+
+from testing.schedules.by_chance.town import Town
+from testing.world.violation import ViolationError
+from tests.explore import workers
+from tests.explore.test_explore import PROCESSES, in_a_process
+
+MUTANTS = ["lost unit back on sale", "record condition dropped"]
+
+
+def test_seeds_are_clean():
+    tasks = [workers.Task(workers.BY_CHANCE, seeds=(seed,)) for seed in range(2)]
+    for part in workers.run(tasks, PROCESSES):
+        assert not part.error, part.error
+        assert part.failure is None, part.failure
+        assert part.result.happened["crash"]
+        assert part.result.happened["order FULFILLED"]
+
+
+def trace_of(seed):
+    town = Town(workers.handlers(), seed, 20)
+    town.run()
+    town.close()
+    return town.trace
+
+
+def test_a_seed_repeats_itself_exactly():
+    first, again = (in_a_process(trace_of, 3) for _ in range(2))
+    assert len(first) > 100
+    assert first == again
+
+
+def steal(key, attribute):
+    """Take a unit out of a row by hand. Returns what the books then say."""
+    town = Town(workers.handlers(), 1, 60)
+    try:
+        town.run(300)
+        items = town.model.dynamodb.tables["Products"].items
+        units = int(items[key,][attribute]["N"])
+        items[key,] = items[key,] | {attribute: {"N": str(units - 1)}}
+        town.run()
+    except ViolationError as violation:
+        return str(violation)
+    finally:
+        town.close()
+    return ""
+
+
+@pytest.mark.parametrize("key", ["hot", "hot#berlin"])
+@pytest.mark.parametrize(
+    ("attribute", "name"), [("stockCount", "available"), ("onHand", "on hand")]
+)
+def test_a_unit_that_is_taken_by_hand_is_missed(key, attribute, name):
+    found = in_a_process(steal, key, attribute)
+    assert found.startswith(f"{key} has ")
+    assert f" {name}, but adjustments and orders leave " in found
+
+
+def test_mutants_are_caught_by_chance():
+    for name, done in workers.catch(MUTANTS, PROCESSES, by_chance=True):
+        assert done.failure is not None, f"{name}: {done.error}"
+        assert done.failure.schedule.startswith("seed ")
