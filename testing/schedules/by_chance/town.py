@@ -7,6 +7,7 @@ after every write. A seed decides who moves, which faults happen, and what peopl
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from testing.schedules.every.world import (
     Call,
     Choice,
     Client,
+    CrashedError,
     Handlers,
     Process,
     Scenario,
@@ -39,9 +41,13 @@ _WORKERS = {
     "Expiry": 2,
 }
 _LANES = 3
+_TURNS_OF_STAFF = 12
 # The messages of a run are sent within this time, without counting the time that passes because of faults.
 _SENDING_SECONDS = 30.0
 _SHARE_OF_FAULTS = 0.06
+_SHARE_OF_BROWN_OUTS = 0.3
+# Events wait, so that the publisher sends several of an order in a batch.
+_SHARE_OF_READS_OF_STREAMS = 0.1
 _SHARE_OF_ARRIVALS = 0.02
 _JUMPS = (1.0, 5.0, 40.0)
 _SHARE_OF_JUMPS = 0.001
@@ -52,6 +58,18 @@ _SECONDS_BETWEEN_SWEEPS = 10.0
 
 # A failure shows this many steps.
 _LAST = 60
+
+HAPPENED = {
+    *("throttled", "conflict", "lost", "lost-twice", "late", "late request arrived"),
+    *("crash", "crash-after", "refused", "stale", "torn", "parted", "again", "time", "timeout"),
+    *("INVALID_JSON", "SCHEMA_VIOLATION", "ORDER_ID_REUSED"),
+    *("order PENDING", "order CONFIRMED", "order FULFILLED", "order CANCELLED", "order EXPIRED"),
+    *("order INSUFFICIENT_STOCK", "order UNKNOWN_PRODUCT", "units in lanes", "units owed"),
+    *("order split", "order not from its first location", "entries folded", "delist APPLIED"),
+    *("step fulfil", "step cancel", "step cancel without restock", "step return", "step expire"),
+    *("commit COMMITTED", "commit REFUSED", "transfer APPLIED", "transfer REFUSED"),
+}
+"""What must happen in some of many seeds."""
 
 _INVALID = {"INVALID_JSON", "SCHEMA_VIOLATION"}
 _REUSED = {"ORDER_ID_REUSED", "ADJUSTMENT_ID_REUSED"}
@@ -137,7 +155,7 @@ class Town(World):
 
         def script(client: Client) -> None:
             staff.ask = client
-            for _ in range(ORDERS // 25):
+            for _ in range(_TURNS_OF_STAFF):
                 self.on_sleep(self._chance.uniform(0.0, 5.0))
                 work(staff)
             self._at_work -= 1
@@ -152,7 +170,9 @@ class Town(World):
         assert process is not None
         until = self.clock.seconds + seconds
         if until > process.ends_at:
-            raise ViolationError(f"{process.name} waits beyond the end of its invocation")
+            self.violations.append(f"{process.name} waits beyond the end of its invocation")
+            process.crashing = True
+            raise CrashedError
         self.on_call("clock", "Wait", {"until": until})
 
     def _seen(self, service: str, operation: str, request: dict[str, Any]) -> Call:
@@ -192,6 +212,8 @@ class Town(World):
         ready = [process for process in self.processes.values() if self._is_ready(process)]
         if not ready:
             return self._wait()
+        if chance.random() >= _SHARE_OF_READS_OF_STREAMS:
+            ready = [process for process in ready if not self._reads_stream(process)] or ready
         if chance.random() < _SHARE_OF_JUMPS:
             self.happened["time"] += 1
             self._jump(chance.choice(_JUMPS))
@@ -209,20 +231,17 @@ class Town(World):
 
     def _draw(self, process: Process) -> Choice:
         """Choose whether a fault hits the next call of a process."""
-        step = self._next_of(process)
-        is_at_work = process.ends_at < float("inf")
-        if step.choice.action != "go" or not is_at_work or step.is_global:
+        step, call = self._next_of(process), process.call
+        is_at_work = call is not None and call.service != "clock" and math.isfinite(process.ends_at)
+        if step.choice.action != "go" or not is_at_work:
             return step.choice
-        if process.call is None or process.call.service == "clock":
+        is_event = call is not None and call.operation == "PutEvents"
+        if self._chance.random() >= (_SHARE_OF_BROWN_OUTS if is_event else _SHARE_OF_FAULTS):
             return step.choice
-        if self._chance.random() >= _SHARE_OF_FAULTS:
-            return step.choice
-        faults = list(self._faults(process, step))
-        if not faults:
-            return step.choice
-        choice = self._chance.choice(faults).choice
-        self.happened[choice.action.removesuffix("-back")] += 1
-        return choice
+        # A process with half a read or half a transaction meets no fault.
+        drawn = self._chance.choice([*self._faults(process, step)] or [step])
+        self.happened[drawn.choice.action.removesuffix("-back")] += drawn.is_fault
+        return drawn.choice
 
     def _is_ready(self, process: Process) -> bool:
         call = process.call
@@ -234,6 +253,10 @@ class Town(World):
             queue = self.model.sqs.queues[call.request["QueueUrl"].rsplit("/", 1)[-1]]
             return next(self.model.sqs.receivable(queue, self.clock.seconds), None) is not None
         return not self._has_no_news(process)
+
+    @staticmethod
+    def _reads_stream(process: Process) -> bool:
+        return process.call is not None and process.call.service == "streams"
 
     def _wait(self) -> bool:
         """If something is left to do, move the clock to the next moment at which a process can continue."""
@@ -353,7 +376,7 @@ def live(handlers: Handlers, seed: int, orders: int = ORDERS) -> Result:
         town.run()
     except ViolationError as violation:
         last = tuple(town.trace[-_LAST:]) if town else ()
-        result.failure = Failure(str(violation), last, f"seed {seed}", 0, 0, {})
+        result.failure = Failure(str(violation), last, str(seed), 0, 0, {})
     finally:
         if town is not None:
             result.longest, result.happened = len(town.schedule), town.happened
