@@ -4,7 +4,7 @@ Start with `schedules.in_turn.shop`: `with open_shop() as shop:` opens a whole s
 
 | package | content |
 |---|---|
-| `aws` | DynamoDB and SQS in memory |
-| `world` | tables, queues, settings, handlers, clocks, faults, and what must hold |
+| `aws` | DynamoDB, SQS, streams and a bus in memory |
+| `world` | `World`: tables, queues, clock and processes of the functions; faults, and what must hold |
 | `schedules` | who moves next: `in_turn`, `every`, `by_time` |
 """

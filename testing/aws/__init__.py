@@ -1,4 +1,4 @@
-"""Simulated AWS: DynamoDB and SQS in memory, exact in everything that the service relies on.
+"""Simulated AWS: DynamoDB, SQS and a bus in memory, exact in everything that the service relies on.
 
 Tests compare it with the embedded AWS and with Dynoxide by making random calls. It has no latency, no throttling and no
 transactions in flight: each call is one atomic step. The exploration and the simulator decide in their answer function
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from testing.aws.bus import EventBus
 from testing.aws.dynamodb import Consumed, DynamoDB, Key, Table
 from testing.aws.sqs import Message, Queue, Sqs
 from testing.aws.values import Item, ServiceError
@@ -29,7 +30,7 @@ from testing.aws.wire import Answer, answered_by, answered_directly_by, in_wire_
 
 
 class SimulatedAws:
-    """DynamoDB and SQS of one account and region.
+    """DynamoDB, SQS and an event bus of one account and region.
 
     Args:
         now: Returns the time in Unix seconds.
@@ -37,11 +38,13 @@ class SimulatedAws:
     Attributes:
         dynamodb: The tables.
         sqs: The queues.
+        bus: The bus.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.dynamodb = DynamoDB(now)
         self.sqs = Sqs(now)
+        self.bus = EventBus()
 
     def answer(self, service: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request, in one atomic step.
@@ -51,6 +54,9 @@ class SimulatedAws:
         """
         if service == "dynamodb":
             return self.dynamodb.answer(operation, request)
+        if service == "events":
+            answer: dict[str, Any] = self.bus.put_events(**request)
+            return answer
         return self.sqs.answer(operation, request)
 
 
@@ -58,6 +64,7 @@ __all__ = [
     "Answer",
     "Consumed",
     "DynamoDB",
+    "EventBus",
     "Item",
     "Key",
     "Message",

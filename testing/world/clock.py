@@ -1,4 +1,4 @@
-"""Virtual time for all code of this process that uses the `time` module."""
+"""Virtual time, and clocks for code that takes a clock as an argument."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Protocol
+
+from inventory_orders.clock import SystemClock
 
 
 class VirtualClock(Protocol):
@@ -49,6 +52,41 @@ class ManualClock:
         self.advance(seconds)
         self.slept.append(seconds)
         self.on_sleep()
+
+
+class FakeClock(SystemClock):
+    """A clock for code that takes one as an argument. It moves only when code sleeps or sets it."""
+
+    def __init__(self, seconds: float = 1_000_000.0) -> None:
+        self.seconds = seconds
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+
+
+@dataclass
+class WrongClock(SystemClock):
+    """A worker's clock that is off by a few seconds. Its monotonic time is correct."""
+
+    off: float = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self.off)
+
+
+class HurriedClock(SystemClock):
+    """Real time, but sleeps are short, so that tests meet the same number of faults in less time."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, 0.02))
 
 
 @contextmanager

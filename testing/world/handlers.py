@@ -9,17 +9,18 @@ from types import ModuleType
 
 from operations.errors import UserError
 
-_FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
+FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
+"""The folder with the functions."""
 
 
 def function_names() -> list[str]:
     """List the functions of this project."""
-    return sorted(path.parent.name for path in _FUNCTIONS.glob("*/handler.py"))
+    return sorted(path.parent.name for path in FUNCTIONS.glob("*/handler.py"))
 
 
 def load_handler(name: str) -> ModuleType:
     """Import a function's handler."""
-    return load(f"functions.{name}.handler", _FUNCTIONS / name / "handler.py")
+    return load(f"functions.{name}.handler", FUNCTIONS / name / "handler.py")
 
 
 def load(name: str, path: Path) -> ModuleType:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from testing.schedules.every.world import GRACE_SECONDS, Client, Rival, SetUp, World
+from testing.schedules.every.world import GRACE_SECONDS, Rival, SetUp, World
 from testing.world.ends import key_of, units_of
+from testing.world.process import Client
 from testing.world.violation import require
 
 OPENED = "2026-01-01T00:00:00.000000+00:00"
@@ -16,6 +20,8 @@ OVER = -GRACE_SECONDS - 1.0
 
 LEFT_ON = "out/0"
 """The outbound page of all hand-overs before the run."""
+
+_OF_FIRST_GENERATION = {"productCreatedAt": OPENED, "productVersion": 1}
 
 Message = dict[str, Any]
 Messages = Message | Callable[[World], Message]
@@ -247,12 +253,44 @@ def relists(client: Client, stock: int = 1, location: str = "") -> None:
 # ---------------------------------------------------------------------- setting up
 
 
+def add_product(world: World, key: str, stock: int, **more: Any) -> None:
+    """List a product, or its row at one location, with the adjustment that accounts for its stock."""
+    product_id, _, location = key.partition("#")
+    status = "OUT_OF_STOCK" if stock <= -more.get("backorderLimit", 0) else "ACTIVE"
+    if 0 < stock <= more.get("lowStockThreshold", 0):
+        status = "LOW_STOCK"
+    row = {"productId": key, "stockCount": stock, "onHand": stock, "_version": 1, "status": status}
+    row |= {"createdAt": OPENED, "lastUpdatedAt": OPENED}
+    if location:
+        row |= {"of": product_id, "locationId": location}
+        if world.row("Products", product_id) is None:
+            add_product(world, product_id, 0)
+        own = world.row("Products", product_id) or {}
+        places = frozenset({*own.get("places", ()), location})
+        world.write("Products", own | {"places": places})
+    world.write("Products", row | more)
+    opening = {"productId": key, "adjustmentId": "opening", "delta": stock, "reason": "OPENING"}
+    world.write("StockAdjustments", opening | _OF_FIRST_GENERATION | {"appliedAt": OPENED})
+
+
+def add_on_hand(world: World, key: str, units: int) -> None:
+    """Add units to a product's `onHand`. The caller records them in an adjustment."""
+    row = world.row("Products", key) or {}
+    world.edit("Products", key, onHand={"N": str(row["onHand"] + units)})
+
+
+def add_outbound_page(world: World, *entries: tuple[str, str, int]) -> None:
+    """Store the outbound page `LEFT_ON` at version 1, with entries that are not folded yet."""
+    units = {"B": base64.b64encode(zlib.compress(json.dumps(entries).encode())).decode()}
+    world.edit("Allotments", LEFT_ON, _version={"N": "1"}, epoch={"S": "one"}, units=units)
+
+
 def stock(low: int = 0, **units: int) -> SetUp:
     """Make a set-up that lists products with these units and a low-stock threshold."""
 
     def set_up(world: World) -> None:
         for product_id, count in units.items():
-            world.product(product_id, count, **({"lowStockThreshold": low} if low else {}))
+            add_product(world, product_id, count, **({"lowStockThreshold": low} if low else {}))
 
     return set_up
 
@@ -283,7 +321,6 @@ def add_order(
 
     def set_up(world: World) -> None:
         key = key_of(p_at(location))
-        of_product = {"productCreatedAt": OPENED, "productVersion": 1}
         row = {
             "orderId": order_id,
             "userId": "u-1",
@@ -291,16 +328,16 @@ def add_order(
             "_version": 1,
             "createdAt": OPENED if age is None else world.moment(-age),
             "lastUpdatedAt": OPENED,
-            "items": [{**p_at(location), **of_product, "quantity": units}],
+            "items": [{**p_at(location), **_OF_FIRST_GENERATION, "quantity": units}],
         }
-        world.put("Orders", row | more)
+        world.write("Orders", row | more)
         booked = {"adjustmentId": f"for-{order_id}", "delta": units, "reason": "RECEIPT"}
         booked |= {"productId": key, "appliedAt": OPENED}
-        world.put("StockAdjustments", {**of_product, **booked})
+        world.write("StockAdjustments", _OF_FIRST_GENERATION | booked)
         open_, delivered = units_of(row | more)
-        world.add_on_hand(key, open_["p"])
+        add_on_hand(world, key, open_["p"])
         if delivered:
-            world.add_outbound_page(LEFT_ON)
+            add_outbound_page(world)
 
     return set_up
 
@@ -331,8 +368,8 @@ def add_delivered_order(world: World) -> None:
 def add_departed_order(world: World) -> None:
     """Store an order for two units of product `p` that were handed over and are still on an outbound page."""
     add_delivered_order(world)
-    world.add_outbound_page(LEFT_ON, ("p", OPENED, 2))
-    world.add_on_hand("p", 2)
+    add_outbound_page(world, ("p", OPENED, 2))
+    add_on_hand(world, "p", 2)
 
 
 def handed_over(step: Message) -> Message:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+from dataclasses import replace
 from typing import Any
 
 from inventory_orders.domain.allotments import DEPOT
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from inventory_orders.lanes.idle import IDLE_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
-from testing.schedules.every.world import (
-    GRACE_SECONDS,
-    INVOCATION_SECONDS,
-    Client,
-    Rival,
-    Scenario,
-    SetUp,
-    World,
-)
+from inventory_orders.store.rows import page_units
+from testing.schedules.every.invariants import end_of, pages
+from testing.schedules.every.world import GRACE_SECONDS, Rival, Scenario, SetUp, World
+from testing.world.process import LAMBDA_SECONDS, Client
 from testing.world.violation import require
 from tests.explore.rivals import (
     CANCEL,
@@ -30,8 +27,10 @@ from tests.explore.rivals import (
     add_delivered_order,
     add_departed_order,
     add_held_order,
+    add_on_hand,
     add_order,
     add_paid_order,
+    add_product,
     adjusts,
     asks,
     buys,
@@ -66,7 +65,7 @@ from tests.explore.rivals import (
 )
 
 # After this time an invocation begins no new work.
-WORKING_SECONDS = INVOCATION_SECONDS - RESERVED_SECONDS
+WORKING_SECONDS = LAMBDA_SECONDS - RESERVED_SECONDS
 # The most revealing faults, for scenarios with long runs: with lanes, or with batches of several commands.
 _TELLING = ("conflict", "lost", "crash", "crash-after")
 _TORN = (*_TELLING, "torn")
@@ -92,7 +91,7 @@ def _stock(world: World) -> int:
 
 def _ends(world: World) -> list[str | None]:
     """List the outcome of each message."""
-    return [world.handlers.end_of(world, message_id) for message_id in world.sent]
+    return [end_of(world, message_id) for message_id in world.sent]
 
 
 def _one_winner(world: World) -> None:
@@ -274,7 +273,7 @@ def _at_once(world: World) -> None:
 
 
 def _nothing_is_left(world: World) -> None:
-    left = _stock(world) + sum(page.units("p") for page in world.handlers.pages(world))
+    left = _stock(world) + sum(page.units("p") for page in pages(world))
     require(left == 0, f"{left} units are left, but orders needed them")
     _at_once(world)
 
@@ -342,8 +341,18 @@ def _is_lost(world: World) -> None:
 # ---------------------------------------------------------------------- set-ups and rivals of one scenario
 
 
+def _units_in_lane(world: World, lane: int) -> int:
+    """Count the units of product `p` in a lane."""
+    return sum(page.units("p") for page in pages(world) if page.key.lane == lane)
+
+
 def _units_at_depot(world: World) -> int:
-    return world.units_in_lane(DEPOT, "p")
+    return _units_in_lane(world, DEPOT)
+
+
+def _lease_ended(world: World) -> None:
+    """End the lease on lane 1, without telling its owner."""
+    world.edit("Allotments", "1/lease", lockTime={"N": "0"})
 
 
 def _leased(world: World) -> None:
@@ -379,14 +388,14 @@ def _event(event_id: str, second: int, price: int) -> Message:
 def _lane_filled_again(world: World) -> None:
     """Let worker B take the lease of worker A's lane, empty its page, and refill it with as many units as A
     remembers."""
-    remembered = world.units_in_lane(1, "p")
-    world.end_lease(1)
+    remembered = _units_in_lane(world, 1)
+    _lease_ended(world)
     lend("B", q=1)(world)
     world.meet_rivals("B", "p")
-    world.warm_up("B", order("warmB2", p=world.units_in_lane(1, "p")))
-    require(not world.units_in_lane(1, "p"), "B has not emptied the page")
+    world.warm_up("B", order("warmB2", p=_units_in_lane(world, 1)))
+    require(not _units_in_lane(world, 1), "B has not emptied the page")
     world.warm_up("B", order("warmB3", p=1))
-    units = world.units_in_lane(1, "p")
+    units = _units_in_lane(world, 1)
     require(units == remembered, f"A remembers {remembered} units, but the page holds {units}")
 
 
@@ -395,9 +404,20 @@ def _page_replaced(*, same_epoch: bool) -> SetUp:
     worker A remembers."""
 
     def set_up(world: World) -> None:
-        (page,) = (page for page in world.handlers.pages(world) if page.key.lane == 1)
-        epoch = page.epoch if same_epoch else "another"
-        world.take_out_of_page(page, "p", page.units("p") - 1, epoch)
+        (page,) = (page for page in pages(world) if page.key.lane == 1)
+        held, units = page.entries["p"], 1 - page.units("p")
+        fewer = page_units(replace(page, entries={**page.entries, "p": replace(held, units=1)}))
+        world.edit(
+            "Allotments",
+            str(page.key),
+            epoch={"S": page.epoch if same_epoch else "another"},
+            units={"B": base64.b64encode(fewer).decode()},
+        )
+        correction = {"productId": "p", "adjustmentId": "correction", "delta": units}
+        correction |= {"productCreatedAt": held.created_at, "productVersion": 1}
+        correction |= {"reason": "CORRECTION", "appliedAt": ""}
+        world.write("StockAdjustments", correction)
+        add_on_hand(world, "p", units)
 
     return set_up
 
@@ -407,19 +427,19 @@ def _count_begun(world: World) -> None:
     row = world.row("Products", "p") or {}
     row |= {"lockedBy": "a count", "lockTime": int(world.clock.seconds) + 4}
     row |= {"lockVersion": row["_version"], "lentTo": frozenset(row["lentTo"])}
-    world.put("Products", row)
+    world.write("Products", row)
 
 
 def _two_holds_ended(world: World) -> None:
     """Place two orders whose holds have ended: one from the product's row, and one from worker A's lane."""
     for order_id in ("by-row", "from-lane"):
         world.warm_up("A", order(order_id, p=1) | {"holdSeconds": 60})
-        world.put("Orders", _row(world, order_id) | {"expiresAt": world.moment(OVER)})
+        world.write("Orders", _row(world, order_id) | {"expiresAt": world.moment(OVER)})
         world.meet_rivals("A", "p")
 
 
 def _lane_with_too_few(world: World) -> None:
-    units = world.units_in_lane(2, "p")
+    units = _units_in_lane(world, 2)
     require(0 < units < 1_000, f"the lane holds {units} units; the scenario needs 1 to 999")
 
 
@@ -923,7 +943,7 @@ _IN_TWO_PLACES: list[SetUp] = [stock_at("berlin", p=1), stock_at("lyon", p=1)]
 
 
 def _backorders_at_berlin(world: World) -> None:
-    world.product("p#berlin", 0, backorderLimit=5, status="LOW_STOCK")
+    add_product(world, "p#berlin", 0, backorderLimit=5, status="LOW_STOCK")
 
 
 _AT_LOCATIONS = (
@@ -1155,7 +1175,7 @@ _IN_LANES = (
             stock(p=19),
             lend("idle", p=1),
             lend("A", p=1),
-            warm_up("A", lambda world: order("emptied", p=world.units_in_lane(2, "p"))),
+            warm_up("A", lambda world: order("emptied", p=_units_in_lane(world, 2))),
         ],
         [
             buys("a", p=1),
@@ -1192,7 +1212,7 @@ _IN_LANES = (
     _with_lanes(
         "lane taken over against its woken owner",
         # A does not know that its lease has expired, as if its clock were wrong. So B gets the lane and its units.
-        [stock(p=9), lend("A", p=1), lambda world: world.end_lease(1)],
+        [stock(p=9), lend("A", p=1), _lease_ended],
         [buys("a", p=2), places(order("b1", p=2), order("b2", p=1)), buys("c", p=1)],
         lanes=1,
         check=_at_once,
@@ -1236,8 +1256,8 @@ _IN_LANES = (
         ],
         # There is one unit too few for both.
         [
-            places(lambda world: order("a", p=world.units_in_lane(2, "p") + 1)),
-            places(lambda world: order("b", p=19_999 - world.units_in_lane(2, "p"))),
+            places(lambda world: order("a", p=_units_in_lane(world, 2) + 1)),
+            places(lambda world: order("b", p=19_999 - _units_in_lane(world, 2))),
             buys("c", p=1),
         ],
     ),
@@ -1249,7 +1269,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "sweep against a lane in use",
-        [stock(p=7), lend("A", p=1), lambda world: world.end_lease(1)],
+        [stock(p=7), lend("A", p=1), _lease_ended],
         [places(order("a1", p=1), order("a2", p=1)), SWEEPS, SWEEPS],
     ),
     _with_lanes(
@@ -1308,7 +1328,7 @@ _IN_LANES = (
         [stock(p=7), lend("A", p=1)],
         [
             # More units than the lane holds, so that the depot fills it.
-            places(lambda world: order("a", p=world.units_in_lane(1, "p") + 1)),
+            places(lambda world: order("a", p=_units_in_lane(world, 1) + 1)),
             runs(relists),
             changes(command("cancel", "warmA")),
         ],

@@ -2,8 +2,6 @@
 
 import pytest
 
-from testing.schedules.by_chance.town import Town
-from testing.world.violation import ViolationError
 from tests.explore import workers
 from tests.explore.test_explore import PROCESSES, in_a_process
 
@@ -20,9 +18,10 @@ def test_seeds_are_clean():
 
 
 def trace_of(seed):
-    town = Town(workers.handlers(), seed, 20)
-    town.run()
-    town.close()
+    town = workers.town_of().Town(seed, 20)
+    with town.open():
+        town.begin()
+        town.live()
     return town.trace
 
 
@@ -34,17 +33,16 @@ def test_a_seed_repeats_itself_exactly():
 
 def steal(key, attribute):
     """Take a unit out of a row by hand. Returns what the books then say."""
-    town = Town(workers.handlers(), 1, 60)
-    try:
-        town.run(300)
-        items = town.model.dynamodb.tables["Products"].items
-        units = int(items[key,][attribute]["N"])
-        items[key,] = items[key,] | {attribute: {"N": str(units - 1)}}
-        town.run()
-    except ViolationError as violation:
-        return str(violation)
-    finally:
-        town.close()
+    town = workers.town_of().Town(1, 60)
+    with town.open():
+        town.begin()
+        town.live(300)
+        units = int(town.item("Products", key)[attribute]["N"])
+        town.edit("Products", key, **{attribute: {"N": str(units - 1)}})
+        try:
+            town.live()
+        except AssertionError as violation:
+            return str(violation)
     return ""
 
 

@@ -1,10 +1,11 @@
 """The part of the exploration that runs with all tests, and tests of the explorer itself."""
 
 import multiprocessing
+import sys
 
 import pytest
 
-from testing.schedules.every.explorer import Explorer
+from local import ROOT
 from tests.explore import mutants, workers
 from tests.explore.scenarios import SCENARIOS
 
@@ -98,7 +99,7 @@ def ends(name, faults, kind, reduce):
                     sorted(
                         _without_times(row) for table in world.initial for row in world.rows(table)
                     ),
-                    sorted(str(world.handlers.end_of(world, m)) for m in world.sent),
+                    sorted(str(end_of(world, m)) for m in world.sent),
                     [
                         (command.get("action"), answer.get("result"))
                         for _, command, answer in world.answers
@@ -107,7 +108,8 @@ def ends(name, faults, kind, reduce):
             )
         )
 
-    explorer = Explorer(workers.handlers(), SCENARIOS[name], 2, faults, reduce=reduce)
+    explorer = workers.explorer_of(ROOT)(name, 2, faults, reduce=reduce)
+    end_of = sys.modules["testing.schedules.every.invariants"].end_of
     result = explorer.every(
         lambda step: step.choice.action.removesuffix("-back") == kind, seen=note
     )

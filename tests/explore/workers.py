@@ -11,16 +11,15 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import boto3
 
+from inventory_orders.store.tables import Table
 from local import ROOT
-from testing.schedules.by_chance import town
-from testing.schedules.every.explorer import Explorer, Failure, Result
-from testing.schedules.every.world import Handlers, Step
-from testing.world.handlers import function_names, load
+from testing.schedules.every.result import Failure, Result
 from tests.explore import mutants
 from tests.explore.scenarios import SCENARIOS
 
@@ -36,7 +35,12 @@ KINDS = (
 # AWS refuses requests signed more than five minutes in the past or future, so a clock that is further off has no
 # effect. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
 _WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240.0, -240.0))
-_MODULES = ("inventory_orders", "functions", "operations", "testing.schedules.every.invariants")
+# The code, and what imports it.
+_MODULES = (
+    *("inventory_orders", "functions", "operations", "testing.world"),
+    *(f"testing.schedules.every.{name}" for name in ("explorer", "invariants", "world")),
+    *("testing.schedules.by_chance", "tests.explore.rivals", "tests.explore.scenarios"),
+)
 
 
 @dataclass(frozen=True)
@@ -123,23 +127,35 @@ def _quiet() -> None:
     warnings.simplefilter("ignore")
 
 
-_handlers: Handlers | None = None
+@cache
+def _use(root: Path) -> None:
+    """Import everything anew, to explore the code of a checkout. A process can explore only one checkout."""
+    for name in [name for name in sys.modules if name.startswith(_MODULES)]:
+        del sys.modules[name]
+    sys.path.insert(0, str(root / mutants.CODE))
+    os.environ["POWERTOOLS_SERVICE_NAME"] = "inventory-orders-explored"
+    os.environ["POWERTOOLS_METRICS_DISABLED"] = "true"
+    # The handlers in `naive` read their settings themselves.
+    os.environ.update({f"{table.name}_TABLE_NAME": table.value for table in Table})
+    importlib.import_module("testing.world.handlers").FUNCTIONS = root / "functions"
 
 
-def handlers(root: Path = ROOT) -> Handlers:
-    """Load the handlers of a checkout, once per process."""
-    global _handlers  # noqa: PLW0603 - one for each process
-    if _handlers is None:
-        for name in [name for name in sys.modules if name.startswith(_MODULES)]:
-            del sys.modules[name]
-        sys.path.insert(0, str(root / mutants.CODE))
-        os.environ["POWERTOOLS_SERVICE_NAME"] = "inventory-orders-explored"
-        _handlers = Handlers(lambda name: _load(root, name), function_names())
-    return _handlers
+def town_of(root: Path = ROOT) -> Any:
+    """The module that runs a whole shop by chance, with the code of a checkout."""
+    _use(root)
+    return importlib.import_module("testing.schedules.by_chance.town")
 
 
-def _load(root: Path, name: str) -> ModuleType:
-    return load(f"functions.{name}.handler", root / "functions" / name / "handler.py")
+def explorer_of(root: Path) -> Any:
+    """The explorer of the code of a checkout.
+
+    Returns:
+        A function that creates the explorer of a scenario, given its name and the explorer's other arguments.
+    """
+    _use(root)
+    scenarios = importlib.import_module("tests.explore.scenarios").SCENARIOS
+    explorer = importlib.import_module("testing.schedules.every.explorer").Explorer
+    return lambda name, *more, **options: explorer(scenarios[name], *more, **options)
 
 
 def _explore(task: Task) -> FinishedTask:
@@ -149,12 +165,12 @@ def _explore(task: Task) -> FinishedTask:
         return FinishedTask(task, error=traceback.format_exc())
 
 
-def explore(task: Task) -> Result:
+def explore(task: Task, root: Path = ROOT) -> Result:
     """Run a task in this process until a schedule breaks an invariant."""
     total = Result()
     if task.scenario == BY_CHANCE:
         for seed in task.seeds:
-            total.add(town.live(handlers(), seed))
+            total.add(town_of(root).run(seed))
             if total.failure is not None:
                 break
         return total
@@ -162,20 +178,20 @@ def explore(task: Task) -> Result:
     has_clocks = scenario.faults is None or CLOCKS in scenario.faults
     for seed in task.seeds:
         clocks = ({}, *_WRONG_CLOCKS)[seed % 5] if has_clocks else {}
-        explorer = Explorer(handlers(), scenario, rivals=3, faults=2, clocks=clocks)
+        explorer = explorer_of(root)(task.scenario, rivals=3, faults=2, clocks=clocks)
         total.add(explorer.at_random(seed))
         if total.failure is not None:
             return total
     if task.seeds:
         return total
 
-    def is_first(step: Step) -> bool:
+    def is_first(step: Any) -> bool:
         action = step.choice.action.removesuffix("-back")
         return action == task.kind or (task.kind == "time" and not step.choice.process)
 
     for clocks in _WRONG_CLOCKS if task.kind == CLOCKS else ({},):
         faults = 0 if task.kind in {NO_FAULT, CLOCKS} else 1
-        explorer = Explorer(handlers(), scenario, 2, faults, clocks=clocks)
+        explorer = explorer_of(root)(task.scenario, 2, faults, clocks=clocks)
         total.add(explorer.every(is_first, most=task.most))
         if total.failure is not None:
             break
@@ -199,9 +215,8 @@ def _catch_with(mutant: mutants.Mutant, tasks: Sequence[Task]) -> tuple[str, Fin
     try:
         with tempfile.TemporaryDirectory() as folder:
             mutants.tree(Path(folder), mutant)
-            handlers(Path(folder))
             for task in tasks:
-                total.add(explore(task))
+                total.add(explore(task, Path(folder)))
                 if total.failure is not None:
                     break
     except Exception:
@@ -224,9 +239,9 @@ def replay(
             root = Path(folder)
             mutants.tree(root, mutants.of(name))
         if scenario == BY_CHANCE:
-            lived = town.live(handlers(root), int(schedule))
-            return (list(lived.failure.trace), lived.failure.message) if lived.failure else ([], "")
+            failure = town_of(root).run(int(schedule)).failure
+            return (list(failure.trace), failure.message) if failure else ([], "")
         trace: list[str] = []
-        explorer = Explorer(handlers(root), SCENARIOS[scenario], rivals, faults, clocks=clocks)
+        explorer = explorer_of(root)(scenario, rivals, faults, clocks=clocks)
         result = explorer.replay(schedule, lambda world: trace.extend(world.trace))
     return trace, result.failure.message if result.failure else ""

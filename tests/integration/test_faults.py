@@ -16,7 +16,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from local import ROOT
 from operations.audit import read_books
-from testing.world.clocks import HurriedClock
+from testing.world.clock import HurriedClock
 from testing.world.events import order_body, sqs_event
 from tests.support import faults
 from tests.support.faults import FaultyProxy, Shares

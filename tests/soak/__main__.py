@@ -1,8 +1,8 @@
-"""The soak: what only real processes show. It sends orders and commands to a stack on the embedded AWS while workers are
-killed and sockets break, and boto3 makes its own retries.
+"""The soak sends orders to real processes on the embedded AWS while workers are killed and connections break.
 
-The exit status is 0 only if every message has exactly one outcome, the books balance, the published events match the
-changes, and workers were killed and faults of every kind happened. `by_chance` tries everything else, in virtual time.
+It shows what the runs by chance cannot: sockets, boto3's own retries, and processes that die. The exit status is 0 only
+if every message has exactly one outcome, the books balance, the published events match the changes, workers were
+killed, and faults of every kind happened.
 """
 
 import os
@@ -25,7 +25,6 @@ from typing import Any  # noqa: E402
 
 import psutil  # noqa: E402
 
-from inventory_orders.domain.product import NewProduct  # noqa: E402
 from inventory_orders.store.rows import decode  # noqa: E402
 from inventory_orders.store.tables import KEYS, Table  # noqa: E402
 from local import shelf  # noqa: E402
@@ -237,7 +236,7 @@ def main() -> int:
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     began = time.monotonic()
     with deployed(enforce_iam=False) as (aws, emulator):
-        shelf.create(aws, [_listed(key) for key in PRODUCTS])
+        shelf.create(aws, PRODUCTS)
         soak = Soak(aws, emulator, seed)
         with (
             FaultyProxy(emulator.endpoint, SHARES, seed) as proxy,
@@ -253,13 +252,6 @@ def main() -> int:
     print(", ".join(f"{times} {name}" for name, times in faults.items()))
     print("\n".join(problems) or "Clean.")
     return 1 if problems else 0
-
-
-def _listed(key: str) -> NewProduct:
-    more = PRODUCTS[key]
-    return NewProduct(
-        key, more["stock"], more.get("lowStockThreshold", 0), more.get("backorderLimit", 0)
-    )
 
 
 if __name__ == "__main__":

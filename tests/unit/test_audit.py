@@ -18,8 +18,8 @@ from operations.books import Account, Books, add_up, history
 from operations.commands import books
 from operations.lanes import Pages
 from operations.movements import movements_of
-from testing.schedules.in_turn.bench import cancelled
 from testing.schedules.in_turn.shop import Shop
+from testing.world.faults import cancelled
 
 BORN = "2026-01-01T00:00:00.000000+00:00"
 

@@ -15,15 +15,9 @@ from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
-from testing.schedules.in_turn.bench import (
-    LOST,
-    THROTTLED,
-    Bench,
-    Fault,
-    cancelled,
-    product,
-    statuses,
-)
+from testing.schedules.in_turn.bench import Bench, product, statuses
+from testing.schedules.in_turn.shop import Fault
+from testing.world.faults import LOST, THROTTLED, cancelled
 
 CONFLICT = cancelled("TransactionConflict", "None")
 DENIED = ServiceError("AccessDeniedException", "no")

@@ -21,8 +21,9 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.publisher import PROBE, Bus, Publisher
 from local import ROOT
-from testing.world.clocks import FakeClock
-from testing.world.streams import FakeBridge, order_row, product_row
+from testing.aws.bus import EventBus
+from testing.world.clock import FakeClock
+from testing.world.streams import order_row, product_row
 from tests.support.schemas import closed, is_open
 
 LATER = "2026-01-01T00:10:00.000000+00:00"
@@ -359,7 +360,7 @@ def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):
         validator(event.type, json.loads(json.dumps(event.detail())))
         assert "tea#berlin" not in json.dumps(event.detail())
     clock = FakeClock()
-    bridge = FakeBridge(clock, lambda _, kind: None if kind == PROBE else ("MalformedDetail", "no"))
+    bridge = EventBus(clock, lambda _, kind: None if kind == PROBE else ("MalformedDetail", "no"))
     Publisher(Bus(bridge, "Bus"), lambda _: True, clock).publish(
         made[:1], Deadline.after(60, clock)
     )

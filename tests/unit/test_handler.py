@@ -17,6 +17,7 @@ from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.engine.loop import Engine, UncontestedRows
 from inventory_orders.engine.memory import Recent
 from inventory_orders.errors import ConfigurationError
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
 from inventory_orders.store.tables import Table
 from local import ROOT
@@ -40,7 +41,9 @@ def sample(name):
 
 @pytest.mark.parametrize("name", function_names())
 def test_clients_are_created_at_import_and_not_in_the_first_invocation(name, tea_shop, monkeypatch):
+    runtime.client.cache_clear()
     tea_shop.handler(name)
+    load_handler(name)
     monkeypatch.delattr(boto3, "client")
     event = sample({"count_stock": "count_stock_acquire"}.get(name, name))
     assert is_good(tea_shop.invoke(name, event))
@@ -74,7 +77,7 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS, "publish_events", "place_orders"],
         cwd=ROOT,
-        env=dict(tea_shop.environment("place_orders")),
+        env=os.environ | tea_shop.environment("place_orders"),
         check=True,
         stdout=subprocess.PIPE,
     )
@@ -319,8 +322,8 @@ def test_the_error_for_a_missing_setting_names_it():
         _ = Process({"PRODUCTS_TABLE_NAME": "p"}).store
 
 
-def test_a_worker_without_the_lanes_setting_fails(handle, tea_shop, monkeypatch):
-    monkeypatch.delenv("LANES")
+def test_a_worker_without_the_lanes_setting_fails(handle, tea_shop):
+    tea_shop.restart(LANES="")
     with pytest.raises(ConfigurationError, match="variable LANES is not set"):
         handle(sqs_event(order_body("o", {TEA: 1})))
     assert tea_shop.status("o") is None

@@ -27,10 +27,10 @@ from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
-from testing.schedules.in_turn.bench import LOST, THROTTLED, statuses
-from testing.schedules.in_turn.lanes import cancels, leaves_out, of_product
-from testing.schedules.in_turn.shop import INVOCATION_SECONDS
+from testing.schedules.in_turn.bench import statuses
 from testing.world.events import order_body
+from testing.world.faults import LOST, THROTTLED, cancels, leaves_out, of_product
+from testing.world.world import INVOCATION_SECONDS
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
 INVALID, RETURNED = Outcome.INVALID, Outcome.RETURNED

@@ -30,14 +30,8 @@ from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
-from testing.schedules.in_turn.lanes import (
-    LaneShop,
-    add_to_page_by_hand,
-    cancels,
-    leaves_out,
-    of_page,
-    of_product,
-)
+from testing.schedules.in_turn.lanes import LaneShop, add_to_page_by_hand
+from testing.world.faults import cancels, leaves_out, of_page, of_product
 
 APPLIED, REJECTED = Outcome.APPLIED, Outcome.REJECTED
 REPLAYED, RETURNED = Outcome.REPLAYED, Outcome.RETURNED

@@ -131,7 +131,7 @@ CONFINED = {
         *("operations", "local", "testing", "bench", "tests"),
     ),
     "constructs": ("infra",),
-    "greenlet": ("testing.schedules",),
+    "greenlet": ("testing.schedules", "testing.world.process"),
     "hypothesis": ("tests",),
     "ministack": (),
     "moto": ("local.invoke", "tests.unit.test_samples"),

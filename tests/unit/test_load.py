@@ -32,8 +32,7 @@ from operations.currency import Currency
 from operations.errors import UserError
 from operations.load import Done, Load
 from testing.schedules.in_turn.lanes import lend
-from testing.world.clock import ManualClock, virtual_time
-from testing.world.clocks import FakeClock
+from testing.world.clock import FakeClock, ManualClock, virtual_time
 from testing.world.faults import lose_responses
 from tests.support.parallel import in_threads
 

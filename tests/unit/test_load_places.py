@@ -25,9 +25,8 @@ from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.currency import NONE
 from operations.errors import UserError
 from operations.load import Done, Load
-from testing.schedules.in_turn.lanes import cancels
-from testing.world.clocks import FakeClock
-from testing.world.faults import lose_responses
+from testing.world.clock import FakeClock
+from testing.world.faults import cancels, lose_responses
 from tests.support.parallel import in_threads
 
 SAVED = "2026-01-12T13:46:40.000000+00:00"

@@ -17,7 +17,8 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.aws.values import size_of_item
 from testing.schedules.in_turn.bench import Bench, one_attempt, product, statuses
-from testing.schedules.in_turn.lanes import LaneShop, cancels, leaves_out, of_product
+from testing.schedules.in_turn.lanes import LaneShop
+from testing.world.faults import cancels, leaves_out, of_product
 
 APPLIED, REPLAYED, INVALID = Outcome.APPLIED, Outcome.REPLAYED, Outcome.INVALID
 REJECTED, RETURNED = Outcome.REJECTED, Outcome.RETURNED

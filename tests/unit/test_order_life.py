@@ -33,9 +33,11 @@ from local import ROOT
 from operations import emf
 from testing.aws import ServiceError
 from testing.aws.values import size_of_item
-from testing.schedules.in_turn.bench import BEGAN, LOST, THROTTLED, Bench, Fault, product, statuses
+from testing.schedules.in_turn.bench import BEGAN, Bench, product, statuses
 from testing.schedules.in_turn.bench import stored as stored_product
+from testing.schedules.in_turn.shop import Fault
 from testing.world.events import order_body
+from testing.world.faults import LOST, THROTTLED
 
 APPLIED, REPLAYED, REJECTED = Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED
 RETURNED, ID_REUSED = Outcome.RETURNED, Outcome.INVALID
@@ -866,8 +868,8 @@ def test_a_hold_expires_after_its_grace_period_and_not_before(shop, grace):
     assert (expire(shop), shop.status("o")) == (0, "EXPIRED")
 
 
-def test_no_hold_expires_during_its_grace_period(shop, monkeypatch):
-    monkeypatch.delenv("HOLD_GRACE_SECONDS")
+def test_no_hold_expires_during_its_grace_period(shop):
+    shop.restart(HOLD_GRACE_SECONDS="")
     place(shop, holdSeconds=60)
     shop.clock.sleep(3600)
     with pytest.raises(ConfigurationError, match="HOLD_GRACE_SECONDS"):

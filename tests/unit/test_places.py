@@ -22,8 +22,9 @@ from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
-from testing.schedules.in_turn.lanes import LENT, LaneShop, cancels, leaves_out, of_product
+from testing.schedules.in_turn.lanes import LENT, LaneShop
 from testing.world.events import order_body, sqs_event
+from testing.world.faults import cancels, leaves_out, of_product
 
 TEA, AT_BERLIN = "tea", "tea#berlin"
 

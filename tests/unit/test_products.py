@@ -37,7 +37,7 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.tables import KEYS, Table
 from operations.creations import create_many
-from testing.world.clocks import FakeClock
+from testing.world.clock import FakeClock
 from testing.world.faults import lose_responses
 
 

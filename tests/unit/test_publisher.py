@@ -12,7 +12,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.events import SOURCE, Event, order_events
 from inventory_orders.domain.order_command import MAX_ROW_SIZE
 from inventory_orders.errors import UnpublishableError
@@ -35,19 +35,11 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import encode
 from operations import emf
 from operations.dead_letters import peek_dead_letters
+from testing.aws.bus import MEGABYTE, EventBus, refused_call
+from testing.aws.streams import Shard
 from testing.aws.values import size_of_item
-from testing.world.clocks import FakeClock
-from testing.world.streams import (
-    MEGABYTE,
-    FakeBridge,
-    Shard,
-    change,
-    first_of_each,
-    now_of,
-    order_row,
-    overtaken,
-    refused_call,
-)
+from testing.world.clock import FakeClock
+from testing.world.streams import change, first_of_each, order_row, overtaken
 
 FAILURE = ("InternalFailure", "something is wrong")
 FINAL = ("MalformedDetail", "this is not JSON")
@@ -61,7 +53,7 @@ class World:
 
     def __init__(self, judge=lambda *_: None):
         self.clock = FakeClock()
-        self.bridge = FakeBridge(self.clock, judge)
+        self.bridge = EventBus(self.clock, judge)
         self.parked = []
         self.queue_takes = lambda: True
         policy = RetryPolicy(base=0.05, random=random.Random(7).random)
@@ -222,7 +214,7 @@ RETRYABLE = {
 def test_retryable_errors_count_against_an_event_only_after_an_hour(code):
     world = World(RETRYABLE[code])
     world.bridge.put_events = undoing(world.bridge)
-    at = now_of(world.clock)
+    at = timestamp(world.clock.now())
     news = [event for order_id in ("o-1", "o-2") for event in stories(order_id, at)]
     while world.clock.seconds < 1_000_000 + RETRYABLE_SECONDS - SECONDS:
         assert world.publish(*news).left >= 3
@@ -393,7 +385,7 @@ def test_no_call_begins_after_the_deadline():
 
 def test_delays_are_measured_from_the_change_until_it_is_accepted():
     world = World()
-    at = now_of(world.clock)
+    at = timestamp(world.clock.now())
     world.clock.seconds += 1.5
     (event, *_) = [e for rows in [life("o-1", at)] for e in order_events(None, rows[0])]
     assert world.publish(event).delays == [pytest.approx(1.52, abs=0.001)]
@@ -455,7 +447,7 @@ def test_hours_without_the_bus_and_a_bad_event_lose_nothing_and_block_no_shard()
 
     world.bridge.judge = judge
     shard = Shard(world.clock, world.handle)
-    shard.poll(records_of(*orders, at=now_of(world.clock)))
+    shard.poll(records_of(*orders, at=timestamp(world.clock.now())))
     assert {parked.id for parked in world.parked} == {bad}
     assert shard.given_up == []
     ids = first_of_each(world.bridge.outcomes)
@@ -493,7 +485,7 @@ def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
     world = World()
     brown_out(world, kind, share)
     orders = [f"o-{number}" for number in range(100)]
-    records = records_of(*orders, at=now_of(world.clock))
+    records = records_of(*orders, at=timestamp(world.clock.now()))
     world.clock.seconds += age
     shard = Shard(world.clock, world.handle)
     shard.poll(records)

@@ -33,8 +33,9 @@ from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import product_replace_action
 from testing.aws import ServiceError
-from testing.schedules.in_turn.lanes import LENT, LaneShop, cancels, of_product
+from testing.schedules.in_turn.lanes import LENT, LaneShop
 from testing.schedules.in_turn.shop import CALL_SECONDS
+from testing.world.faults import cancels, of_product
 
 LARGEST_ROW = 400 * 1024
 APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED

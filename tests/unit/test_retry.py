@@ -16,7 +16,7 @@ from inventory_orders.retry import (
 )
 from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.writes import Action, ActionKind
-from testing.world.clocks import FakeClock
+from testing.world.clock import FakeClock
 
 LONGEST_LEASE = 900
 HOUR = 3600

@@ -15,8 +15,10 @@ from inventory_orders.invocation.sqs_batch import Outcome, QueueRules, SqsBatch,
 from inventory_orders.messages.commands import parse_order
 from inventory_orders.retry import EARLY_DELIVERIES
 from testing.schedules.in_turn import bench as engine_bench
-from testing.schedules.in_turn.bench import THROTTLED, Fault, product
+from testing.schedules.in_turn.bench import product
+from testing.schedules.in_turn.shop import Fault
 from testing.world.events import order_body, sqs_event
+from testing.world.faults import THROTTLED
 
 
 def parse(message):

@@ -16,8 +16,9 @@ from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
-from testing.schedules.in_turn.bench import LOST, THROTTLED, one_attempt
+from testing.schedules.in_turn.bench import one_attempt
 from testing.schedules.in_turn.lanes import LaneShop
+from testing.world.faults import LOST, THROTTLED
 
 WRITES = {"UpdateItem", "TransactWriteItems"}
 LEASE_SECONDS = 30

@@ -7,10 +7,8 @@ from math import inf
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from infra.queues import MAX_RECEIVE_COUNT
 from inventory_orders.retry import LONGEST_DELAY_SECONDS
 from inventory_orders.store.dynamodb import CLIENT_CONFIG
-from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
 from testing.schedules.in_turn.shop import Shop
@@ -112,6 +110,8 @@ class World(Shop):
         ended: When each message was acknowledged.
     """
 
+    visibility = VISIBILITY
+
     def __init__(self, refusals, hours):
         self.scheduler = Scheduler()
         super().__init__(clock=ScheduledClock(self.scheduler))
@@ -120,29 +120,14 @@ class World(Shop):
         self.end = BEGIN + hours * HOUR
         self.last_sent = self.end + 60
         self.deliveries, self.ended = {}, {}
-        for queue in self.queues.values():
-            queue.visibility, queue.max_receive_count = VISIBILITY, MAX_RECEIVE_COUNT
 
     def caller(self):
         return self.scheduler.current
-
-    def sleep(self, seconds):
-        self.scheduler.sleep(seconds)
 
     def refuse_for_hours(self, operation, request):
         passed = (self.scheduler.now - BEGIN) / (self.end - BEGIN)
         if "QueueUrl" not in request and 0 <= passed < 1:
             self.refusals[int(passed * len(self.refusals))](self.sleep)
-
-    def rows(self, table):
-        return [decode(item) for item in self.items(table).values()]
-
-    def send(self, queue, body, group=None, delay=0):
-        request = {"QueueUrl": self.queues[queue].url, "MessageBody": json.dumps(body)}
-        request["DelaySeconds"] = delay
-        if group is not None:
-            request["MessageGroupId"] = group
-        self.aws.sqs.answer("SendMessage", request)
 
     def invoke(self, function, event):
         ends = self.scheduler.now + TIMEOUT
@@ -154,37 +139,29 @@ class World(Shop):
         command = {"action": "create", "productId": product_id, "openingStock": stock}
         assert self.invoke("manage_products", command)["result"] == "APPLIED"
 
-    def feed(self, name):
+    def serve(self, name):
         """Pass batches of a queue to its function, as Lambda does, until the queue is empty."""
         size, _ = POLLERS[name]
         queue = self.queues[name]
         while queue.messages or self.scheduler.now <= self.last_sent:
             batch = []
-            while len(batch) < size and (more := self._receive(queue, size - len(batch))):
+            while len(batch) < size and (more := self.poll(queue, size - len(batch))):
                 batch += more
             if not batch:
                 self.sleep(LONG_POLL)
                 continue
             for message in batch:
                 self.deliveries.setdefault(message["Body"], []).append(self.scheduler.now)
-            answer = self.invoke(FEEDS[name].function, event_of_received(batch, queue.arn))
-            returned = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+            records = event_of_received(batch, queue.arn)["Records"]
+            returned = self.feed(queue, FEEDS[name].function, records)
             for message in batch:
                 if message["MessageId"] not in returned:
-                    request = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
-                    self.aws.sqs.answer("DeleteMessage", request)
                     self.ended[message["Body"]] = self.scheduler.now
-
-    def _receive(self, queue, most):
-        request = {"QueueUrl": queue.url, "MessageSystemAttributeNames": ["All"]}
-        request["MessageAttributeNames"] = ["All"]
-        request |= {"MaxNumberOfMessages": min(10, most)}
-        return self.aws.sqs.answer("ReceiveMessage", request).get("Messages", [])
 
     def run(self, life):
         for name, (_, at_once) in POLLERS.items():
             for _ in range(at_once):
-                self.scheduler.start(lambda name=name: self.feed(name))
+                self.scheduler.start(lambda name=name: self.serve(name))
         self.scheduler.start(lambda: life(self))
         with seeded(1), self.open():
             self.restart(LANES=str(LANES))
@@ -214,7 +191,7 @@ def life(world):
         for order in range(3):
             for group in GROUPS:
                 fifo = order_body(f"{group}-{number}-{order}", {group: 1})
-                world.send("OrderFifo", fifo, group)
+                world.send("OrderFifo", fifo, MessageGroupId=group)
         if moment == BEGIN + 1500:
             for order_id in PAID_AT_ONCE:
                 world.send("Order", order_body(order_id, {"tea": 1}))
@@ -226,7 +203,7 @@ def life(world):
             for action, order_id in COMMANDS:
                 world.send("OrderCommand", {"action": action, "orderId": order_id})
             for order_id, hold in HOLDS.items():
-                world.send("Expiry", {"orderId": order_id}, delay=hold)
+                world.send("Expiry", {"orderId": order_id}, DelaySeconds=hold)
             details = {"productId": "tea", "details": {"price": 540}}
             at = "2026-11-20T09:30:00.000000+00:00"
             world.send("Catalogue", {"eventId": "e-1", "eventTime": at, **details})

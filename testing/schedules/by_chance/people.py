@@ -8,32 +8,34 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inventory_orders.domain.product import NewProduct
+
 Message = dict[str, Any]
 Ask = Callable[[str, Message], Message]
 """Invokes a function with a command. Returns its answer; empty if there was none."""
 
 LOCATIONS = ("", "berlin", "lyon")
-PRODUCTS: Mapping[str, Mapping[str, Any]] = {
-    "hot": {"stock": 100},
-    "hot#berlin": {"stock": 25},
-    "hot#lyon": {"stock": 15},
-    "tea": {"stock": 40, "lowStockThreshold": 20},
-    "tea#berlin": {"stock": 12},
-    "mug": {"stock": 5, "backorderLimit": 15},
-    "mug#lyon": {"stock": 4, "backorderLimit": 3},
-    "pot": {"stock": 3},
-    "pot#berlin": {"stock": 9, "lowStockThreshold": 6},
-    "pen": {"stock": 400},
-    "solo": {"stock": 12},
-    "season": {"stock": 12},
-    "season#berlin": {"stock": 8},
-}
-"""The products at each location, with their stock and limits."""
+PRODUCTS = (
+    NewProduct("hot", 100),
+    NewProduct("hot#berlin", 25),
+    NewProduct("hot#lyon", 15),
+    NewProduct("tea", 40, low_stock_threshold=20),
+    NewProduct("tea#berlin", 12),
+    NewProduct("mug", 5, backorder_limit=15),
+    NewProduct("mug#lyon", 4, backorder_limit=3),
+    NewProduct("pot", 3),
+    NewProduct("pot#berlin", 9, low_stock_threshold=6),
+    NewProduct("pen", 400),
+    NewProduct("solo", 12),
+    NewProduct("season", 12),
+    NewProduct("season#berlin", 8),
+)
 DELISTED_TOGETHER = (("solo",), ("season#berlin",), ("season#berlin", "season"))
 """Products that the staff delist for a moment. A product's own row is deleted last and created first."""
 
-_LASTING = [key for key in PRODUCTS if not key.startswith(("solo", "season"))]
 _SEASONAL = ("solo", "season")
+_STOCK = {product.product_id: product.opening_stock for product in PRODUCTS}
+_LASTING = [key for key in _STOCK if not key.startswith(_SEASONAL)]
 
 
 @dataclass
@@ -262,7 +264,7 @@ class Staff:
             self._insist("manage_products", delist, tries=50)
         self.pause(self.chance.uniform(0.1, 2.0))
         for key in reversed(keys):
-            create = {"action": "create", **named(key), "openingStock": PRODUCTS[key]["stock"]}
+            create = {"action": "create", **named(key), "openingStock": _STOCK[key]}
             self._insist("manage_products", create, tries=50)
 
     def _id(self) -> str:

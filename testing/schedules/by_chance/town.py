@@ -16,18 +16,9 @@ from itertools import count
 from typing import Any
 
 from testing.schedules.by_chance.people import PRODUCTS, Mail, Staff, answers, mails
-from testing.schedules.every.explorer import Failure, Result
-from testing.schedules.every.world import (
-    URLS,
-    Call,
-    Choice,
-    Client,
-    CrashedError,
-    Handlers,
-    Process,
-    Scenario,
-    World,
-)
+from testing.schedules.every.result import Failure, Result
+from testing.schedules.every.world import ARRIVES, Choice, Scenario, World
+from testing.world.process import Call, Client, CrashedError, Process
 from testing.world.tables import FEEDS
 from testing.world.violation import ViolationError, require
 
@@ -39,6 +30,7 @@ _WORKERS = {
     "Catalogue": 2,
     "OrderCommand": 3,
     "Expiry": 2,
+    "sweep": 2,
 }
 _LANES = 3
 _TURNS_OF_STAFF = 12
@@ -79,7 +71,6 @@ class Town(World):
     """One run.
 
     Args:
-        handlers: The handlers of this process.
         seed: Decides everything that happens.
         orders: Number of orders.
 
@@ -90,41 +81,40 @@ class Town(World):
     max_steps = _MAX_STEPS
     max_invocations = _MAX_STEPS
 
-    def __init__(self, handlers: Handlers, seed: int, orders: int = ORDERS) -> None:
+    def __init__(self, seed: int, orders: int = ORDERS) -> None:
         self._chance = random.Random(seed)
+        self._orders = orders
         self.happened = Counter[str]()
         self._heard = 0
         self._mail: list[tuple[float, int, Mail]] = []
         self._numbers = count()
         self._at_work = 0
-        scenario = Scenario("by chance", [_stock], [], lanes=_LANES)
-        workers = [(f"{feed}{number}", feed) for feed, n in _WORKERS.items() for number in range(n)]
-        names = [name for name, _ in workers] + ["sweep0", "sweep1"]
+        names = [f"{name}{number}" for name, n in _WORKERS.items() for number in range(n)]
         clocks = {name: self._chance.choice(_CLOCKS) for name in names}
-        super().__init__(handlers, scenario, 0, 1_000_000, clocks)
+        super().__init__(Scenario("by chance", [], [], lanes=_LANES), 0, _MAX_STEPS, clocks)
+        self._products = PRODUCTS
+        self.reset()
+
+    def begin(self) -> None:
+        """Start the workers, the staff, and what customers send."""
+        super().begin()
         for table in ("Orders", "Products"):
             self.follow(f"of{table}", table)
-        for name, feed in workers:
-            self._add(Process(name, lambda process, feed=feed: self._poll(process, feed)))  # type: ignore[misc]
-        for name in ("sweep0", "sweep1"):
-            self._add(Process(name, self._sweep))
+        for name in self.clocks:
+            self.add(Process(name, self._sweep if name.startswith("sweep") else self._poll))
         self._staff = [self._hire(name, work) for name, work in self._jobs().items()]
-        for mail in mails(self._chance, orders):
+        for mail in mails(self._chance, self._orders):
             self._post(mail, self._chance.uniform(0.0, _SENDING_SECONDS))
 
     # ------------------------------------------------------------------ processes
 
-    def _poll(self, process: Process, feed: str) -> None:
+    def _poll(self, process: Process) -> None:
         """Act as the event source of a worker that is invoked again and again."""
-        url = URLS[FEEDS[feed].queue]
-        queue = self.model.sqs.queues[FEEDS[feed].queue]
-        while not self.closing:
-            request = {
-                "QueueUrl": url,
-                "MaxNumberOfMessages": self._chance.choice((1, 2, 3, 10)),
-                "MessageSystemAttributeNames": ["All"],
-            }
-            messages = self.on_call("sqs", "ReceiveMessage", request).get("Messages", [])
+        feed = process.name.rstrip("0123456789")
+        queue = self.queues[feed]
+        while not self.is_closing:
+            self.answer("sqs", "ReceiveMessage", {"QueueUrl": queue.url})
+            messages = self.poll(queue, self._chance.choice((1, 2, 3, 10)))
             if messages:
                 process.batch = FEEDS[feed].function, queue, messages
                 self._consume(process)
@@ -132,8 +122,8 @@ class Town(World):
 
     def _sweep(self, process: Process) -> None:
         client = Client(self, process)
-        while not self.closing:
-            self.on_sleep(_SECONDS_BETWEEN_SWEEPS)
+        while not self.is_closing:
+            self.sleep(_SECONDS_BETWEEN_SWEEPS)
             answer = client("sweep", {"action": "sweep"})
             self.happened["entries folded"] += answer.get("folded", 0)
             process.clock = self.clocks[process.name]
@@ -151,12 +141,12 @@ class Town(World):
         }
 
     def _hire(self, name: str, work: Callable[[Staff], None]) -> Staff:
-        staff = Staff(name, lambda *_: {}, self.on_sleep, self._chance)
+        staff = Staff(name, lambda *_: {}, self.sleep, self._chance)
 
         def script(client: Client) -> None:
             staff.ask = client
             for _ in range(_TURNS_OF_STAFF):
-                self.on_sleep(self._chance.uniform(0.0, 5.0))
+                self.sleep(self._chance.uniform(0.0, 5.0))
                 work(staff)
             self._at_work -= 1
 
@@ -164,28 +154,29 @@ class Town(World):
         self.client(name, script)
         return staff
 
-    def on_sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Let the calling process wait while others continue."""
-        process = self._current()
+        process = self.current
         assert process is not None
         until = self.clock.seconds + seconds
         if until > process.ends_at:
-            self.violations.append(f"{process.name} waits beyond the end of its invocation")
+            self._violations.append(f"{process.name} waits beyond the end of its invocation")
             process.crashing = True
             raise CrashedError
-        self.on_call("clock", "Wait", {"until": until})
+        self.answer("clock", "Wait", {"until": until})
 
-    def _seen(self, service: str, operation: str, request: dict[str, Any]) -> Call:
+    def seen(self, service: str, operation: str, request: dict[str, Any]) -> Call:
         if service == "clock":
             return Call(service, operation, request, frozenset(), frozenset())
-        return super()._seen(service, operation, request)
+        return super().seen(service, operation, request)
 
     def _apply(self, process: Process, call: Call) -> Any:
-        return {} if call.service == "clock" else super()._apply(process, call)
+        is_ours = call.service == "clock" or call.operation == "ReceiveMessage"
+        return {} if is_ours else super()._apply(process, call)
 
     # ------------------------------------------------------------------ moving
 
-    def run(self, most: int = _MAX_STEPS) -> None:
+    def live(self, most: int = _MAX_STEPS) -> None:
         """Let random processes move until nothing is left to do, and check the end.
 
         Args:
@@ -207,7 +198,7 @@ class Town(World):
         late = [each for each in self.late if each.repeated]
         if late and chance.random() < _SHARE_OF_ARRIVALS:
             self.happened["late request arrived"] += 1
-            self.take(late[0].step.choice)
+            self.take(Choice(f"{late[0].process.name}*", ARRIVES))
             return True
         ready = [process for process in self.processes.values() if self._is_ready(process)]
         if not ready:
@@ -222,7 +213,7 @@ class Town(World):
         if self.clock.seconds >= process.ends_at:
             self.happened["timeout"] += 1
             process.call = process.forced = process.torn = process.parted = None
-            self._run(process, self._crash(process))
+            self.run(process, self._crash(process))
             return True
         self.take(self._draw(process))
         if chance.random() < _SHARE_OF_REDELIVERIES:
@@ -250,8 +241,8 @@ class Town(World):
         if call.service == "clock":
             return bool(self.clock.seconds >= call.request["until"])
         if call.operation == "ReceiveMessage":
-            queue = self.model.sqs.queues[call.request["QueueUrl"].rsplit("/", 1)[-1]]
-            return next(self.model.sqs.receivable(queue, self.clock.seconds), None) is not None
+            queue = self.queues[process.name.rstrip("0123456789")]
+            return next(self.aws.sqs.receivable(queue, self.clock.seconds), None) is not None
         return not self._has_no_news(process)
 
     @staticmethod
@@ -262,7 +253,7 @@ class Town(World):
         """If something is left to do, move the clock to the next moment at which a process can continue."""
         calls = [p.call for p in self.processes.values() if p.call is not None and not p.is_over]
         messages = [m for q in self._feeds() for m in q.messages]
-        orders = self.model.dynamodb.tables["Orders"].items
+        orders = self.aws.dynamodb.tables["Orders"].items
         is_held = any("expiresAt" in item for item in orders.values())
         if not (self._mail or messages or self._at_work or is_held):
             return False
@@ -273,7 +264,7 @@ class Town(World):
         return True
 
     def _feeds(self) -> Iterator[Any]:
-        return (self.model.sqs.queues[feed.queue] for feed in FEEDS.values())
+        return (self.queues[name] for name in FEEDS)
 
     def _redeliver(self) -> None:
         """Deliver a message again while it is being processed, as only standard queues do."""
@@ -298,10 +289,8 @@ class Town(World):
     def _send_mail(self) -> None:
         while self._mail and self._mail[0][0] <= self.clock.seconds:
             _, _, mail = heappop(self._mail)
-            entry = {"QueueUrl": URLS[FEEDS[mail.feed].queue], "MessageBody": mail.text}
-            if mail.group is not None:
-                entry["MessageGroupId"] = mail.group
-            message_id = self.model.sqs.answer("SendMessage", entry)["MessageId"]
+            more = {} if mail.group is None else {"MessageGroupId": mail.group}
+            (message_id,) = self.send(mail.feed, mail.text, **more)
             body = json.loads(mail.text) if mail.valid else {}
             self.sent[message_id] = (FEEDS[mail.feed].function, body, mail.group)
             if not mail.valid:
@@ -309,10 +298,11 @@ class Town(World):
 
     def _answer_events(self) -> None:
         """Let customers answer the events that are new on the bus."""
-        news, self._heard = self.bus[self._heard :], len(self.bus)
+        taken = self.aws.bus.taken
+        news, self._heard = taken[self._heard :], len(taken)
         for event in news:
-            data = event["data"]
-            kind = event["metadata"]["eventId"].split("#")[2] if "orderId" in data else ""
+            data = event["detail"]["data"]
+            kind = event["detail-type"] if "orderId" in data else ""
             for command in answers(kind, data, self._chance):
                 mail = Mail("OrderCommand", json.dumps(command))
                 for _ in range(2 if self._chance.random() < 0.15 else 1):
@@ -331,7 +321,7 @@ class Town(World):
         """Check that invalid messages became dead letters, and of the others only those that reuse an id."""
         for message_id, (_, body, _) in self.sent.items():
             is_invalid = message_id in self.invalid
-            for code in self.dead_letters(message_id):
+            for code in self.error_codes(message_id):
                 self.happened[code] += 1
                 allowed = _INVALID if is_invalid else _REUSED
                 require(code in allowed, f"{body or message_id} was dead-lettered as {code}")
@@ -368,22 +358,15 @@ class Town(World):
             happened.update(f"{action} {result}" for action, result in staff.results)
 
 
-def live(handlers: Handlers, seed: int, orders: int = ORDERS) -> Result:
+def run(seed: int, orders: int = ORDERS) -> Result:
     """Run a town from a seed."""
-    result, town = Result(schedules=1), None
-    try:
-        town = Town(handlers, seed, orders)
-        town.run()
-    except ViolationError as violation:
-        last = tuple(town.trace[-_LAST:]) if town else ()
-        result.failure = Failure(str(violation), last, str(seed), 0, 0, {})
-    finally:
-        if town is not None:
-            result.longest, result.happened = len(town.schedule), town.happened
-            town.close()
+    result, town = Result(schedules=1), Town(seed, orders)
+    with town.open():
+        try:
+            town.begin()
+            town.live()
+        except ViolationError as violation:
+            last = tuple(town.trace[-_LAST:])
+            result.failure = Failure(str(violation), last, str(seed), 0, 0, {})
+    result.longest, result.happened = len(town.schedule), town.happened
     return result
-
-
-def _stock(world: World) -> None:
-    for key, more in PRODUCTS.items():
-        world.product(key, **more)

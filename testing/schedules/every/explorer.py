@@ -10,66 +10,14 @@ item.
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
-from testing.schedules.every.world import Choice, Handlers, Scenario, Step, World
+from testing.schedules.every.result import Failure, Result
+from testing.schedules.every.world import Choice, Scenario, Step, World
 from testing.world.violation import ViolationError
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A schedule that breaks an invariant.
-
-    Attributes:
-        message: The broken invariant.
-        trace: The steps of the run, in words.
-        schedule: The choices, for `replay`.
-        faults: Maximum number of faults in the run.
-        rivals: Number of processes at the start.
-        clocks: By process, how many seconds its clock was ahead.
-    """
-
-    message: str
-    trace: tuple[str, ...]
-    schedule: str
-    faults: int
-    rivals: int
-    clocks: Mapping[str, float]
-
-    def __str__(self) -> str:
-        lines = "\n".join(f"  {line}" for line in self.trace)
-        clocks = "".join(f"\nclock of {name}: {ahead:+g} s" for name, ahead in self.clocks.items())
-        return f"{self.message}\n{lines}\nschedule: {self.schedule}{clocks}"
-
-
-@dataclass
-class Result:
-    """The result of an exploration.
-
-    Attributes:
-        schedules: Distinct complete runs. If faults are explored, a run without a fault does not count.
-        pruned: Runs that were stopped because they only repeat earlier runs in another order.
-        longest: Number of steps in the longest run.
-        failure: The first schedule that broke an invariant.
-        happened: What happened, and how often; only in runs by chance.
-    """
-
-    schedules: int = 0
-    pruned: int = 0
-    longest: int = 0
-    failure: Failure | None = None
-    happened: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: Result) -> None:
-        """Add the runs of another exploration."""
-        self.schedules += other.schedules
-        self.pruned += other.pruned
-        self.longest = max(self.longest, other.longest)
-        self.failure = other.failure
-        self.happened += other.happened
 
 
 @dataclass
@@ -104,7 +52,6 @@ class Explorer:
     """Explores one scenario.
 
     Args:
-        handlers: The handlers of this process.
         scenario: The scenario to explore.
         rivals: Number of processes at the start.
         faults: Maximum number of faults in a run.
@@ -114,7 +61,6 @@ class Explorer:
 
     def __init__(
         self,
-        handlers: Handlers,
         scenario: Scenario,
         rivals: int = 2,
         faults: int = 1,
@@ -122,7 +68,6 @@ class Explorer:
         clocks: Mapping[str, float] | None = None,
         reduce: bool = True,
     ) -> None:
-        self._handlers = handlers
         self._scenario = scenario
         self._rivals = rivals
         self._faults = faults
@@ -167,9 +112,8 @@ class Explorer:
         """Run once: repeat the steps on the stack, advance its last node, and then always take the first possible
         step.
         """
-        world: World | None = None
-        try:
-            world = self._new_world()
+        with self._running(result) as world:
+            world.begin()
             for depth in count():
                 steps = _open_steps(world, lambda world: self._steps(world, first_fault))
                 if not steps:
@@ -185,12 +129,18 @@ class Explorer:
                 result.schedules += 1
             result.longest = max(result.longest, len(world.schedule))
             seen(world)
-        except ViolationError as violation:
+        if result.failure:
             result.schedules += 1
-            result.failure = self._failure(world, violation)
-        finally:
-            if world is not None:
-                world.close()
+
+    @contextmanager
+    def _running(self, result: Result) -> Iterator[World]:
+        """Open a world, and note the failure that ends its run."""
+        world = World(self._scenario, self._rivals, self._faults, self._clocks)
+        with world.open():
+            try:
+                yield world
+            except ViolationError as violation:
+                result.failure = self._failure(world, violation)
 
     def _choose(self, stack: list[_Node], depth: int, steps: list[Step]) -> Step | None:
         """Choose the step to take at this depth of the run. None if all have been tried."""
@@ -203,9 +153,6 @@ class Explorer:
         if [step.choice for step in steps] != [step.choice for step in node.open]:
             raise RuntimeError(f"a repeated run took another path: {steps}, before {node.open}")
         return node.advance() if depth == len(stack) - 1 else node.done[-1]
-
-    def _new_world(self) -> World:
-        return World(self._handlers, self._scenario, self._rivals, self._faults, self._clocks)
 
     def _steps(self, world: World, first_fault: Callable[[Step], bool]) -> list[Step]:
         steps = world.steps()
@@ -256,27 +203,24 @@ class Explorer:
     def _run_with(
         self, pick: Callable[[Sequence[Step]], Step], seen: Callable[[World], None] = lambda _: None
     ) -> Result:
-        result, world = Result(schedules=1), None
-        try:
-            world = self._new_world()
-            while steps := _open_steps(world, World.steps):
-                world.take(pick(steps).choice)
-            world.check_end()
-            result.longest = len(world.schedule)
-        except ViolationError as violation:
-            result.failure = self._failure(world, violation)
-        finally:
-            if world is not None:
+        result = Result(schedules=1)
+        with self._running(result) as world:
+            try:
+                world.begin()
+                while steps := _open_steps(world, World.steps):
+                    world.take(pick(steps).choice)
+                world.check_end()
+                result.longest = len(world.schedule)
+            finally:
                 seen(world)
-                world.close()
         return result
 
-    def _failure(self, world: World | None, violation: ViolationError) -> Failure:
-        trace, schedule = (world.trace, world.schedule) if world else ([], [])
+    def _failure(self, world: World, violation: ViolationError) -> Failure:
+        schedule = " ".join(str(choice) for choice in world.schedule)
         return Failure(
             str(violation),
-            tuple(trace),
-            " ".join(str(choice) for choice in schedule),
+            tuple(world.trace),
+            schedule,
             self._faults,
             self._rivals,
             self._clocks,

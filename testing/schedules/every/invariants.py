@@ -62,7 +62,7 @@ def pages(world: World) -> list[Page]:
     return [
         # The simulated table stores binary values in their wire format.
         read_page(item | {"units": {"B": base64.b64decode(item["units"]["B"])}})
-        for item in world.model.dynamodb.tables["Allotments"].items.values()
+        for item in world.aws.dynamodb.tables["Allotments"].items.values()
         if "epoch" in item and not is_outbound(item["page"]["S"])
     ]
 
@@ -417,9 +417,9 @@ def end_of(world: World, message_id: str, since: int = 0) -> str | None:
     """
     function, body, _ = world.sent[message_id]
     if message_id in world.invalid:
-        return next(iter(world.dead_letters(message_id)), None)
+        return next(iter(world.error_codes(message_id)), None)
     command = {"action": "expire"} | body if function == "change_orders" else body
-    dead, done = world.dead_letters(message_id), is_done(world.row, function, command)
+    dead, done = world.error_codes(message_id), is_done(world.row, function, command)
     require(not (dead and done), f"{body} was done and dead-lettered as {dead}")
     answered = function == "change_orders" and any(
         is_answered_with_no(row, command) for row in world.states(since, "Orders", body["orderId"])
@@ -441,7 +441,7 @@ def check_end(world: World) -> None:
         require(end != "REFUSED_BY_DYNAMODB", f"{body} was treated as an invalid message")
     world.news.check_end()
     _check_audit(world)
-    for queue in world.model.sqs.queues.values():
+    for queue in world.aws.sqs.queues.values():
         require(
             queue.name != UNDELIVERABLE or not queue.messages,
             f"{queue.messages} was treated as undeliverable",
@@ -466,7 +466,7 @@ def _check_audit(world: World) -> None:
         item["page"]["S"]: read_outbound_page(
             item | {"units": {"B": base64.b64decode(item["units"]["B"])}}
         )
-        for item in world.model.dynamodb.tables["Allotments"].items.values()
+        for item in world.aws.dynamodb.tables["Allotments"].items.values()
         if is_outbound(item["page"]["S"])
     }
     for account in add_up(

@@ -1,16 +1,11 @@
-"""A shop that injects faults into single requests of its engine."""
+"""An engine whose calls fail as planned, and concurrent writers that act between them."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from threading import RLock
 from typing import Any
-
-from botocore.exceptions import ReadTimeoutError
 
 from inventory_orders.clock import Clock
 from inventory_orders.domain.change import Change
@@ -25,15 +20,12 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import encode, product_row
 from inventory_orders.store.tables import Table
-from testing.aws import Item, ServiceError, answered_directly_by
+from testing.aws import Item, answered_directly_by
 from testing.schedules.in_turn.shop import Shop
 from testing.world.clock import virtual_time
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 """The time at which a bench's clock starts."""
-
-THROTTLED = ServiceError("ThrottlingException", "slow down")
-LOST = ReadTimeoutError(endpoint_url="https://dynamodb")
 
 
 def product(product_id: str, stock: int, **more: Any) -> Product:
@@ -51,14 +43,6 @@ def stored(value: Product) -> Item:
     return encode(product_row(value))
 
 
-def cancelled(*codes: str, item: Item | None = None) -> ServiceError:
-    """A TransactionCanceledException with a reason for each action. The last reason includes the item."""
-    reasons: list[dict[str, Any]] = [{"Code": code} for code in codes]
-    if item is not None:
-        reasons[-1]["Item"] = item
-    return ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
-
-
 def one_attempt(
     store: Store, policy: RetryPolicy | None = None, clock: Clock | None = None
 ) -> Engine:
@@ -72,23 +56,8 @@ def statuses(report: CommitReport) -> list[Outcome]:
     return [outcome.kind for outcome in report.outcomes]
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What happens to one request.
-
-    Attributes:
-        error: Raised instead of returning the response.
-        applied: Whether the request is applied before the error is raised, as when a response is lost.
-        rival: Runs before the request arrives.
-    """
-
-    error: Exception | None = None
-    applied: bool = False
-    rival: Callable[[Bench], object] = field(default=lambda _: None)
-
-
 class Bench(Shop):
-    """A shop without lanes that injects faults, and whose clock moves only when code sleeps.
+    """A shop with one engine and no lanes, whose clock moves only when code sleeps.
 
     Attributes:
         faults: Faults for the next transactions, one for each.
@@ -110,12 +79,11 @@ class Bench(Shop):
     ) -> None:
         super().__init__()
         self.clock.seconds = BEGAN.timestamp()
-        self.faults: deque[Fault] = deque()
-        self.read_faults: deque[Fault] = deque()
+        self.faults = self.planned["TransactWriteItems"]
+        self.read_faults = self.planned["BatchGetItem"]
         self.hides_records = False
         self.reads: list[dict[str, Any]] = []
         self.writes: list[dict[str, Any]] = []
-        self._one_at_a_time = RLock()
         self.put(*products)
         policy = RetryPolicy(attempts, base=0.01, cap=0.04, random=lambda: 0.5)
         self.engine = (
@@ -132,32 +100,15 @@ class Bench(Shop):
             return self.commit(self.engine, *changes, seconds=seconds)
 
     def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
-        """Answer a request of the engine."""
-        with self._one_at_a_time:
-            fault = self._fault(operation, request)
-            fault.rival(self)
-            if fault.error is not None and not fault.applied:
-                self.calls.append(operation)
-                raise fault.error
-            answer = super().answer(service, operation, request)
-            if fault.error is not None:
-                raise fault.error
-            if self.hides_records and operation == "BatchGetItem":
-                asked = request["RequestItems"]
-                found = answer["Responses"]
-                answer["Responses"] = {
-                    name: found[name] for name in found if asked[name].get("ConsistentRead")
-                }
-            return answer
-
-    def _fault(self, operation: str, request: dict[str, Any]) -> Fault:
-        if operation == "BatchGetItem":
-            self.reads.append(request)
-            return self.read_faults.popleft() if self.read_faults else Fault()
-        if operation == "TransactWriteItems":
-            self.writes.append(request)
-            return self.faults.popleft() if self.faults else Fault()
-        return Fault()
+        noted = {"BatchGetItem": self.reads, "TransactWriteItems": self.writes}
+        noted.get(operation, []).append(request)
+        answer = super().answer(service, operation, request)
+        if self.hides_records and operation == "BatchGetItem":
+            asked, found = request["RequestItems"], answer["Responses"]
+            answer["Responses"] = {
+                name: found[name] for name in found if asked[name].get("ConsistentRead")
+            }
+        return answer
 
     @property
     def tokens(self) -> set[str]:
@@ -165,11 +116,9 @@ class Bench(Shop):
         return {request["ClientRequestToken"] for request in self.writes}
 
     def product(self, product_id: str = "p") -> Product:
-        """A product as stored."""
         return super().product(product_id)
 
     def stock(self, product_id: str = "p") -> int:
-        """Units in a product's row."""
         return super().stock(product_id)
 
     # ------------------------------------------------------------------ concurrent writers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,10 +25,9 @@ from inventory_orders.store.rows import encode, page_units
 from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import transaction_actions
 from operations.aws import Aws
-from operations.lanes import read_pages
-from testing.aws import ServiceError, answered_directly_by
-from testing.schedules.in_turn.bench import LOST
-from testing.schedules.in_turn.shop import INVOCATION_SECONDS, Shop
+from testing.schedules.in_turn.shop import Shop
+from testing.world.faults import LOST
+from testing.world.world import INVOCATION_SECONDS
 
 LENT = {1: 20, 2: 30}
 """Units in lanes, by lane."""
@@ -119,8 +117,7 @@ class LaneShop(Shop):
 
     def held(self, product_id: str = "p") -> dict[int, int]:
         """The units of a product on pages, by lane."""
-        with answered_directly_by(self.aws.answer):
-            return read_pages(self.stack).units(product_id)
+        return self.pages().units(product_id)
 
     def source(self, order_id: str, line: int = 0) -> int | None:
         """The lane from which a line of an order was sold; None if it was sold from the row."""
@@ -232,59 +229,12 @@ class LaneShop(Shop):
 
     def check(self) -> None:
         """Check that the books balance, and that exactly the products known to the depot are lent to lanes."""
-        with answered_directly_by(self.aws.answer):
-            pages = read_pages(self.stack).by_name.values()
-        at_depot = [page for page in pages if page.key.lane == DEPOT]
+        at_depot = [page for page in self.pages().by_name.values() if page.key.lane == DEPOT]
         known = {name for page in at_depot for name in (*page.entries, *page.emptied)}
         listed = [account for account in self.accounts() if account.version]
         for account in listed:
             assert account.balances, account
             assert bool(account.lent_to) == (account.product_id in known), account
-
-
-def of_product(product_id: str) -> Callable[[Any], bool]:
-    """Whether a request is about a product's row."""
-    return _names({"productId": {"S": product_id}})
-
-
-def of_page(lane: int, product_id: str) -> Callable[[Any], bool]:
-    """Whether a request is about a product's page."""
-    return _names({"page": {"S": str(PageKey.of(lane, product_id))}})
-
-
-def _names(key: Any) -> Callable[[Any], bool]:
-    return lambda request: json.dumps(key) in json.dumps(request)
-
-
-def cancels(code: str, is_it: Callable[[Any], bool]) -> Callable[[Any], None]:
-    """Cancel a transaction, and give `code` as the reason for each action that meets a condition."""
-
-    def cancel(request: Any) -> None:
-        reasons = [{"Code": code if is_it(each) else "None"} for each in request["TransactItems"]]
-        raise ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
-
-    return cancel
-
-
-def leaves_out(
-    shop: Shop, is_it: Callable[[Any], bool], *, refuses: bool = True
-) -> Callable[[Any], Any]:
-    """Answer a read without the keys that meet a condition, or refuse it if no key is left."""
-
-    def answer(request: Any) -> Any:
-        wanted: dict[str, Any] = {}
-        left_out: dict[str, Any] = {}
-        for table, entry in request["RequestItems"].items():
-            for key in entry["Keys"]:
-                part = left_out if is_it(key) else wanted
-                part.setdefault(table, {**entry, "Keys": []})["Keys"].append(key)
-        if not wanted and refuses:
-            raise ServiceError("ProvisionedThroughputExceededException")
-        asked = {**request, "RequestItems": wanted}
-        found = shop.aws.answer("dynamodb", "BatchGetItem", asked) if wanted else {"Responses": {}}
-        return {**found, "UnprocessedKeys": left_out}
-
-    return answer
 
 
 def lend(
