@@ -42,7 +42,7 @@ def order(order_id, units, status="PENDING", steps=(), **more):
 
 
 HANDED_OVER = {"action": "fulfil", "outPage": "out/0", "outVersion": 1}
-# Of ten units, four are in the row, three in a lane, two in an open order, and one has left.
+# Four of the ten units are in the row, three in a lane, two in an open order, and one has left.
 SHOP = {
     ("Products", ("tea",)): product(places=frozenset({"berlin"})),
     ("Products", ("tea#berlin",)): place("tea#berlin", 5),
