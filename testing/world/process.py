@@ -253,7 +253,8 @@ class PausingWorld(World):
             waits: Seconds for which the messages wait in the queue.
         """
         prefix = through if group is None else "FIFO_"
-        (key,) = (key for key, feed in FEEDS.items() if feed[2:] == (function, prefix))
+        wanted = function, prefix
+        (key,) = (key for key, feed in FEEDS.items() if (feed.function, feed.prefix) == wanted)
         more = {} if group is None else {"MessageGroupId": group}
         for body, message_id in zip(bodies, self.send(key, *bodies, **more), strict=True):
             self.sent[message_id] = (function, body, group)

@@ -124,7 +124,7 @@ class World:
             enter(answered_directly_by(self.answer))
             enter(patch.object(runtime, "process", self.process))
             # Threads would not wait in virtual time.
-            enter(patch.object(runtime, "executor", return_value=None))
+            enter(patch.object(runtime, "executor", lambda: None))
             enter(patch.object(runtime, "client", client))
             self.restart()
             yield self
@@ -144,7 +144,7 @@ class World:
         self.clock.sleep(seconds)
 
     def caller(self) -> object:
-        """What calls now: each caller has its own processes. By default, each thread is a caller."""
+        """The caller, which has its own processes. By default, each thread is a caller."""
         return threading.get_ident()
 
     # ------------------------------------------------------------------ rows
