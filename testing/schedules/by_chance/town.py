@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
+from operations.audit import read_books
 from testing.schedules.by_chance.people import PRODUCTS, Mail, Staff, answers, mails
 from testing.schedules.every.result import Failure, Result
 from testing.schedules.every.world import ARRIVES, Choice, Scenario, World
@@ -47,6 +48,7 @@ _SHARE_OF_REDELIVERIES = 0.005
 _MAX_STEPS = 60_000
 _CLOCKS = (-120.0, 0.0, 0.0, 120.0)
 _SECONDS_BETWEEN_SWEEPS = 10.0
+_SECONDS_BETWEEN_AUDITS = 20.0
 
 # A failure shows this many steps.
 _LAST = 60
@@ -58,6 +60,7 @@ HAPPENED = {
     *("order PENDING", "order CONFIRMED", "order FULFILLED", "order CANCELLED", "order EXPIRED"),
     *("order INSUFFICIENT_STOCK", "order UNKNOWN_PRODUCT", "units in lanes", "units owed"),
     *("order split", "order not from its first location", "entries folded", "delist APPLIED"),
+    "audit",
     *("step fulfil", "step cancel", "step cancel without restock", "step return", "step expire"),
     *("commit COMMITTED", "commit REFUSED", "transfer APPLIED", "transfer REFUSED"),
 }
@@ -102,6 +105,7 @@ class Town(World):
             self.follow(f"of{table}", table)
         for name in self.clocks:
             self.add(Process(name, self._sweep if name.startswith("sweep") else self._poll))
+        self.add(Process("auditor", self._audit))
         self._staff = [self._hire(name, work) for name, work in self._jobs().items()]
         for mail in mails(self._chance, self._orders):
             self._post(mail, self._chance.uniform(0.0, _SENDING_SECONDS))
@@ -127,6 +131,15 @@ class Town(World):
             answer = client("sweep", {"action": "sweep"})
             self.happened["entries folded"] += answer.get("folded", 0)
             process.clock = self.clocks[process.name]
+
+    def _audit(self, process: Process) -> None:
+        """Audit the open shop. An audit must not report a problem that is only a change between two of its reads."""
+        while not self.is_closing:
+            self.sleep(_SECONDS_BETWEEN_AUDITS)
+            accounts = [each for each in read_books(self.stack).accounts if each.is_wrong]
+            found = {each.product_id: each.unexplained or each.problems for each in accounts}
+            require(not found, f"an audit of the open shop found {found}")
+            self.happened["audit"] += 1
 
     def _jobs(self) -> dict[str, Callable[[Staff], None]]:
         def since(key: str) -> str:
@@ -157,7 +170,9 @@ class Town(World):
     def sleep(self, seconds: float) -> None:
         """Let the calling process wait while others continue."""
         process = self.current
-        assert process is not None
+        if process is None:
+            super().sleep(seconds)
+            return
         until = self.clock.seconds + seconds
         if until > process.ends_at:
             self._violations.append(f"{process.name} waits beyond the end of its invocation")
