@@ -18,7 +18,14 @@ def record(
     after: Mapping[str, Any] | None,
     number: int,
 ) -> dict[str, Any]:
-    """The record of a change to an item. `before` is None for a new item, and `after` for a deleted one."""
+    """Create the record of a change to an item.
+
+    Args:
+        keys: The item's key attributes.
+        before: The item before the change; None if the change created it.
+        after: The item after the change; None if the change deleted it.
+        number: Number of the change in the stream.
+    """
     images = {"OldImage": before, "NewImage": after}
     return {
         "eventID": f"record-{number}",
