@@ -50,7 +50,7 @@ SHARES = Shares(
     throttled=0.08, server_error=0.03, conflict=0.04, lost_response=0.04, late=0.03, torn=0.2
 )
 FUNCTIONS = ("PlaceOrders", "AdjustStock", "ManageProducts", "ChangeOrders", "PublishEvents")
-MESSAGES_BETWEEN_KILLS = (10, 40)
+MESSAGES_BETWEEN_KILLS = (5, 20)
 # After this share of the messages, no more workers are killed, so that the others can be settled.
 KILL_UNTIL = 0.8
 # A killed worker's messages return after the visibility timeout. The stack's three minutes would take too long.
