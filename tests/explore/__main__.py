@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import time
@@ -162,10 +161,9 @@ def replay(
     clocks = {
         name: float(ahead) for name, _, ahead in (each.partition("=") for each in clock or ())
     }
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        trace, failure = pool.apply(
-            workers.replay, (scenario, schedule, rivals, faults, clocks, mutant)
-        )
+    trace, failure = workers.in_a_process(
+        workers.replay, scenario, schedule, rivals, faults, clocks, mutant
+    )
     console.print(escape("\n".join(trace)))
     console.print(escape(failure) if failure else "clean")
     raise typer.Exit(1 if failure else 0)

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.explore import workers
-from tests.explore.test_explore import PROCESSES, in_a_process
+from tests.explore.workers import in_a_process
 
+PROCESSES = 2
 MUTANTS = ["lost unit back on sale", "record condition dropped"]
 
 

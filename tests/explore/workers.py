@@ -9,11 +9,11 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 
@@ -22,6 +22,8 @@ from local import ROOT
 from testing.schedules.every.result import Failure, Result
 from tests.explore import mutants
 from tests.explore.scenarios import SCENARIOS
+
+T = TypeVar("T")
 
 NO_FAULT = "no fault"
 CLOCKS = "clocks"
@@ -125,6 +127,12 @@ def _preload() -> None:
 
 def _quiet() -> None:
     warnings.simplefilter("ignore")
+
+
+def in_a_process(function: Callable[..., T], *arguments: object) -> T:
+    """Call a function in a new process, because a process keeps the code that it has imported."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(function, arguments)
 
 
 @cache
