@@ -141,11 +141,11 @@ newest: setup ## test all code that calls AWS with the newest boto3 and botocore
 	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/world \
 		$(patsubst %,tests/integration/test_%.py,concurrency faults faulty_proxy)
 
-explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, mutants of the code, and the API for 5 minutes
+explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, 60 whole shops, mutants of the code, and the API for 5 minutes
 	@$(VENV)/bin/python -m tests.explore
 	@API_SECONDS=300 $(VENV)/bin/python -m pytest tests/e2e/test_api.py -k keeps_its_contract
 
-soak: setup ## send 10,000 orders and other messages to a separate stack while workers are killed and DynamoDB fails
+soak: setup ## send 250 orders and other messages to a separate embedded AWS while workers are killed and connections break
 	@$(VENV)/bin/python -m tests.soak
 
 bench: setup $(VENV)/bench-installed ## benchmark the service and its alternatives, and continue an interrupted run; FULL=1 measures everything, ANEW=1 starts again

@@ -247,7 +247,7 @@ class Sqs:
             raise _wrong(f"MaxNumberOfMessages is {limit}, but must be between 1 and 10.")
         visibility = float(request.get("VisibilityTimeout", queue.visibility))
         taken: list[dict[str, Any]] = []
-        for message in list(self._receivable(queue, now)):
+        for message in list(self.receivable(queue, now)):
             if len(taken) == limit:
                 break
             if queue.dead_letters is not None and message.receive_count >= (
@@ -265,7 +265,7 @@ class Sqs:
             taken.append(_received(message, request))
         return {"Messages": taken} if taken else {}
 
-    def _receivable(self, queue: Queue, now: float) -> Iterator[Message]:
+    def receivable(self, queue: Queue, now: float) -> Iterator[Message]:
         """List the messages that may be delivered, except those of groups with a message in flight."""
         blocked = (
             {message.group for message in queue.messages if message.visible_at > now}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
@@ -114,3 +114,44 @@ def is_answered_with_no(row: Row | None, command: Row) -> bool:
         case "return":
             return status in OVER or (is_new and not named(command) <= open_ + delivered)
     return False
+
+
+def is_done(row_of: Callable[..., Row | None], function: str, asked: dict[str, Any]) -> bool:
+    """Whether the rows show that a message or a direct command was carried out.
+
+    Args:
+        row_of: Finds a row by its table and key.
+        function: The function that was asked.
+        asked: The message or the command.
+    """
+    match function:
+        case "place_orders":
+            return is_order(row_of("Orders", asked["orderId"]), asked)
+        case "change_orders":
+            return is_carried_out(row_of("Orders", asked["orderId"]), asked)
+        case "adjust_stock" if asked.get("action") == "transfer":
+            # The check of each write covers the other side.
+            source = key_of(asked | {"locationId": asked["from"]})
+            row = row_of("StockAdjustments", source, asked["transferId"])
+            return row is not None and row["delta"] == -asked["quantity"]
+        case "adjust_stock":
+            row = row_of("StockAdjustments", key_of(asked), asked["adjustmentId"])
+            return row is not None and is_adjustment(row, asked)
+        case "count_stock":
+            key = key_of(asked["lease"])
+            return row_of("StockAdjustments", key, asked["adjustmentId"]) is not None
+        case _:
+            return _is_managed(row_of("Products", key_of(asked)), asked)
+
+
+def _is_managed(row: Row | None, command: dict[str, Any]) -> bool:
+    """Whether a product's row shows that a command or a catalogue event was carried out, and not undone later."""
+    if "eventTime" in command:
+        return row is not None and row.get("detailsEventTime", "") >= command["eventTime"]
+    if command["action"] == "delist":
+        return row is None or bool(row["createdAt"] != command["createdAt"])
+    wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}
+    wanted["productId"] = key_of(command)
+    if command["action"] == "discontinue":
+        wanted["status"] = "DISCONTINUED"
+    return row is not None and wanted.items() <= row.items()

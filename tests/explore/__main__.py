@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated
@@ -20,10 +21,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from testing.schedules.by_chance.town import HAPPENED
 from tests.explore import mutants, workers
 from tests.explore.scenarios import SCENARIOS
 
 SEEDS = 1_000
+SEEDS_BY_CHANCE = 60
 
 app = typer.Typer(add_completion=False, help=__doc__)
 console = Console()
@@ -33,8 +36,8 @@ console = Console()
 def explore(
     processes: Annotated[int, typer.Option(help="Number of processes.")] = os.cpu_count() or 2,
 ) -> None:
-    """Run all schedules of two processes with one fault, 1,000 random schedules of three processes with two faults, and
-    all mutants."""
+    """Run all schedules of two processes with one fault, 1,000 random schedules of three processes with two faults, 60
+    seeds of a whole shop, and all mutants."""
     started = time.perf_counter()
     tasks = _tasks()
     done: list[workers.FinishedTask] = []
@@ -50,11 +53,18 @@ def explore(
             progress.update(bar, advance=1, schedules=sum(p.result.schedules for p in done))
         names = [mutant.name for mutant in mutants.MUTANTS]
         bar = progress.add_task("Mutants of the code", total=len(names), schedules=0)
-        for name, part in workers.catch(names, processes):
+        by_chance = [mutant.name for mutant in mutants.MUTANTS if mutant.by_chance]
+        progress.update(bar, total=len(names) + len(by_chance))
+        for name, part in chain(
+            workers.catch(names, processes),
+            workers.catch(by_chance, processes, by_chance=True),
+        ):
             caught.append((name, part))
             progress.update(bar, advance=1, schedules=sum(p.result.schedules for _, p in caught))
-    console.print(_table_of_scenarios(done), _table_of_mutants(caught))
+    happened = sum((part.result.happened for part in done), Counter[str]())
+    console.print(_table_of_scenarios(done), _table_of_mutants(caught), _table_of_chance(happened))
     problems = [part for part in done if part.failure or part.error]
+    absent = sorted(HAPPENED - happened.keys())
     missed = [(name, part) for name, part in caught if not part.failure]
     for part in problems:
         console.print(f"\n[bold]{escape(part.task.scenario)}[/]: {escape(part.error)}")
@@ -63,12 +73,14 @@ def explore(
             console.print(escape(_how_to_repeat(part)))
     for name, part in missed:
         console.print(f"\n[bold]not caught: {escape(name)}[/] {escape(part.error)}")
+    if absent:
+        console.print(f"\n[bold]did not happen by chance:[/] {', '.join(absent)}")
     console.print(
         f"{sum(part.result.schedules for part in done):,} schedules, {len(problems)} failures; "
         f"{len(caught) - len(missed)} of {len(caught)} mutants caught; "
         f"{time.perf_counter() - started:.0f} s"
     )
-    raise typer.Exit(1 if problems or missed else 0)
+    raise typer.Exit(1 if problems or missed or absent else 0)
 
 
 def _tasks() -> list[workers.Task]:
@@ -78,6 +90,7 @@ def _tasks() -> list[workers.Task]:
         workers.Task(name, seeds=tuple(start + number for start in seeds if start + number < SEEDS))
         for number, name in enumerate(SCENARIOS)
     ]
+    chunks += [workers.Task(workers.BY_CHANCE, seeds=(n,)) for n in range(SEEDS_BY_CHANCE)]
     return chunks + [task for name in SCENARIOS for task in workers.tasks_of(name)]
 
 
@@ -85,7 +98,7 @@ def _table_of_scenarios(done: Sequence[workers.FinishedTask]) -> Table:
     table = Table(title="Schedules", title_justify="left", box=None)
     for column in ("scenario", "no fault", "one fault", "random", "longest", "clean"):
         table.add_column(column, justify="left" if column == "scenario" else "right")
-    for name in SCENARIOS:
+    for name in (*SCENARIOS, workers.BY_CHANCE):
         parts = [part for part in done if part.task.scenario == name]
 
         def count(parts: Sequence[workers.FinishedTask]) -> str:
@@ -113,8 +126,19 @@ def _table_of_mutants(caught: Sequence[tuple[str, workers.FinishedTask]]) -> Tab
     return table
 
 
+def _table_of_chance(happened: Mapping[str, int]) -> Table:
+    table = Table(title="What happened by chance", title_justify="left", box=None)
+    for column in ("what", "times"):
+        table.add_column(column, justify="right" if column == "times" else "left")
+    for name, times in sorted(happened.items()):
+        table.add_row(escape(name), f"{times:,}")
+    return table
+
+
 def _how_to_repeat(part: workers.FinishedTask) -> str:
     assert part.failure is not None
+    if part.task.scenario == workers.BY_CHANCE:
+        return f"repeat: .venv/bin/python -m tests.explore chance {part.failure.schedule}"
     return (
         f"repeat: .venv/bin/python -m tests.explore replay {part.task.scenario!r} "
         f'"{part.failure.schedule}" --rivals {part.failure.rivals} --faults {part.failure.faults}'
@@ -137,19 +161,31 @@ def replay(
     clocks = {
         name: float(ahead) for name, _, ahead in (each.partition("=") for each in clock or ())
     }
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        trace, failure = pool.apply(
-            workers.replay, (scenario, schedule, rivals, faults, clocks, mutant)
-        )
+    trace, failure = workers.in_a_process(
+        workers.replay, scenario, schedule, rivals, faults, clocks, mutant
+    )
     console.print(escape("\n".join(trace)))
     console.print(escape(failure) if failure else "clean")
     raise typer.Exit(1 if failure else 0)
 
 
 @app.command()
-def mutant(name: str) -> None:
+def chance(
+    seed: int,
+    mutant: Annotated[str, typer.Option(help="Run it with this mutant of the code.")] = "",
+) -> None:
+    """Run a whole shop from a seed, and show the last steps if it fails."""
+    replay(workers.BY_CHANCE, str(seed), mutant=mutant, clock=None)
+
+
+@app.command()
+def mutant(
+    name: str,
+    *,
+    by_chance: Annotated[bool, typer.Option(help="Catch it by a seed of a whole shop.")] = False,
+) -> None:
     """Show how one mutant is caught, step by step."""
-    ((_, done),) = workers.catch([name], 1)
+    ((_, done),) = workers.catch([name], 1, by_chance=by_chance)
     console.print(escape(str(done.failure or done.error or "not caught")))
     raise typer.Exit(0 if done.failure else 1)
 

@@ -25,6 +25,7 @@ class Mutant:
         scenarios: The scenarios that reveal it.
         kind: The kind of fault that reveals it; empty if it needs no fault, or if any kind will do.
         handler: The file in `naive` that replaces the handler that places orders, if any.
+        by_chance: Whether a few seeds of `by_chance` catch it too.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Mutant:
     scenarios: tuple[str, ...]
     kind: str = ""
     handler: str = ""
+    by_chance: bool = False
 
     def changes(self) -> dict[Path, str]:
         """Return the new text of each file that the bug changes, by its path relative to the root.
@@ -85,3 +87,8 @@ def _read() -> tuple[Mutant, ...]:
 
 
 MUTANTS = _read()
+
+
+def of(name: str) -> Mutant:
+    """Find a mutant by its name."""
+    return next(mutant for mutant in MUTANTS if mutant.name == name)

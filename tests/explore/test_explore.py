@@ -1,6 +1,5 @@
 """The part of the exploration that runs with all tests, and tests of the explorer itself."""
 
-import multiprocessing
 import sys
 
 import pytest
@@ -8,16 +7,11 @@ import pytest
 from local import ROOT
 from tests.explore import mutants, workers
 from tests.explore.scenarios import SCENARIOS
+from tests.explore.workers import in_a_process
 
 PROCESSES = 2
 # `make explore` runs all mutants.
 MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::12]]
-
-
-def in_a_process(function, *arguments):
-    """Call a function in a new process, because a run permanently replaces parts of its process."""
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        return pool.apply(function, arguments)
 
 
 def test_a_schedule_without_a_fault_and_a_random_one_are_clean_in_every_scenario():

@@ -9,11 +9,11 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 
@@ -23,8 +23,13 @@ from testing.schedules.every.result import Failure, Result
 from tests.explore import mutants
 from tests.explore.scenarios import SCENARIOS
 
+T = TypeVar("T")
+
 NO_FAULT = "no fault"
 CLOCKS = "clocks"
+BY_CHANCE = "by chance"
+# A mutant that is marked in mutants.toml must be caught by one of these.
+SEEDS_OF_MUTANTS = range(4)
 KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "late", "crash", "crash-after"),
     *("refused", "stale", "torn", "parted", "again", "time", CLOCKS),
@@ -36,7 +41,7 @@ _WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240
 _MODULES = (
     *("inventory_orders", "functions", "operations", "testing.world"),
     *(f"testing.schedules.every.{name}" for name in ("explorer", "invariants", "world")),
-    *("tests.explore.rivals", "tests.explore.scenarios"),
+    *("testing.schedules.by_chance", "tests.explore.rivals", "tests.explore.scenarios"),
 )
 
 
@@ -45,7 +50,7 @@ class Task:
     """A part of the exploration.
 
     Attributes:
-        scenario: Name of the scenario.
+        scenario: Name of the scenario, or `by chance`.
         kind: The kind of the one fault, or `no fault`, for a complete search with two rivals. Empty for random
             schedules.
         seeds: Seeds of random schedules with three rivals and two faults.
@@ -91,12 +96,21 @@ def run(tasks: Sequence[Task], processes: int) -> Iterator[FinishedTask]:
         yield from pool.imap_unordered(_explore, tasks)
 
 
-def catch(names: Sequence[str], processes: int) -> Iterator[tuple[str, FinishedTask]]:
-    """Explore mutants in parallel until each is caught, and yield each as soon as it ends."""
+def catch(
+    names: Sequence[str], processes: int, *, by_chance: bool = False
+) -> Iterator[tuple[str, FinishedTask]]:
+    """Explore mutants in parallel until each is caught, and yield each as soon as it ends.
+
+    Args:
+        names: The mutants.
+        processes: Number of processes.
+        by_chance: Whether to catch them by chance, instead of by all schedules of their scenarios.
+    """
     _preload()
+    one = _catch_by_chance if by_chance else _catch
     # Each mutant has its own process, because a process keeps the bugs of the modules that it has imported.
     with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
-        yield from pool.imap_unordered(_catch, names)
+        yield from pool.imap_unordered(one, names)
         # Terminating a pool that is still replacing its processes occasionally leaves one behind that waits forever.
         pool.close()
         pool.join()
@@ -115,15 +129,15 @@ def _quiet() -> None:
     warnings.simplefilter("ignore")
 
 
+def in_a_process(function: Callable[..., T], *arguments: object) -> T:
+    """Call a function in a new process, because a process keeps the code that it has imported."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
 @cache
-def explorer_of(root: Path) -> Any:
-    """Import the explorer and the scenarios anew, to explore the code of a checkout.
-
-    A process can explore only one checkout.
-
-    Returns:
-        A function that creates the explorer of a scenario, given its name and the explorer's other arguments.
-    """
+def _use(root: Path) -> None:
+    """Import everything anew, to explore the code of a checkout. A process can explore only one checkout."""
     for name in [name for name in sys.modules if name.startswith(_MODULES)]:
         del sys.modules[name]
     sys.path.insert(0, str(root / mutants.CODE))
@@ -132,6 +146,21 @@ def explorer_of(root: Path) -> Any:
     # The handlers in `naive` read their settings themselves.
     os.environ.update({f"{table.name}_TABLE_NAME": table.value for table in Table})
     importlib.import_module("testing.world.handlers").FUNCTIONS = root / "functions"
+
+
+def town_of(root: Path = ROOT) -> Any:
+    """The module that runs a whole shop by chance, with the code of a checkout."""
+    _use(root)
+    return importlib.import_module("testing.schedules.by_chance.town")
+
+
+def explorer_of(root: Path) -> Any:
+    """The explorer of the code of a checkout.
+
+    Returns:
+        A function that creates the explorer of a scenario, given its name and the explorer's other arguments.
+    """
+    _use(root)
     scenarios = importlib.import_module("tests.explore.scenarios").SCENARIOS
     explorer = importlib.import_module("testing.schedules.every.explorer").Explorer
     return lambda name, *more, **options: explorer(scenarios[name], *more, **options)
@@ -146,7 +175,14 @@ def _explore(task: Task) -> FinishedTask:
 
 def explore(task: Task, root: Path = ROOT) -> Result:
     """Run a task in this process until a schedule breaks an invariant."""
-    scenario, total = SCENARIOS[task.scenario], Result()
+    total = Result()
+    if task.scenario == BY_CHANCE:
+        for seed in task.seeds:
+            total.add(town_of(root).run(seed))
+            if total.failure is not None:
+                break
+        return total
+    scenario = SCENARIOS[task.scenario]
     has_clocks = scenario.faults is None or CLOCKS in scenario.faults
     for seed in task.seeds:
         clocks = ({}, *_WRONG_CLOCKS)[seed % 5] if has_clocks else {}
@@ -171,9 +207,19 @@ def explore(task: Task, root: Path = ROOT) -> Result:
 
 
 def _catch(name: str) -> tuple[str, FinishedTask]:
-    mutant = next(mutant for mutant in mutants.MUTANTS if mutant.name == name)
-    total, tasks = Result(), [task for each in mutant.scenarios for task in tasks_of(each)]
+    mutant = mutants.of(name)
+    tasks = [task for each in mutant.scenarios for task in tasks_of(each)]
     tasks.sort(key=lambda task: (mutant.scenarios.index(task.scenario), task.kind != mutant.kind))
+    return _catch_with(mutant, tasks)
+
+
+def _catch_by_chance(name: str) -> tuple[str, FinishedTask]:
+    tasks = [Task(BY_CHANCE, seeds=(seed,)) for seed in SEEDS_OF_MUTANTS]
+    return _catch_with(mutants.of(name), tasks)
+
+
+def _catch_with(mutant: mutants.Mutant, tasks: Sequence[Task]) -> tuple[str, FinishedTask]:
+    total, name = Result(), mutant.name
     try:
         with tempfile.TemporaryDirectory() as folder:
             mutants.tree(Path(folder), mutant)
@@ -199,7 +245,10 @@ def replay(
         root = ROOT
         if name:
             root = Path(folder)
-            mutants.tree(root, next(m for m in mutants.MUTANTS if m.name == name))
+            mutants.tree(root, mutants.of(name))
+        if scenario == BY_CHANCE:
+            failure = town_of(root).run(int(schedule)).failure
+            return (list(failure.trace), failure.message) if failure else ([], "")
         trace: list[str] = []
         explorer = explorer_of(root)(scenario, rivals, faults, clocks=clocks)
         result = explorer.replay(schedule, lambda world: trace.extend(world.trace))

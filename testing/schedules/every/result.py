@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,14 @@ class Result:
         pruned: Runs that were stopped because they only repeat earlier runs in another order.
         longest: Number of steps in the longest run.
         failure: The first schedule that broke an invariant.
+        happened: What happened, and how often; only in runs by chance.
     """
 
     schedules: int = 0
     pruned: int = 0
     longest: int = 0
     failure: Failure | None = None
+    happened: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Result) -> None:
         """Add the runs of another exploration."""
@@ -54,3 +57,4 @@ class Result:
         self.pruned += other.pruned
         self.longest = max(self.longest, other.longest)
         self.failure = other.failure
+        self.happened += other.happened

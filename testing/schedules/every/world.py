@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +15,10 @@ from inventory_orders.store.tables import KEYS, Table
 from testing.aws import ServiceError
 from testing.aws.streams import record
 from testing.schedules.every import invariants
+from testing.world import ledger
 from testing.world.faults import LOST, THROTTLED, conflict, parts_of
+from testing.world.ledger import Ledger
+from testing.world.news import News
 from testing.world.process import (
     Call,
     CrashedError,
@@ -37,8 +41,6 @@ LOST_SECONDS = 0.1
 _MAY_CONFLICT = {
     *("TransactWriteItems", "TransactGetItems", "UpdateItem", "PutItem", "DeleteItem"),
 }
-
-MAX_STEPS = 400
 
 # A process that waits for a lease keeps asking. Rivals may continue after each of the first refused requests, and
 # after the last one. Continuing after one in between makes no difference.
@@ -125,53 +127,16 @@ def _meet(writes: frozenset[Place], reads: frozenset[Place]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(ledger.Change):
     """A change to an item.
 
     Attributes:
         number: Number of the write, from 1.
-        place: Table and key of the item.
-        before: The item before the write; None if the write created it.
-        after: The item after the write; None if the write deleted it.
         process: The process that wrote it.
     """
 
     number: int
-    place: Place
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
     process: Process
-
-
-@dataclass(frozen=True, slots=True)
-class Stock:
-    """Where the units of a product were after a write.
-
-    Attributes:
-        number: Number of the write; 0 at the start.
-        row: The product's row; None if there is none.
-        set_aside: Units of this generation in lanes, including the depot.
-        out: Units of this generation on outbound pages.
-    """
-
-    number: int
-    row: dict[str, Any] | None
-    set_aside: int
-    out: int
-
-    @property
-    def available(self) -> int:
-        """Units available to orders. The product must have a row."""
-        assert self.row is not None
-        units: int = self.row["stockCount"] + self.set_aside
-        return units
-
-    @property
-    def on_hand(self) -> int:
-        """Units on hand. The product must have a row."""
-        assert self.row is not None
-        units: int = self.row["onHand"] - self.out
-        return units
 
 
 @dataclass(frozen=True)
@@ -224,7 +189,12 @@ class World(PausingWorld):
         last: By item, its state before its last change.
         schedule: The steps so far.
         switches: How often a process was interrupted that could have continued.
+        invalid: The ids of the messages that must become dead letters.
+        news: The events, and the changes that call for them.
+        ledger: The books.
     """
+
+    max_steps = 400
 
     def __init__(
         self,
@@ -248,7 +218,9 @@ class World(PausingWorld):
         self.schedule: list[Choice] = []
         self.switches = 0
         self._before = ""
-        self.stock: dict[str, list[Stock]] = {}  # type: ignore[assignment]
+        self.changes_of: dict[Place, list[Change]] = defaultdict(list)
+        self.invalid: set[str] = set()
+        self.news = News()
         self.variables["HOLD_GRACE_SECONDS"] = str(GRACE_SECONDS)
 
     def begin(self) -> None:
@@ -261,8 +233,15 @@ class World(PausingWorld):
         # The calls that warmed up the environments are not part of the run.
         self.history, self.last, self.trace, self.schedule = [], {}, [], []
         self.switches, self._before = 0, ""
-        self.stock = {}
-        invariants.check_write(self, 0, [])
+        self.changes_of.clear()
+        self._open_books()
+
+    def _open_books(self) -> None:
+        """Start the books from the rows that are there now."""
+        tables = self.aws.dynamodb.tables.items()
+        items = {(name, key): item for name, table in tables for key, item in table.items.items()}
+        self.news = News()
+        self.ledger = Ledger({place: decode(item) for place, item in items.items()})
 
     def environment(self, function: str) -> dict[str, str]:
         lanes = self.scenario.lanes if function == "place_orders" else 0
@@ -283,7 +262,8 @@ class World(PausingWorld):
         )
 
     def finish(self, name: str) -> None:
-        """Run a process to its end without a rival, and remove it."""
+        """Run a process to its end without a rival, and remove it. What was put into tables before is not checked."""
+        self._open_books()
         while not self.processes[name].is_over:
             self.take(Choice(name))
         del self.processes[name]
@@ -491,7 +471,7 @@ class World(PausingWorld):
             ViolationError: The step breaks an invariant.
         """
         self.schedule.append(choice)
-        if len(self.schedule) > MAX_STEPS:
+        if len(self.schedule) > self.max_steps:
             raise ViolationError("the run does not end")
         self.clock.seconds += TICK_SECONDS
         if choice.action == ARRIVES:
@@ -639,7 +619,7 @@ class World(PausingWorld):
 
     def _apply(self, process: Process, call: Call) -> Any:
         """Let the simulated AWS answer a call, and check the changes that it makes."""
-        tables, before = self.aws.dynamodb.tables, self._items(call.writes)
+        tables, before = self.aws.dynamodb.tables, self._items(sorted(call.writes))
         if call.service == "streams":
             return {"Records": self.streams[call.request["Table"]][call.request["From"] :]}
         if call.service == "events":
@@ -657,12 +637,14 @@ class World(PausingWorld):
             new = tables[place[0]].items.get(place[1])
             if new is not old and new != old:
                 self.last[place] = old
-                changes.append(Change(number, place, _decoded(old), _decoded(new), process))
+                changes.append(Change(place, _decoded(old), _decoded(new), number, process))
                 if place[0] in self.streams:
                     names = KEYS[Table(place[0])]
                     keys = {n: {"S": value} for n, value in zip(names, place[1], strict=True)}
                     self.streams[place[0]].append(record(keys, old, new, number))
         self.history += changes
+        for change in changes:
+            self.changes_of[change.place].append(change)
         if changes:
             try:
                 invariants.check_write(self, number, changes)
@@ -731,7 +713,7 @@ class World(PausingWorld):
         answer = bus.put_events(**call.request)
         bus.judge = lambda *_: None
         for event in bus.taken[known:]:
-            invariants.check_event(self, event["detail"])
+            self.news.hear(event["detail"])
         return answer
 
     @property
@@ -795,9 +777,8 @@ class World(PausingWorld):
 
     def states(self, since: int, table: str, *key: str) -> list[dict[str, Any] | None]:
         """List the states of a row: the state after write number `since`, and all later ones."""
-        place = (table, key)
-        writes = [change for change in self.history if change.place == place]
-        before = [change for change in self.history[:since] if change.place == place]
+        writes = self.changes_of[table, key]
+        before = [change for change in writes if change.number <= since]
         first = before[-1].after if before else _decoded(self.initial.get(table, {}).get(key))
         return [first, *(change.after for change in writes[len(before) :])]
 
