@@ -591,11 +591,10 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
 
 
-def test_a_waiting_caller_is_answered_without_the_queue_or_another_read(api, monkeypatch):
-    store = api.shop.process("api").impatient_engine.client.store
-    with monkeypatch.context() as patched:
-        patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
-        said = place(api, holdSeconds=900, attributes={"channel": "web"})
+def test_a_waiting_caller_is_answered_without_the_queue_or_another_read(api):
+    api.shop.calls.clear()
+    said = place(api, holdSeconds=900, attributes={"channel": "web"})
+    assert "GetItem" not in api.shop.calls
     assert (said.status, api.queued, api.shop.stock(TEA)) == (201, [], 58)
     assert said.headers["Location"] == "/orders/o-1"
     assert said.headers["Preference-Applied"] == "wait=5"
@@ -787,19 +786,14 @@ def test_an_invalid_order_is_refused_and_not_queued(api, prefer):
     assert api.queued == []
 
 
-def test_a_body_may_have_256_kib(api):
+def test_a_body_may_have_256_kib_of_json(api):
     fits = json.dumps(ORDER).ljust(262_144)
     assert api("POST", "/orders", fits).status == 202
-    assert api("POST", "/orders", fits + " ").code == (413, "BODY_TOO_LARGE")
-    in_two_bytes = '"' + "é" * 131_072 + '"'
-    assert api("POST", "/orders", in_two_bytes).code == (413, "BODY_TOO_LARGE")
-
-
-def test_a_body_of_another_type_is_refused(api):
-    for kind in ("application/x-www-form-urlencoded", "application/json; charset=latin-1"):
-        said = api("POST", "/orders", ORDER, {"content-type": kind})
-        assert said.code == (415, "UNSUPPORTED_MEDIA_TYPE")
-    assert api("POST", "/orders", ORDER, {}).code == (415, "UNSUPPORTED_MEDIA_TYPE")
+    for too_large in (fits + " ", '"' + "é" * 131_072 + '"'):
+        assert api("POST", "/orders", too_large).code == (413, "BODY_TOO_LARGE")
+    form, latin = "application/x-www-form-urlencoded", "application/json; charset=latin-1"
+    for headers in ({"content-type": form}, {"content-type": latin}, {}):
+        assert api("POST", "/orders", ORDER, headers).code == (415, "UNSUPPORTED_MEDIA_TYPE")
 
 
 def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
@@ -891,14 +885,13 @@ def test_a_page_holds_as_many_orders_as_an_answer_can(api, monkeypatch):
         assert [order for page in found for order in page["orders"]] == whole["orders"]
 
 
-@pytest.mark.parametrize("broken", [{"items": {"S": "?"}}, {"_version": {"S": "1"}}])
-def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api, broken):
-    place(api)
-    place(api, "o-2", 1)
-    api.shop.edit(Table.ORDERS, "o-1", **broken)
+def test_orders_that_cannot_be_read_do_not_hide_the_others_of_a_list(api):
+    for number, broken in enumerate(({}, {"items": {"S": "?"}}, {"_version": {"S": "1"}})):
+        place(api, f"o-{number}", 1)
+        api.shop.edit(Table.ORDERS, f"o-{number}", **broken)
     page = api("GET", "/orders", query={"userId": "u-7"}).document
-    assert [order["orderId"] for order in page["orders"]] == ["o-2"]
-    assert page["unreadable"] == ["o-1"]
+    assert [order["orderId"] for order in page["orders"]] == ["o-0"]
+    assert sorted(page["unreadable"]) == ["o-1", "o-2"]
     assert api("GET", "/orders/o-1").status == 500
 
 
@@ -957,80 +950,72 @@ def backordered(api):
     return api
 
 
+IN_STOCK = (True, None)
+
+
+def lacking(wanted, on_hand):
+    """Return the mark of an order that misses cups."""
+    return False, [{"productId": "cup", "wanted": wanted, "onHand": on_hand}]
+
+
 def test_each_order_to_ship_names_its_own_missing_units(backordered):
-    assert marks(backordered) == dict.fromkeys(["o-0", "o-1", "o-2"], (True, None))
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-1", "o-2"], IN_STOCK)
     backordered("POST", "/orders/o-1/fulfil")
-    short = [{"productId": "cup", "wanted": 2, "onHand": 0}]
-    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short))
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], lacking(2, 0))
     backordered.shop.invoke("sweep", {"action": "sweep"})
-    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short)), (
-        "a fold does not change the marks"
-    )
+    # A fold does not change the marks.
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], lacking(2, 0))
     assert backordered("POST", "/orders/o-0/fulfil").status == 200, "a hand-over is never refused"
-    short[0]["onHand"] = -2
-    assert marks(backordered) == {"o-2": (False, short)}
+    assert marks(backordered) == {"o-2": lacking(2, -2)}
     receipt = {"adjustmentId": "r", "delta": 4, "reason": "RECEIPT"}
     assert backordered("POST", "/products/cup/adjustments", receipt).status == 200
-    assert marks(backordered) == {"o-2": (True, None)}
+    assert marks(backordered) == {"o-2": IN_STOCK}
 
 
-def test_only_open_units_of_an_order_have_to_be_on_hand(backordered):
+def test_only_open_units_of_a_listed_product_can_be_on_hand(backordered):
     parcel = {"stepId": "p-1", "items": lines(cup=2)}
     backordered("POST", "/orders/o-0/fulfil", parcel)
     backordered("POST", "/orders/o-1/cancel", parcel | {"items": lines(cup=1)})
-    assert marks(backordered) == {
-        "o-0": (True, None),
-        "o-1": (False, [{"productId": "cup", "wanted": 1, "onHand": 0}]),
-        "o-2": (False, [{"productId": "cup", "wanted": 2, "onHand": 0}]),
-    }
-    backordered("POST", "/orders/o-2/fulfil")
-    assert numbers(backordered, "cup")[0] == -2
-    assert marks(backordered)["o-0"] == (True, None)
-
-
-def test_an_order_for_a_delisted_product_misses_all_its_units(backordered):
-    created_at = backordered("GET", "/stock/cup").document["createdAt"]
-    assert backordered("DELETE", "/products/cup", query={"createdAt": created_at}).status == 200
-    missing = (False, [{"productId": "cup", "wanted": 2, "onHand": 0}])
-    assert set(map(str, marks(backordered).values())) == {str(missing)}
+    shown = {"o-0": IN_STOCK, "o-1": lacking(1, 0), "o-2": lacking(2, 0)}
+    assert marks(backordered) == shown
+    query = {"createdAt": backordered("GET", "/stock/cup").document["createdAt"]}
+    assert backordered("DELETE", "/products/cup", query=query).status == 200
+    assert marks(backordered) == shown
     backordered("POST", "/products", {"productId": "cup", "openingStock": 50})
-    assert set(map(str, marks(backordered).values())) == {str(missing)}, (
-        "the other products are in stock"
-    )
+    assert marks(backordered) == shown, "the new product's units are others"
 
 
-@pytest.mark.parametrize("key", [("Products", "cup"), ("Allotments", "out/0")])
-def test_an_order_whose_stock_cannot_be_read_is_listed_without_a_mark(backordered, key):
+@pytest.mark.parametrize(
+    ("table", "key", "part", "tea"),
+    [("Products", "cup", "status", True), ("Allotments", "out/0", "units", None)],
+)
+def test_an_order_whose_stock_cannot_be_read_is_listed_without_a_mark(
+    backordered, table, key, part, tea
+):
     sold(backordered, "o-tea")
-    table, name = key
     backordered("POST", "/orders/o-1/fulfil")
-    broken = {"units": {"S": "?"}} if name == "out/0" else {"status": {"S": "?"}}
-    backordered.shop.edit(Table(table), name, **broken)
-    unknown = dict.fromkeys(["o-0", "o-2"], (None, None))
-    assert marks(backordered) == unknown | {
-        "o-tea": (None if name == "out/0" else True, None),
-    }
+    backordered.shop.edit(Table(table), key, **{part: {"S": "?"}})
+    unknown = (None, None)
+    assert marks(backordered) == {"o-0": unknown, "o-2": unknown, "o-tea": (tea, None)}
 
 
 def test_a_page_of_orders_to_ship_ends_at_300_products(api, monkeypatch):
-    for number in range(9):
+    for number in range(5):
         api("POST", "/products", {"productId": f"p-{number}", "openingStock": 9})
-    for number in range(4):
-        names = [f"p-{each}" for each in range(2 * number, 2 * number + 3)]
+    for number in range(3):
+        names = [f"p-{number + each}" for each in range(3)]
         sold(api, f"o-{number}", items=lines(**dict.fromkeys(names, 1)))
     assert orders._MOST_PRODUCTS == 300
     for most, expected in (
-        (300, [["o-0", "o-1", "o-2", "o-3"]]),
-        (9, [["o-0", "o-1", "o-2", "o-3"]]),
-        (7, [["o-0", "o-1", "o-2"], ["o-3"]]),
-        (5, [["o-0", "o-1"], ["o-2", "o-3"]]),
-        (2, [["o-0"], ["o-1"], ["o-2"], ["o-3"]]),
+        (5, [["o-0", "o-1", "o-2"]]),
+        (4, [["o-0", "o-1"], ["o-2"]]),
+        (2, [["o-0"], ["o-1"], ["o-2"]]),
     ):
         monkeypatch.setattr(orders, "_MOST_PRODUCTS", most)
         assert to_ship(api, 100) == expected
-        (own,) = pages(api, "/orders", userId="u-7")
-        assert len(own["orders"]) == 4, "other lists read no products"
-        assert not any("shippable" in order for order in own["orders"])
+    (own,) = pages(api, "/orders", userId="u-7")
+    # Other lists read no products.
+    assert [order.get("shippable") for order in own["orders"]] == [None] * 3
 
 
 def test_a_page_of_orders_to_ship_has_room_for_shortages(backordered, monkeypatch):
@@ -1129,23 +1114,21 @@ def test_a_wrong_query_says_what_to_fix(customers):
 
 
 def test_a_step_names_the_caller_and_only_operators_see_it(customers):
+    ann = OPERATOR | {"sub": "ann"}
     place(customers, claims=OPERATOR)
-    customers("POST", "/orders/o-1/confirm", claims=OPERATOR | {"sub": "ann"})
+    customers("POST", "/orders/o-1/confirm", claims=ann)
     part = {"stepId": "c-1", "items": [{"productId": TEA, "quantity": 1}], "reason": "broken"}
-    said = customers("POST", "/orders/o-1/cancel", part, claims=OPERATOR | {"sub": "ann"})
+    said = customers("POST", "/orders/o-1/cancel", part, claims=ann)
     assert (said.document["status"], said.document["stockReturned"]) == ("CONFIRMED", {TEA: 1})
-    named = customers("POST", "/orders/o-1/fulfil", {"actor": "bob"}, claims=OPERATOR)
-    assert (named.code, named.document["field"]) == ((400, "SCHEMA_VIOLATION"), "actor")
     step = customers("GET", "/orders/o-1", claims=OPERATOR).document["steps"][-1]
     assert (step["actor"], step["reason"]) == ("ann", "broken")
     step = customers("GET", "/orders/o-1", claims={"sub": "u-7"}).document["steps"][-1]
     assert (step["stepId"], "actor" in step, "reason" in step) == ("c-1", False, False)
     receipt = {"adjustmentId": "r-9", "delta": 3, "reason": "RECEIPT", "reference": "DN 7"}
     path = f"/products/{TEA}/adjustments"
-    customers("POST", path, receipt, claims=OPERATOR | {"sub": "ann"})
+    customers("POST", path, receipt, claims=ann)
     rows = customers("GET", path, claims=OPERATOR).document["adjustments"]
-    (row,) = (row for row in rows if row["adjustmentId"] == "r-9")
-    assert (row["actor"], row["reference"]) == ("ann", "DN 7")
+    assert ("ann", "DN 7") in [(row.get("actor"), row.get("reference")) for row in rows]
 
 
 def test_a_refused_decrement_is_listed_but_not_part_of_the_history(located):
@@ -1159,15 +1142,6 @@ def test_a_refused_decrement_is_listed_but_not_part_of_the_history(located):
     assert (shown["delta"], shown["shortages"]) == (0, [short])
     history = located("GET", f"{path}/history", query=at("berlin")).document["entries"]
     assert [one["adjustmentId"] for one in history] == [listed[-1]["adjustmentId"]]
-
-
-def test_a_history_does_not_begin_with_empty_pages_after_many_refused_decrements(api, monkeypatch):
-    monkeypatch.setattr("inventory_orders.api.products.MAX_LISTED", 1)
-    take = {"action": "decrement", "productId": TEA, "quantity": 999}
-    for number in range(3):
-        api.shop.invoke("adjust_stock", take | {"adjustmentId": f"d{number}"})
-    (opening,) = api("GET", f"/products/{TEA}/history").document["entries"]
-    assert opening["reason"] == "OPENING"
 
 
 def numbers(api, product_id=TEA):
@@ -1340,15 +1314,6 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
 
 
-def test_a_history_continues_with_orders_after_its_last_adjustment(api, monkeypatch):
-    for number in range(3):
-        place(api, f"o-{number}")
-    scan = api.shop.store.scan
-    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=1, **more))
-    (page,) = pages(api, "/products/tea-gyokuro/history")
-    assert [entry["action"] for entry in page["entries"]] == ["adjust"]
-
-
 def ids_of(found):
     """Return the ids of the orders on each page."""
     return [[order["orderId"] for order in page["orders"]] for page in found]
@@ -1414,7 +1379,7 @@ def test_a_lease_over_http_lasts_as_long_as_asked_and_commits_a_count(api):
 
 def test_a_longer_lease_is_reported_immediately(api):
     place(api)
-    acquire = {"action": "acquire", "productId": TEA, "seconds": 20, "outliveInvocation": True}
+    acquire = ACQUIRE | {"seconds": 20}
     api("POST", "/counts", acquire)
     receipt = {"adjustmentId": "r-1", "delta": 1, "reason": "RECEIPT"}
     for method, path, body in (
@@ -1426,7 +1391,7 @@ def test_a_longer_lease_is_reported_immediately(api):
         assert said.code == (503, "LEASED")
         assert 15 <= int(said.headers["Retry-After"]) <= 20
     api.shop.clock.sleep(20)
-    api("POST", "/counts", acquire | {"seconds": 600})
+    api("POST", "/counts", ACQUIRE)
     said = api("POST", "/orders/o-1/cancel")
     assert said.code == (503, "LEASED")
     assert said.document["detail"] == "a product is being counted; send the same request again"
@@ -1442,18 +1407,12 @@ def test_customers_may_not_do_what_operators_do(customers):
         assert customers("GET", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
 
 
-def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
+def test_a_hundred_products_are_read_in_one_request(api):
     ids = [TEA, "no-such-tea", *(f"p{n}" for n in range(97))]
-    store, reads = api.shop.process("api").store, []
-    read = store.read
-
-    def counted(keys, **more):
-        reads.append(len(keys))
-        return read(keys, **more)
-
-    monkeypatch.setattr(store, "read", counted)
+    api.shop.calls.clear()
+    # A product that is named twice is read once.
     said = api("GET", "/products", query={"ids": ",".join([*ids, TEA])})
-    assert reads == [99], "a product that is named twice is read once"
+    assert api.shop.calls == ["BatchGetItem"]
     assert [shown["productId"] for shown in said.document["products"]] == [TEA]
     assert said.document["unknown"] == ids[1:]
 
