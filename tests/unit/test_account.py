@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from typer.testing import CliRunner
 
-from infra.settings import Settings, SettingsError
+from infra.settings import Settings
 from inventory_orders.api.orders import MAX_WAIT_SECONDS
 from inventory_orders.store.tables import Table
 from local import ROOT
@@ -627,15 +627,6 @@ def test_a_first_deployment_of_production_that_failed_can_be_repeated(
     assert len(cdk) == 1
     assert (said or "deploy: ") in done.stderr
     assert ("Note:" in done.stderr) is (said is not None)
-
-
-def test_a_wrong_setting_is_reported_before_the_cdk_starts(cdk, account, monkeypatch):
-    def wrong(*_):
-        raise SettingsError("settings.queues is wrong")
-
-    monkeypatch.setattr(deployment.Settings, "from_context", wrong)
-    assert refused() == "settings.queues is wrong"
-    assert cdk == []
 
 
 def test_account_and_region_are_shown_and_the_cdk_gets_the_same_region(cdk, account, monkeypatch):
