@@ -193,29 +193,6 @@ def test_the_product_with_the_most_writes_is_found_when_writers_conflict(aws, tm
     assert "5 rb-busy" in done.stdout.splitlines()[:3]
 
 
-def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_aws):
-    # There are enough units for a worker to lend some to its lane.
-    create(aws, "rb-tired", 1000)
-    since = int(time.time() * 1000)
-    with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
-        send_order(aws, "rb-tired-1", "rb-tired")
-
-        def causes():
-            return {line["code"] for line in logged(aws, "RetriesExhausted", orderId="rb-tired-1")}
-
-        # On a busy machine, a request may time out in between.
-        wait_until(aws, lambda: causes() & {"CONTENTION", "OUT_OF_TIME"})
-        assert causes() <= {"CONTENTION", "OUT_OF_TIME", "AWS_UNREACHABLE"}
-        assert proxy.counts[Fault.CONFLICT] > 1
-        assert 1 in emitted(aws, "PlaceOrders", "RetriesExhausted", since)
-        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "LoansLost", since))
-        assert set(emitted(aws, "PlaceOrders", "LoansLost", since)) == {1}
-        assert status_of(aws, "rb-tired-1") is None
-        proxy.shares = Shares()
-        wait_until(aws, lambda: status_of(aws, "rb-tired-1") == "PENDING")
-    wait_until_settled(aws)
-
-
 def test_a_corrupt_page_holds_an_order_up_until_it_is_repaired(aws):
     # There are more products than a worker sells from rows in one transaction, so it visits the depot.
     product_ids = ["rb-page", *(f"rb-page-{number}" for number in range(10))]
