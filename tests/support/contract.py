@@ -293,35 +293,23 @@ def _text(value: Any, depth: int, margin: str = "") -> str:
     return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
 
 
-def texts() -> dict[str, str]:
-    """Return the text of each file, by file name."""
-    return {
-        f"{name}.json": _text(document, 5 if name == EVENTS else 4) + "\n"
-        for name, document in documents().items()
-    }
-
-
-def write(version: str, folder: Path = FOLDER) -> str:
-    """Write the files of a version unless it is released, and return a sentence about what was done.
+def write(version: str) -> str:
+    """Write the files of a version, and return a sentence about what was done.
 
     Raises:
-        FileExistsError: The version already has files with other contents.
+        FileExistsError: The version is released.
     """
-    target, files = folder / version, texts()
-    if target.exists() and not is_released(version):
-        shutil.rmtree(target)
+    target = FOLDER / version
     if target.exists():
-        stored = {path.name: path.read_text("utf-8") for path in target.iterdir()}
-        different = sorted(name for name in files if files[name] != stored.get(name))
-        if different:
+        if is_released(version):
             raise FileExistsError(
-                f"{version} is released, and the code writes other files now: {', '.join(different)}. Never change the "
-                "files of a released version: name the next one, and both are tested"
+                f"{version} is released, and its files never change: name the next one"
             )
-        return f"{version} is unchanged"
+        shutil.rmtree(target)
     target.mkdir(parents=True)
-    for name, text in files.items():
-        (target / name).write_text(text, "utf-8")
+    for name, document in documents().items():
+        text = _text(document, 5 if name == EVENTS else 4) + "\n"
+        (target / f"{name}.json").write_text(text, "utf-8")
     return f"{version} is written to {target}; when it is released, add its digest to tests/unit/test_contract.py"
 
 
