@@ -376,34 +376,6 @@ def test_the_shop_pays_ships_loses_and_returns_units_in_response_to_events():
     assert rows["d1-3"]["status"] == "PENDING", "the order is never paid"
 
 
-def test_units_of_the_fullest_place_go_to_the_store(monkeypatch):
-    products = [
-        *(NewProduct(key, 500) for key in ("cup", "mug", "mug#store", "cup#store", "cup#berlin")),
-        NewProduct("mug#berlin", 600),
-    ]
-    workload = demo.Workload(products, [], [], [], "", "", transfer=("berlin", "store"))
-    answers = []
-    with open_shop() as tables:
-        aws = tables.stack
-        demo.stock_up(aws, products, "d1")
-        later = {"result": "RETRY_LATER"}
-
-        def invoke(_, function, command):
-            answers.append(later if len(answers) < 2 else original(aws, function, command))
-            return answers[-1]
-
-        original = type(aws).invoke
-        monkeypatch.setattr(type(aws), "invoke", invoke)
-        assert demo.transfer_some(aws, replace(workload, transfer=None), "d1") is None
-        moved = demo.transfer_some(aws, workload, "d1")
-        assert moved == demo.Transferred("mug", 40, "berlin", "store")
-        assert (tables.stock("mug#berlin"), tables.stock("mug#store")) == (560, 540)
-        assert set(tables.unexplained().values()) == {0}
-        monkeypatch.setattr(demo, "_TRANSFERRED", 900)
-        with pytest.raises(UserError, match="mug could not be transferred: "):
-            demo.transfer_some(aws, workload, "d2")
-
-
 def test_a_missing_late_wrong_or_unexplained_event_is_a_difference():
     with open_shop() as tables:
         said, rows = day(Shop("d1", 40, frozenset()), tables)

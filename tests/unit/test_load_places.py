@@ -55,18 +55,11 @@ def units(shelf):
 @pytest.mark.parametrize("location", ["", ",", ',""'])
 def test_a_file_with_an_empty_location_means_what_one_without_means(shelf, location):
     header, cell = (",locationId", location) if location else ("", "")
-    files = [
-        shelf.file(f"productId{header},openingStock\np{cell},5\n"),
-        shelf.file(f"productId{header},delta,reason\np{cell},5,RECEIPT\n"),
-        shelf.file(f"productId{header},counted\np{cell},5\n"),
-        shelf.file(f"productId{header},name,lowStockThreshold\np{cell},,5\n"),
-    ]
-    without = [
-        shelf.file("productId,openingStock\np,5\n"),
-        shelf.file("productId,delta,reason\np,5,RECEIPT\n"),
-        shelf.file("productId,counted\np,5\n"),
-        shelf.file("productId,name,lowStockThreshold\np,,5\n"),
-    ]
+    lines = {"openingStock": "5", "delta,reason": "5,RECEIPT", "counted": "5", "name,price": ",5"}
+    files, without = (
+        [shelf.file(f"productId{more},{columns}\np{at},{row}\n") for columns, row in lines.items()]
+        for more, at in ((header, cell), ("", ""))
+    )
     assert files == without
     # Only the line with the column has named a location, in case the product has several.
     of_stock = [file.adjustments + file.counts for file in (*files[1:3], *without[1:3])]
