@@ -47,9 +47,6 @@ from tests.support.contract_story import Story, StreamedShop, opened, told
 FOLDER = ROOT / "tests" / "contract"
 EVENTS = "events"
 
-RENAMED: Mapping[str, str] = {}
-"""Attributes of domain classes that were renamed: for each current name, the name that `expects` of kept files uses."""
-
 Document = dict[str, Any]
 Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
 
@@ -200,7 +197,7 @@ def meaning(value: Any) -> Any:
             return f"{product_id} of {created_at}"
         case _ if is_dataclass(value):
             return {
-                RENAMED.get(field.name, field.name): meaning(content)
+                field.name: meaning(content)
                 for field in fields(value)
                 if field.compare and (content := getattr(value, field.name)) != _default(field)
             }

@@ -437,16 +437,8 @@ def test_an_event_may_begin_with_a_byte_order_mark_but_is_utf8(tmp_path):
 
 
 def test_the_samples_for_the_function_are_named_each_on_a_line(tmp_path):
-    def named(function):
-        with pytest.raises(UserError) as caught:
-            invoke.read_event(tmp_path / "none.json", function)
-        return [line.strip() for line in str(caught.value).splitlines()[1:]]
-
-    assert named("sweep") == ["events/sweep.json"]
-    names = named("place_orders")
-    assert len(names) > 4
-    assert names == sorted(names)
-    assert all(name.startswith("events/place_orders") for name in names)
+    with pytest.raises(UserError, match=r"\n +events/sweep.json$"):
+        invoke.read_event(tmp_path / "none.json", "sweep")
 
 
 def test_a_read_only_checkout_is_an_error_in_one_line(ended):
@@ -525,13 +517,10 @@ def test_the_help_of_redrive_shows_causes_in_full_on_a_narrow_screen(monkeypatch
 @pytest.mark.parametrize(
     ("answer", "good"),
     [
-        ({"result": "APPLIED"}, True),
         ({"result": "STALE"}, True),
         ({"batchItemFailures": []}, True),
         ({"batchItemFailures": [{"itemIdentifier": "m"}]}, False),
         ({"result": "REFUSED", "code": "BELOW_FLOOR"}, False),
-        ({"result": "RETRY_LATER", "code": "LEASED"}, False),
-        ({"result": "INVALID", "code": "SCHEMA_VIOLATION"}, False),
         (None, False),
     ],
 )

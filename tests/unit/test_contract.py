@@ -311,7 +311,7 @@ def test_every_attribute_of_the_domain_classes_has_an_entry_with_a_value():
                 classes.add(type(part))
                 found |= {(type(part), name) for name in meaning(part)}
     attributes = {
-        (each, contract.RENAMED.get(field.name, field.name))
+        (each, field.name)
         for each in classes
         for field in dataclasses.fields(each)
         if field.compare

@@ -474,17 +474,9 @@ def test_an_order_that_a_file_holds_twice_needs_its_units_once(tmp_path):
 
 
 def test_a_file_is_demonstrated_with_invented_stock_and_says_so(tmp_path):
-    def text_of(*quantities):
-        orders = [(f"o-{n}", "u", [(f"mug-{n}", each)]) for n, each in enumerate(quantities)]
-        return demo.day_of_file("d1", file_of(tmp_path, *orders)).text
-
-    assert "The stock is invented: as many units as the orders need. So are" in text_of(1)
-    assert (
-        "but fewer for 1 best seller, such as 3 of demo-file-mug-5, where they need 4. So"
-        in text_of(9, 8, 7, 6, 5, 4)
-    )
-    assert "So are the payments, parcels and returns, 20 further orders that" in text_of(1)
-    assert "`.venv/bin/inventory-orders load` your products" in text_of(1)
+    orders = [(f"o-{n}", "u", [(f"mug-{n}", each)]) for n, each in enumerate((9, 8, 7, 6, 5, 4))]
+    text = demo.day_of_file("d1", file_of(tmp_path, *orders)).text
+    assert "fewer for 1 best seller, such as 3 of demo-file-mug-5, where they need 4. So" in text
 
 
 def test_the_longest_ids_of_a_file_stay_valid_and_different(tmp_path):
