@@ -347,6 +347,8 @@ def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
         "deadLetters"
     ]
     assert (listed["count"], listed["orderIds"]) == (8, [f"o-{number}" for number in range(7)])
+    status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)["deadLetters"]
+    assert status == {"UNKNOWN_PRODUCT": {"count": 8, "example": "there is no product cup yet"}}
     monkeypatch.setattr(reports, "_DEAD_LETTERS", 1)
     assert "not all dead letters were searched" in str(orders("o-33").exception)
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no."}}, "ReceiveMessage")
