@@ -295,9 +295,11 @@ def test_discontinuing_continues_where_an_earlier_load_met_a_count(shelf, monkey
 
 def test_lines_about_all_locations_of_a_product_are_carried_out_in_their_order(shelf):
     shelf.load(STOCK)
-    content = "action,productId,locationId\ndiscontinue,tea,\nlistAgain,tea,berlin\n"
-    batches = list(loading._by_product(shelf.file(content).changes, 1))
-    assert [len(batch) for batch in batches] == [2]
+    content = (
+        "action,productId,locationId\ndiscontinue,tea,\ndiscontinue,cup,\nlistAgain,tea,berlin\n"
+    )
+    batches = loading._by_product(shelf.file(content).changes, 1)
+    assert [[line.number for line in batch] for batch in batches] == [[2, 4], [3]]
     shelf.load(content)
     assert not shelf.product("tea#berlin").is_discontinued
     assert shelf.product("tea#lyon").is_discontinued
