@@ -182,36 +182,6 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
     assert (order["kind"], order["orderId"], order["userId"]) == ("place", "o-1", "u-1")
 
 
-def test_what_is_refused_says_its_code_and_what_to_do(desk):
-    said = post(desk, "command", RECEIPT | {"delta": -10_000})
-    assert (said["done"], said["code"]) == (False, "BELOW_FLOOR")
-    assert TEA in said["message"]
-    said = post(desk, "command", RECEIPT | {"delta": 0})
-    assert (said["done"], said["code"]) == (False, "SCHEMA_VIOLATION")
-    assert "delta" in said["message"]
-
-
-def test_a_product_is_listed_moved_and_taken_off_sale(desk):
-    where = {"productId": "mug", "locationId": "berlin"}
-    move = {"transferId": "t-1", "productId": "mug", "from": "", "to": "berlin", "quantity": 2}
-    for command in (
-        {"action": "create", "productId": "mug", "openingStock": 5},
-        {"action": "create", **where, "openingStock": 0},
-        {"action": "change", **where, "lowStockThreshold": 9, "backorderLimit": 2},
-        {"action": "transfer", **move},
-        {"action": "discontinue", **where},
-        {"action": "listAgain", **where},
-    ):
-        assert post(desk, "command", command)["done"], command
-    shown = get(desk, "product?id=mug&location=berlin")
-    assert (shown["status"], shown["onHand"], shown["backorderLimit"]) == ("LOW_STOCK", 2, 2)
-    entries = get(desk, "history?id=mug&location=berlin")["entries"]
-    assert [(one["delta"], one["actor"]) for one in entries if "actor" in one] == [(2, ACTOR)]
-    delist = {"action": "delist", **where, "createdAt": shown["createdAt"]}
-    assert post(desk, "command", delist)["result"] == "APPLIED"
-    assert ask(desk.origin, "GET", "/data/product?id=mug&location=berlin").status == 404
-
-
 @pytest.mark.parametrize(
     ("query", "first", "more"),
     [("user=u-1", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
