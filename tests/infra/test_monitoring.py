@@ -535,9 +535,3 @@ def test_without_the_fifo_queue_its_monitoring_and_costs_are_gone(template, smal
 def test_without_an_address_no_alarm_is_mailed(template):
     """test_access.py covers a stack with an email address for alarms."""
     assert not resources(template, "AWS::SNS::Topic")
-
-
-def test_two_alarms_are_on_after_a_dead_letter_as_the_demonstration_says():
-    of_queue, of_handlers = (alarm for alarm in watched.ALARMS if "dead-lettered" in alarm.text)
-    assert (of_queue.name, of_handlers.name) == ("{name}DeadLetters", "MessagesDeadLettered")
-    assert of_handlers.metric.minutes * of_handlers.when.periods == 5
