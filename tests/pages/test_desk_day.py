@@ -68,11 +68,6 @@ def ship_three_at_once_with_a_pick_list(hands):
     hands.write("Tracking number of o-2", "1Z-2")
     hands.press("Pick list", "link")
     title(hands, "Pick list")
-    rows = hands.page.get_by_role("table", name="Products").get_by_role("row")
-    assert [" ".join(row.split()) for row in rows.all_inner_texts()[1:]] == [
-        f"6 Earl Grey {TEA}",
-        f"3 Hojicha {MILK}",
-    ]
     hands.go("Orders")
     title(hands, "Orders to ship")
     hands.press("Hand over 3 orders")
