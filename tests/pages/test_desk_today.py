@@ -107,7 +107,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     expect(card(page, "Alarms")).to_contain_text("Unknown: AccessDenied")
     assert "its setting monitoring is basic" in card(page, "Orders in the last hour").inner_text()
 
-    # Of a longer list, the oldest orders are read.
+    # Today reads the oldest orders of a longer list.
     monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 1)
     page.get_by_role("button", name="Refresh").click()
     page.get_by_role("link", name="Ship 1+ paid order").wait_for()
