@@ -38,6 +38,7 @@ from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.source import LaneSource
 from inventory_orders.store.rows import page_units, read_page
+from local.stack import SETTINGS
 from testing.schedules.by_time.latency import (
     MAX_DELIVERIES,
     MILLISECOND,
@@ -113,7 +114,8 @@ class Simulation(TimedWorld):
         spare = 2 * workers * self._contender.batch
         count = inf if conditions.endless else len(workload.bodies)
         self._enough = count - (spare if spare < count else 0)
-        self.variables["LANES"] = str(self._lanes())
+        grace = str(SETTINGS["holdGraceSeconds"])
+        self.variables |= {"LANES": str(self._lanes()), "HOLD_GRACE_SECONDS": grace}
 
     def _messages(self) -> Iterator[Message]:
         workload = self._workload

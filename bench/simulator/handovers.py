@@ -18,10 +18,10 @@ from statistics import fmean
 from typing import Any
 
 from bench.capacity import Call
+from bench.contenders import OURS
 from bench.figures import SceneFigures, percentile
 from bench.simulator.callers import RETRY_SECONDS
-from bench.simulator.engine import Conditions
-from bench.simulator.sweep import Swept
+from bench.simulator.engine import Conditions, Simulation
 from bench.workloads import CREATED_AT, PLENTY, Workload, endless
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundPage
 from inventory_orders.domain.record import (
@@ -44,7 +44,7 @@ COMMANDS = 10
 _DONE, _LATER = 200, 503
 
 
-class HandOvers(Swept):
+class HandOvers(Simulation):
     """An endless stream of orders, and hand-overs of earlier ones.
 
     Args:
@@ -68,7 +68,7 @@ class HandOvers(Swept):
         self._sweep_each = sweep_each
         self._earlier = earlier
         self._attempts: list[tuple[float, bool, int]] = []
-        super().__init__(workload, workers, seed, conditions)
+        super().__init__(OURS, workload, workers, seed, conditions)
 
     def _fill_tables(self) -> None:
         """Write the opening rows. The units of the backlog are on hand, but not in stock.
@@ -92,7 +92,7 @@ class HandOvers(Swept):
 
     def _start_workers(self) -> None:
         super()._start_workers()
-        self._start_sweep(self._sweep_each)
+        self.sweep(self._sweep_each)
 
     def _backlog(self) -> Iterator[Message]:
         """Write confirmed orders, each with the command that hands it over."""

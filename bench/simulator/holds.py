@@ -15,14 +15,16 @@ from datetime import UTC, datetime
 from math import nan
 
 from bench.capacity import Call
+from bench.contenders import OURS
 from bench.figures import SceneFigures
-from bench.simulator.engine import Conditions
-from bench.simulator.sweep import Swept
+from bench.simulator.engine import Conditions, Simulation
 from bench.workloads import CREATED_AT, Workload
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import OrderLine, OrderRecord, OrderStatus
 from inventory_orders.store.rows import encode, order_row
 from testing.schedules.by_time.world import Worker
+
+SWEEP_EACH_SECONDS = 60.0
 
 EXPIRIES = 10
 """Maximum number of holds in one invocation, as in the stack."""
@@ -31,7 +33,7 @@ EXPIRERS = 2
 """Number of invocations that expire holds at the same time, as in the stack."""
 
 
-class Holds(Swept):
+class Holds(Simulation):
     """An endless stream of orders, and holds that all end at the same time.
 
     Args:
@@ -57,7 +59,7 @@ class Holds(Swept):
         self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
         self._ordered: list[float] = []
         self._expired: list[float] = []
-        super().__init__(workload, workers, seed, conditions)
+        super().__init__(OURS, workload, workers, seed, conditions)
 
     def _fill_tables(self) -> None:
         """Write the held orders, with units from the rows' stock. All holds end at the same moment."""
@@ -92,7 +94,7 @@ class Holds(Swept):
         super()._start_workers()
         for _ in range(EXPIRERS):
             self.scheduler.start(self._expire, Worker("change_orders", "Expiry"))
-        self._start_sweep()
+        self.sweep(SWEEP_EACH_SECONDS)
 
     def _expire(self) -> None:
         """Take holds and expire them until none is left."""

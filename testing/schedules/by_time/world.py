@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from types import ModuleType
@@ -24,6 +24,7 @@ from testing.schedules.by_time.latency import (
     INVOCATION_SECONDS,
     MAX_DELIVERIES,
     PARTITIONS,
+    SWEEP_SECONDS,
     VISIBILITY_SECONDS,
     Region,
 )
@@ -213,6 +214,19 @@ class TimedWorld(World):
         except InvocationTimeout:
             return 503
         return status
+
+    def sweep(self, interval: float) -> None:
+        """Let a worker sweep at a fixed interval, in virtual seconds, until the order queue closes."""
+        self.polled["Expiry"] = Queue(self.scheduler, (), stays=True)
+
+        def work() -> None:
+            while not self.polled["Order"].closed:
+                began = self.scheduler.now
+                with suppress(InvocationTimeout):
+                    self.invoke("sweep", {"action": "sweep"}, SWEEP_SECONDS)
+                self.scheduler.sleep(began + interval - self.scheduler.now)
+
+        self.scheduler.start(work, Worker())
 
     # ------------------------------------------------------------------ calls
 
