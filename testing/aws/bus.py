@@ -32,7 +32,6 @@ class EventBus:
     Attributes:
         calls: The entries of each call.
         taken: The accepted events, including probes.
-        crash: Called before and after each call with its number.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class EventBus:
         self.judge = judge
         self.calls: list[list[Any]] = []
         self.taken: list[dict[str, Any]] = []
-        self.crash: Callable[[int, str], None] = lambda call, moment: None
 
     def put_events(self, *, Entries: Sequence[Any]) -> Any:
         """Answer as a client of EventBridge does."""
@@ -52,12 +50,9 @@ class EventBus:
         sent = [entry[name] for entry in Entries for name in ("Source", "DetailType", "Detail")]
         if sum(len(text.encode()) for text in sent) >= MEGABYTE:
             raise refused_call("ValidationException")
-        number = len(self.calls)
-        self.crash(number, "before")
         if self.clock is not None:
             self.clock.seconds += CALL_SECONDS
         answers = [self._put(entry) for entry in Entries]
-        self.crash(number, "after")
         failed = sum("ErrorCode" in answer for answer in answers)
         return {"FailedEntryCount": failed, "Entries": answers}
 

@@ -29,7 +29,7 @@ NO_FAULT = "no fault"
 CLOCKS = "clocks"
 BY_CHANCE = "by chance"
 # A mutant that is marked in mutants.toml must be caught by one of these.
-SEEDS_OF_MUTANTS = range(4)
+SEEDS_OF_MUTANTS = range(8)
 KINDS = (
     *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "late", "crash", "crash-after"),
     *("refused", "stale", "torn", "parted", "again", "time", CLOCKS),

@@ -324,7 +324,7 @@ def test_what_was_typed_stays_across_a_reload_and_what_a_colleague_changes(page,
     assert page.get_by_text("You typed this earlier.").count() == 1
 
 
-def test_choices_lines_and_edited_letters_stay_across_a_reload_until_they_are_discarded(page, desk):
+def test_what_was_chosen_and_edited_stays_across_a_reload_until_discarded(page, desk):
     page.goto(f"{desk.origin}/try")
     product, wait = page.get_by_role("radio").nth(2), page.get_by_role("checkbox")
     product.check()

@@ -1,4 +1,4 @@
-"""Bugs that the tests of operations, API, publishing and desk must catch. Each replaces one piece of code."""
+"""Bugs that the tests of operations, API, publishing and desk must catch; each replaces one piece of code."""
 
 from __future__ import annotations
 

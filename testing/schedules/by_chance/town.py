@@ -55,7 +55,7 @@ _LAST = 60
 
 HAPPENED = {
     *("throttled", "conflict", "lost", "lost-twice", "late", "late request arrived"),
-    *("crash", "crash-after", "refused", "stale", "torn", "parted", "again", "time", "timeout"),
+    *("crash", "crash-after", "refused", "stale", "torn", "parted", "again", "time"),
     *("INVALID_JSON", "SCHEMA_VIOLATION", "ORDER_ID_REUSED"),
     *("order PENDING", "order CONFIRMED", "order FULFILLED", "order CANCELLED", "order EXPIRED"),
     *("order INSUFFICIENT_STOCK", "order UNKNOWN_PRODUCT", "units in lanes", "units owed"),
@@ -226,9 +226,8 @@ class Town(World):
             return True
         process = chance.choice(ready)
         if self.clock.seconds >= process.ends_at:
-            self.happened["timeout"] += 1
-            process.call = process.forced = process.torn = process.parted = None
-            self.run(process, self._crash(process))
+            # Its invocation has run out of time.
+            self._jump(0.0)
             return True
         self.take(self._draw(process))
         if chance.random() < _SHARE_OF_REDELIVERIES:

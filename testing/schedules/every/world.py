@@ -14,7 +14,7 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import KEYS, Table
 from testing.aws import ServiceError
 from testing.aws.streams import record
-from testing.schedules.every import invariants
+from testing.schedules.every.invariants import check_end, check_write, end_of
 from testing.world import ledger
 from testing.world.faults import LOST, THROTTLED, conflict, parts_of
 from testing.world.ledger import Ledger
@@ -647,7 +647,7 @@ class World(PausingWorld):
             self.changes_of[change.place].append(change)
         if changes:
             try:
-                invariants.check_write(self, number, changes)
+                check_write(self, number, changes)
             except ViolationError:
                 self._note(process, call, "breaks an invariant")
                 raise
@@ -794,14 +794,14 @@ class World(PausingWorld):
 
     def check_acknowledged(self, message_id: str, process: Process) -> None:
         """Check that an acknowledged message has a durable result, or an answer that was true during the invocation."""
-        end = invariants.end_of(self, message_id, process.begun or 0)
+        end = end_of(self, message_id, process.begun or 0)
         if end is None:
             function, body, _ = self.sent[message_id]
             raise ViolationError(f"{function} acknowledged {body} without a durable result")
 
     def check_end(self) -> None:
         """Check everything that must hold at the end of a run."""
-        invariants.check_end(self)
+        check_end(self)
         self.scenario.check(self)
 
 
