@@ -16,7 +16,6 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from local.commands.main import app
 from operations import load as loading
-from operations.catalogue_file import COLUMNS
 from operations.commands import load as load_command
 from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.currency import NONE
@@ -68,19 +67,6 @@ def test_a_file_with_an_empty_location_means_what_one_without_means(shelf, locat
     assert shelf.file('{"productId": "p", "locationId": "", "counted": 5}').counts[0].content == (
         files[2].counts[0].content
     )
-
-
-def test_a_location_is_a_part_of_the_key_of_each_kind_of_line(shelf):
-    file = shelf.file(
-        "action,productId,locationId,openingStock,delta,reason,counted,lowStockThreshold\n"
-        "create,p,berlin,5,,,,\nadjust,p,berlin,,2,RECEIPT,,\ncount,p,berlin,,,,7,\n"
-        "change,p,berlin,,,,,3\n"
-        "discontinue,p,berlin,,,,,\nlistAgain,p,berlin,,,,,\n"
-    )
-    assert file.bad == []
-    lines = [*file.creations, *file.changes, *file.adjustments, *file.counts]
-    assert [line.content.product_id for line in lines] == ["p#berlin"] * 6
-    assert "locationId" in COLUMNS
 
 
 def test_the_same_units_at_two_locations_are_two_bookings(shelf):
