@@ -10,7 +10,7 @@ from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.errors import CorruptItemError, ProductNotFoundError, RejectedError
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -188,6 +188,16 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
     ):
         with pytest.raises(ValueError, match="create_many takes at most 33 products"):
             create_many(client, new, soon())
+
+
+def test_a_location_that_cannot_be_listed_does_not_affect_others(shop):
+    for key in ("a", "b", "full", *(f"full#{n}" for n in range(MAX_PLACES))):
+        shop.list(key)
+    new = [NewProduct(f"{name}#x", 2) for name in ("a", "gone", "full", "b")]
+    made = create_many(RetryingClient(shop.store), new, shop.soon())
+    assert [creation.created for creation in made] == [True, False, False, True]
+    errors = [type(creation.error) for creation in made if creation.error]
+    assert errors == [ProductNotFoundError, RejectedError]
 
 
 def test_a_list_that_dynamodb_refuses_needs_an_operator(shop):
