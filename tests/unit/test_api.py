@@ -181,6 +181,7 @@ class Said:
         self.headers = dict(answer["headers"])
         assert not KEY_OF_A_PLACE.search(self.text), self.text
         if self.status >= 400:
+            assert self.status < 500 or "secret" not in self.text
             assert self.headers["Content-Type"] == "application/problem+json"
             assert self.document["status"] == self.status
             assert self.document["detail"]
@@ -465,8 +466,8 @@ def see_reads_and_refusals(see):
 
 def see_failures(see, monkeypatch):
     for error in (
-        ThrottledError("ThrottlingException", "x"),
-        StoreUnavailableError("AccessDeniedException", "x"),
+        ThrottledError("ThrottlingException", "secret"),
+        StoreUnavailableError("AccessDeniedException", "secret"),
     ):
         broken(monkeypatch, error)
         monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
@@ -506,14 +507,17 @@ def good_requests():
 
 def mistakes(method, path, body, query):
     """Yield requests with one mistake each: the place of the mistake, and the request's path, body and query."""
-    yield "wrong", path, body, query | {"wrong": "1"}
+    names, template = re.findall(r"{(\w+)}", path), path
+    path = path.format(orderId="o-1", productId="mug")
+    # API Gateway may split `a%3Fb` in a path into the id `a` and a query `b`; such a request must not act on `a`.
+    yield "b", path, body, query | {"b": ""}
+    yield '""', path, body, query | {"": ""}
     for name, value in query.items():
         yield name, path, body, {other: v for other, v in query.items() if other != name}
         yield name, path, body, query | {name: f"{value} 1"}
-    for name in re.findall(r"{(\w+)}", path):
-        for wrong in ("a b", "x" * 129, "a%20", ".."):
-            yield name, path.replace(f"{{{name}}}", wrong), body, query
-    path = path.format(orderId="o-1", productId="mug")
+    for name in names:
+        for wrong in ("a b", "x" * 129, "..", "o-1%", "o-1%2D5", "mug?5"):
+            yield name, template.replace(f"{{{name}}}", wrong), body, query
     if method == "GET":
         return
     for wrong in ("{", "[]", "1", "[1.5]", '{"a": 1, "a": 1}'):
@@ -534,16 +538,20 @@ OF_OTHER_INTERFACES = re.compile(
 
 
 def test_every_refusal_is_in_terms_of_path_query_and_body(api):
-    """No error about a request to the API mentions the format of queue messages or direct invocations."""
+    """No error about a request mentions the format of queue messages or direct invocations, and no refusal has effects."""
     place(api)
     refused = Counter()
     for (method, template), (body, query) in good_requests().items():
         in_path = re.findall(r"{(\w+)}", template)
+        good_path = template.format(orderId="o-1", productId="mug")
         for where, path, wrong_body, wrong_query in mistakes(method, template, body, query):
+            before = api.state()
             said = api(method, path, wrong_body, query=wrong_query)
-            # Some routes accept some of these.
             if said.status != 400:
+                # Some routes accept some of the wrong bodies.
+                assert (path, wrong_query) == (good_path, query), said.text
                 continue
+            assert api.state() == before
             # An empty change has no particular field that is missing.
             assert where in said.document.get("field", "") or wrong_body == {}, said.text
             # The error may quote the caller's own values.
@@ -555,21 +563,6 @@ def test_every_refusal_is_in_terms_of_path_query_and_body(api):
             refused[method, template] += 1
     assert refused.keys() == OPERATIONS.keys()
     assert refused.total() > 500
-
-
-def test_every_route_refuses_an_unknown_query_parameter(api):
-    """API Gateway may split `a%3Fb` in a path into the id `a` and a query `b`; such a request must not act on `a`."""
-    place(api)
-    before = api.state()
-    for (method, template), (body, query) in good_requests().items():
-        path = template.format(orderId="o-1", productId="mug")
-        for name in ("b", ""):
-            said = api(method, path, body, query=query | {name: ""})
-            assert (said.code, said.document.get("field")) == (
-                (400, "SCHEMA_VIOLATION"),
-                name or '""',
-            )
-    assert api.state() == before
 
 
 def test_every_status_of_the_contract_occurs(customers, monkeypatch):
@@ -598,11 +591,10 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
 
 
-def test_a_waiting_caller_is_answered_without_the_queue_or_another_read(api, monkeypatch):
-    store = api.shop.process("api").impatient_engine.client.store
-    with monkeypatch.context() as patched:
-        patched.setattr(store, "get_record", lambda *_: pytest.fail("it was read"))
-        said = place(api, holdSeconds=900, attributes={"channel": "web"})
+def test_a_waiting_caller_is_answered_without_the_queue_or_another_read(api):
+    api.shop.calls.clear()
+    said = place(api, holdSeconds=900, attributes={"channel": "web"})
+    assert "GetItem" not in api.shop.calls
     assert (said.status, api.queued, api.shop.stock(TEA)) == (201, [], 58)
     assert said.headers["Location"] == "/orders/o-1"
     assert said.headers["Preference-Applied"] == "wait=5"
@@ -614,23 +606,21 @@ def test_a_waiting_caller_is_answered_without_the_queue_or_another_read(api, mon
 
 
 def test_a_rejection_is_an_answer_and_is_repeated(api):
-    for _ in range(2):
-        said = place(api, quantity=61)
-        assert said.code == (409, "INSUFFICIENT_STOCK")
-        assert said.document["order"]["status"] == "REJECTED"
-        assert said.document["order"]["shortages"][0]["available"] == 60
-        assert "not enough stock of tea-earl-grey" in said.document["detail"]
-        assert said.headers["Preference-Applied"] == "wait=5"
-
-
-def test_an_order_of_an_unknown_product_is_rejected_with_its_reason(api):
-    said = place(api, product_id="no-such-tea")
-    assert said.code == (409, "UNKNOWN_PRODUCT")
-    assert "there is no product no-such-tea" in said.document["detail"]
-    assert "under a new orderId" in said.document["detail"]
-    # The order's stored row does not name the product, so neither does the repeated answer.
-    again = place(api, product_id="no-such-tea")
-    assert "GET /products shows which" in again.document["detail"]
+    # The stored row of an order for an unknown product does not name it, so neither does the repeated answer.
+    unknown = ["there is no product no-such-tea", "GET /products shows which"]
+    for product_id, code, says in (
+        (TEA, "INSUFFICIENT_STOCK", ["not enough stock of tea-earl-grey"] * 2),
+        ("no-such-tea", "UNKNOWN_PRODUCT", unknown),
+    ):
+        for words in says:
+            said = place(api, f"o-{product_id}", 61, product_id)
+            assert said.code == (409, code)
+            assert said.document["order"]["status"] == "REJECTED"
+            assert words in said.document["detail"]
+            assert "under a new orderId" in said.document["detail"]
+            assert said.headers["Preference-Applied"] == "wait=5"
+    shortages = api("GET", f"/orders/o-{TEA}").document["shortages"]
+    assert shortages == [{"productId": TEA, "wanted": 61, "available": 60}]
 
 
 def test_another_body_under_a_used_id_is_refused_if_the_order_is_known(api):
@@ -708,9 +698,8 @@ def test_of_two_equal_orders_sent_at_once_exactly_one_is_new(api, waits, is_cont
 def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
-    assert said.headers["Location"] == "/orders/o-1"
-    assert said.headers["Retry-After"] == "1"
-    assert said.headers["Preference-Applied"] == "wait=25"
+    told = ("Location", "Retry-After", "Preference-Applied")
+    assert [said.headers[name] for name in told] == ["/orders/o-1", "1", "wait=25"]
     assert 23 < sum(waits.slept) <= 25, "API Gateway ends a request after 30 s"
     assert max(waits.slept) == 0.25, "a result is noticed soon"
     assert len(api.queued) == 1
@@ -751,15 +740,6 @@ def test_an_order_that_needs_a_repair_first_is_answered_at_once(api, uncontested
     said = place(api)
     assert (said.status, said.headers["Retry-After"], uncontested.slept) == (202, "60", [])
     assert len(api.queued) == 1
-
-
-def test_an_order_whose_confirmation_was_lost_is_new(api, uncontested):
-    def lose(request):
-        api.shop.aws.answer("dynamodb", "TransactWriteItems", request)
-        raise ServiceError("InternalServerError", "lost", 500)
-
-    api.shop.once("TransactWriteItems", lose)
-    assert (place(api).status, api.queued, api.shop.stock(TEA)) == (201, [], 58)
 
 
 def test_another_order_placed_first_under_the_id_is_reported(api, waits):
@@ -806,19 +786,14 @@ def test_an_invalid_order_is_refused_and_not_queued(api, prefer):
     assert api.queued == []
 
 
-def test_a_body_may_have_256_kib(api):
+def test_a_body_may_have_256_kib_of_json(api):
     fits = json.dumps(ORDER).ljust(262_144)
     assert api("POST", "/orders", fits).status == 202
-    assert api("POST", "/orders", fits + " ").code == (413, "BODY_TOO_LARGE")
-    in_two_bytes = '"' + "é" * 131_072 + '"'
-    assert api("POST", "/orders", in_two_bytes).code == (413, "BODY_TOO_LARGE")
-
-
-def test_a_body_of_another_type_is_refused(api):
-    for kind in ("application/x-www-form-urlencoded", "application/json; charset=latin-1"):
-        said = api("POST", "/orders", ORDER, {"content-type": kind})
-        assert said.code == (415, "UNSUPPORTED_MEDIA_TYPE")
-    assert api("POST", "/orders", ORDER, {}).code == (415, "UNSUPPORTED_MEDIA_TYPE")
+    for too_large in (fits + " ", '"' + "é" * 131_072 + '"'):
+        assert api("POST", "/orders", too_large).code == (413, "BODY_TOO_LARGE")
+    form, latin = "application/x-www-form-urlencoded", "application/json; charset=latin-1"
+    for headers in ({"content-type": form}, {"content-type": latin}, {}):
+        assert api("POST", "/orders", ORDER, headers).code == (415, "UNSUPPORTED_MEDIA_TYPE")
 
 
 def test_a_body_may_come_in_base64_and_say_that_it_is_utf_8(api):
@@ -883,25 +858,6 @@ def test_an_id_in_a_path_may_have_every_character_that_survives_its_decoding(api
     assert api("POST", "/orders/x/confirm", pathParameters={"orderId": order_id}).status == 200
 
 
-@pytest.mark.parametrize("sent", ["{}%2D5", "{}/5", "{}?5", "{}%", "..", "{}%252F5", "%6F-1"])
-def test_no_request_acts_on_another_id_than_its_path_names(api, sent):
-    """An id that API Gateway may have cut off never reaches a route."""
-    orders = [ORDER | {"orderId": order_id} for order_id in ("o-1", "o-1%2D5", "o-1-5", "o-1/5")]
-    api.work_off(*map(json.dumps, orders))
-    before = api.state()
-    seen = set()
-    for method, path in OPERATIONS:
-        ids = {"orderId": sent.format("o-1"), "productId": sent.format(TEA)}
-        named = {name: ids[name] for name in re.findall(r"{(\w+)}", path)}
-        if named:
-            said = api(method, path, pathParameters=named, query=QUERIES.get(method))
-            assert said.code == (400, "SCHEMA_VIOLATION")
-            assert said.document["field"] in named
-            seen.add(path)
-    assert len(seen) > 10
-    assert api.state() == before
-
-
 def test_orders_are_listed_page_by_page_with_the_newest_first(api):
     for number in range(5):
         place(api, f"o-{number}", 1)
@@ -929,54 +885,37 @@ def test_a_page_holds_as_many_orders_as_an_answer_can(api, monkeypatch):
         assert [order for page in found for order in page["orders"]] == whole["orders"]
 
 
-@pytest.mark.parametrize("broken", [{"items": {"S": "?"}}, {"_version": {"S": "1"}}])
-def test_an_order_that_cannot_be_read_does_not_hide_the_others_of_a_list(api, broken):
-    place(api)
-    place(api, "o-2", 1)
-    api.shop.edit(Table.ORDERS, "o-1", **broken)
+def test_orders_that_cannot_be_read_do_not_hide_the_others_of_a_list(api):
+    for number, broken in enumerate(({}, {"items": {"S": "?"}}, {"_version": {"S": "1"}})):
+        place(api, f"o-{number}", 1)
+        api.shop.edit(Table.ORDERS, f"o-{number}", **broken)
     page = api("GET", "/orders", query={"userId": "u-7"}).document
-    assert [order["orderId"] for order in page["orders"]] == ["o-2"]
-    assert page["unreadable"] == ["o-1"]
+    assert [order["orderId"] for order in page["orders"]] == ["o-0"]
+    assert sorted(page["unreadable"]) == ["o-1", "o-2"]
     assert api("GET", "/orders/o-1").status == 500
 
 
 def test_the_orders_to_ship_come_page_by_page_with_the_oldest_confirmation_first(api):
-    numbers = random.Random(1).sample(range(15), 15)
-    for number in numbers:
-        place(api, f"o-{number}", 1)
-    for number in numbers[:12]:
-        api("POST", f"/orders/o-{number}/confirm")
-    expected = [f"o-{number}" for number in numbers[:12]]
-    for limit in (1, 5, 12, 100):
-        found = to_ship(api, limit)
-        assert [order for page in found for order in page] == expected
-        assert all(len(page) == limit for page in found[:-1])
-    first = api("GET", "/orders", query={"status": "CONFIRMED"}).document["orders"][0]
-    assert first["items"] == [{"productId": TEA, "quantity": 1}]
-    api("POST", f"/orders/{expected[0]}/fulfil")
-    api("POST", f"/orders/{expected[1]}/cancel")
-    assert to_ship(api, 100) == [expected[2:]]
+    ids = [f"o-{number}" for number in random.Random(1).sample(range(9), 9)]
+    for order_id in ids:
+        place(api, order_id, 1)
+    for order_id in ids[:7]:
+        api("POST", f"/orders/{order_id}/confirm")
+    assert to_ship(api, 3) == [ids[:3], ids[3:6], ids[6:7]]
+    (shown,) = api("GET", "/orders", query={"status": "CONFIRMED", "limit": "1"}).document["orders"]
+    assert shown["items"] == [{"productId": TEA, "quantity": 1}]
+    api("POST", f"/orders/{ids[0]}/fulfil")
+    # The index is stale: it still lists the fulfilled order.
+    api.shop.edit(Table.ORDERS, ids[0], fulfilShard={"S": "03"})
+    api("POST", f"/orders/{ids[1]}/cancel")
+    assert to_ship(api, 100) == [ids[2:7]]
     ours = api("GET", "/orders", query={"userId": "u-7", "status": "CONFIRMED", "limit": "100"})
-    assert {order["orderId"] for order in ours.document["orders"]} == set(expected[2:])
-
-
-def test_orders_confirmed_at_the_same_moment_are_each_on_one_page(api):
-    for number in range(20):
-        place(api, f"o-{number}", 1)
-        api("POST", f"/orders/o-{number}/confirm")
-        at = {"S": "2026-01-01T00:00:00.000000+00:00"}
-        api.shop.edit(Table.ORDERS, f"o-{number}", confirmedAt=at, fulfilShard={"S": "03"})
-    assert [order for page in to_ship(api, 3) for order in page] == sorted(
-        f"o-{number}" for number in range(20)
-    )
-
-
-def test_a_fulfilled_order_that_a_stale_index_shows_is_not_to_ship(api):
-    place(api)
-    api("POST", "/orders/o-1/confirm")
-    api("POST", "/orders/o-1/fulfil")
-    api.shop.edit(Table.ORDERS, "o-1", fulfilShard={"S": "03"})
-    assert to_ship(api, 100) == [[]]
+    assert {order["orderId"] for order in ours.document["orders"]} == set(ids[2:7])
+    for order_id in ids[2:7]:
+        at_once = {"S": "2026-01-01T00:00:00.000000+00:00"}
+        api.shop.edit(Table.ORDERS, order_id, confirmedAt=at_once, fulfilShard={"S": "03"})
+    same_moment = chain.from_iterable(to_ship(api, 2))
+    assert [*same_moment] == sorted(ids[2:7])
 
 
 # ---------------------------------------------------------------------- what can be shipped
@@ -1011,80 +950,72 @@ def backordered(api):
     return api
 
 
+IN_STOCK = (True, None)
+
+
+def lacking(wanted, on_hand):
+    """Return the mark of an order that misses cups."""
+    return False, [{"productId": "cup", "wanted": wanted, "onHand": on_hand}]
+
+
 def test_each_order_to_ship_names_its_own_missing_units(backordered):
-    assert marks(backordered) == dict.fromkeys(["o-0", "o-1", "o-2"], (True, None))
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-1", "o-2"], IN_STOCK)
     backordered("POST", "/orders/o-1/fulfil")
-    short = [{"productId": "cup", "wanted": 2, "onHand": 0}]
-    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short))
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], lacking(2, 0))
     backordered.shop.invoke("sweep", {"action": "sweep"})
-    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], (False, short)), (
-        "a fold does not change the marks"
-    )
+    # A fold does not change the marks.
+    assert marks(backordered) == dict.fromkeys(["o-0", "o-2"], lacking(2, 0))
     assert backordered("POST", "/orders/o-0/fulfil").status == 200, "a hand-over is never refused"
-    short[0]["onHand"] = -2
-    assert marks(backordered) == {"o-2": (False, short)}
+    assert marks(backordered) == {"o-2": lacking(2, -2)}
     receipt = {"adjustmentId": "r", "delta": 4, "reason": "RECEIPT"}
     assert backordered("POST", "/products/cup/adjustments", receipt).status == 200
-    assert marks(backordered) == {"o-2": (True, None)}
+    assert marks(backordered) == {"o-2": IN_STOCK}
 
 
-def test_only_open_units_of_an_order_have_to_be_on_hand(backordered):
+def test_only_open_units_of_a_listed_product_can_be_on_hand(backordered):
     parcel = {"stepId": "p-1", "items": lines(cup=2)}
     backordered("POST", "/orders/o-0/fulfil", parcel)
     backordered("POST", "/orders/o-1/cancel", parcel | {"items": lines(cup=1)})
-    assert marks(backordered) == {
-        "o-0": (True, None),
-        "o-1": (False, [{"productId": "cup", "wanted": 1, "onHand": 0}]),
-        "o-2": (False, [{"productId": "cup", "wanted": 2, "onHand": 0}]),
-    }
-    backordered("POST", "/orders/o-2/fulfil")
-    assert numbers(backordered, "cup")[0] == -2
-    assert marks(backordered)["o-0"] == (True, None)
-
-
-def test_an_order_for_a_delisted_product_misses_all_its_units(backordered):
-    created_at = backordered("GET", "/stock/cup").document["createdAt"]
-    assert backordered("DELETE", "/products/cup", query={"createdAt": created_at}).status == 200
-    missing = (False, [{"productId": "cup", "wanted": 2, "onHand": 0}])
-    assert set(map(str, marks(backordered).values())) == {str(missing)}
+    shown = {"o-0": IN_STOCK, "o-1": lacking(1, 0), "o-2": lacking(2, 0)}
+    assert marks(backordered) == shown
+    query = {"createdAt": backordered("GET", "/stock/cup").document["createdAt"]}
+    assert backordered("DELETE", "/products/cup", query=query).status == 200
+    assert marks(backordered) == shown
     backordered("POST", "/products", {"productId": "cup", "openingStock": 50})
-    assert set(map(str, marks(backordered).values())) == {str(missing)}, (
-        "the other products are in stock"
-    )
+    assert marks(backordered) == shown, "the new product's units are others"
 
 
-@pytest.mark.parametrize("key", [("Products", "cup"), ("Allotments", "out/0")])
-def test_an_order_whose_stock_cannot_be_read_is_listed_without_a_mark(backordered, key):
+@pytest.mark.parametrize(
+    ("table", "key", "part", "tea"),
+    [("Products", "cup", "status", True), ("Allotments", "out/0", "units", None)],
+)
+def test_an_order_whose_stock_cannot_be_read_is_listed_without_a_mark(
+    backordered, table, key, part, tea
+):
     sold(backordered, "o-tea")
-    table, name = key
     backordered("POST", "/orders/o-1/fulfil")
-    broken = {"units": {"S": "?"}} if name == "out/0" else {"status": {"S": "?"}}
-    backordered.shop.edit(Table(table), name, **broken)
-    unknown = dict.fromkeys(["o-0", "o-2"], (None, None))
-    assert marks(backordered) == unknown | {
-        "o-tea": (None if name == "out/0" else True, None),
-    }
+    backordered.shop.edit(Table(table), key, **{part: {"S": "?"}})
+    unknown = (None, None)
+    assert marks(backordered) == {"o-0": unknown, "o-2": unknown, "o-tea": (tea, None)}
 
 
 def test_a_page_of_orders_to_ship_ends_at_300_products(api, monkeypatch):
-    for number in range(9):
+    for number in range(5):
         api("POST", "/products", {"productId": f"p-{number}", "openingStock": 9})
-    for number in range(4):
-        names = [f"p-{each}" for each in range(2 * number, 2 * number + 3)]
+    for number in range(3):
+        names = [f"p-{number + each}" for each in range(3)]
         sold(api, f"o-{number}", items=lines(**dict.fromkeys(names, 1)))
     assert orders._MOST_PRODUCTS == 300
     for most, expected in (
-        (300, [["o-0", "o-1", "o-2", "o-3"]]),
-        (9, [["o-0", "o-1", "o-2", "o-3"]]),
-        (7, [["o-0", "o-1", "o-2"], ["o-3"]]),
-        (5, [["o-0", "o-1"], ["o-2", "o-3"]]),
-        (2, [["o-0"], ["o-1"], ["o-2"], ["o-3"]]),
+        (5, [["o-0", "o-1", "o-2"]]),
+        (4, [["o-0", "o-1"], ["o-2"]]),
+        (2, [["o-0"], ["o-1"], ["o-2"]]),
     ):
         monkeypatch.setattr(orders, "_MOST_PRODUCTS", most)
         assert to_ship(api, 100) == expected
-        (own,) = pages(api, "/orders", userId="u-7")
-        assert len(own["orders"]) == 4, "other lists read no products"
-        assert not any("shippable" in order for order in own["orders"])
+    (own,) = pages(api, "/orders", userId="u-7")
+    # Other lists read no products.
+    assert [order.get("shippable") for order in own["orders"]] == [None] * 3
 
 
 def test_a_page_of_orders_to_ship_has_room_for_shortages(backordered, monkeypatch):
@@ -1095,14 +1026,6 @@ def test_a_page_of_orders_to_ship_has_room_for_shortages(backordered, monkeypatc
     assert to_ship(backordered, 100) == [["o-1", "o-2"]]
     monkeypatch.setattr(requests, "_MAX_LISTED_BYTES", size - 1)
     assert to_ship(backordered, 100) == [["o-1"], ["o-2"]]
-
-
-def test_a_page_of_orders_to_ship_reads_rows_and_outbound_pages_at_once(api, monkeypatch):
-    for number in range(3):
-        sold(api, f"o-{number}")
-    api.shop.calls.clear()
-    assert set(marks(api).values()) == {(True, None)}
-    assert Counter(api.shop.calls) == {"Query": 16, "BatchGetItem": 2}
 
 
 @pytest.mark.parametrize("seconds", [1, 60])
@@ -1191,23 +1114,21 @@ def test_a_wrong_query_says_what_to_fix(customers):
 
 
 def test_a_step_names_the_caller_and_only_operators_see_it(customers):
+    ann = OPERATOR | {"sub": "ann"}
     place(customers, claims=OPERATOR)
-    customers("POST", "/orders/o-1/confirm", claims=OPERATOR | {"sub": "ann"})
+    customers("POST", "/orders/o-1/confirm", claims=ann)
     part = {"stepId": "c-1", "items": [{"productId": TEA, "quantity": 1}], "reason": "broken"}
-    said = customers("POST", "/orders/o-1/cancel", part, claims=OPERATOR | {"sub": "ann"})
+    said = customers("POST", "/orders/o-1/cancel", part, claims=ann)
     assert (said.document["status"], said.document["stockReturned"]) == ("CONFIRMED", {TEA: 1})
-    named = customers("POST", "/orders/o-1/fulfil", {"actor": "bob"}, claims=OPERATOR)
-    assert (named.code, named.document["field"]) == ((400, "SCHEMA_VIOLATION"), "actor")
     step = customers("GET", "/orders/o-1", claims=OPERATOR).document["steps"][-1]
     assert (step["actor"], step["reason"]) == ("ann", "broken")
     step = customers("GET", "/orders/o-1", claims={"sub": "u-7"}).document["steps"][-1]
     assert (step["stepId"], "actor" in step, "reason" in step) == ("c-1", False, False)
     receipt = {"adjustmentId": "r-9", "delta": 3, "reason": "RECEIPT", "reference": "DN 7"}
     path = f"/products/{TEA}/adjustments"
-    customers("POST", path, receipt, claims=OPERATOR | {"sub": "ann"})
+    customers("POST", path, receipt, claims=ann)
     rows = customers("GET", path, claims=OPERATOR).document["adjustments"]
-    (row,) = (row for row in rows if row["adjustmentId"] == "r-9")
-    assert (row["actor"], row["reference"]) == ("ann", "DN 7")
+    assert ("ann", "DN 7") in [(row.get("actor"), row.get("reference")) for row in rows]
 
 
 def test_a_refused_decrement_is_listed_but_not_part_of_the_history(located):
@@ -1221,15 +1142,6 @@ def test_a_refused_decrement_is_listed_but_not_part_of_the_history(located):
     assert (shown["delta"], shown["shortages"]) == (0, [short])
     history = located("GET", f"{path}/history", query=at("berlin")).document["entries"]
     assert [one["adjustmentId"] for one in history] == [listed[-1]["adjustmentId"]]
-
-
-def test_a_history_does_not_begin_with_empty_pages_after_many_refused_decrements(api, monkeypatch):
-    monkeypatch.setattr("inventory_orders.api.products.MAX_LISTED", 1)
-    take = {"action": "decrement", "productId": TEA, "quantity": 999}
-    for number in range(3):
-        api.shop.invoke("adjust_stock", take | {"adjustmentId": f"d{number}"})
-    (opening,) = api("GET", f"/products/{TEA}/history").document["entries"]
-    assert opening["reason"] == "OPENING"
 
 
 def numbers(api, product_id=TEA):
@@ -1281,112 +1193,105 @@ def test_shown_stock_includes_units_in_lanes(api):
     assert (again.status, again.document["units"]) == (200, 480)
 
 
-def test_all_stock_is_listed_page_by_page(api):
-    listed = [page["products"] for page in pages(api, "/stock", limit="7")]
-    assert max(map(len, listed)) <= 7
-    found = [product["productId"] for page in listed for product in page]
-    assert sorted(found) == sorted(product.product_id for product in catalogue())
-    api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
-    sold(api, "o-1", quantity=5)
+def test_all_stock_is_listed_page_by_page_at_each_location(located):
+    def listed(**query):
+        found = [page["products"] for page in pages(located, "/stock", **query)]
+        assert max(map(len, found)) <= int(query["limit"])
+        return {
+            (one["productId"], one.get("locationId", "")): one for page in found for one in page
+        }
+
+    own = {(each.product_id, "") for each in catalogue()} | {("cup", "")}
+    found = listed(limit="7")
+    assert found.keys() == own | {(TEA, "berlin"), (TEA, "lyon")}
+    assert not any("places" in one for one in found.values())
+    assert listed(limit="100", locationId="").keys() == own
+    assert listed(limit="100", locationId="berlin") == {(TEA, "berlin"): found[TEA, "berlin"]}
+    assert listed(limit="100", locationId="nowhere") == {}
+    located("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
+    sold(located, "o-1", quantity=5)
     parcel = {"stepId": "p-1", "items": [{"productId": TEA, "quantity": 2}]}
-    api("POST", "/orders/o-1/fulfil", parcel)
-    low = api("GET", "/stock", query={"status": "LOW_STOCK", "limit": "100"}).document
-    assert [product["productId"] for product in low["products"]] == [TEA]
-    (tea,) = low["products"]
-    assert (tea["onHand"], tea["committed"], tea["available"]) == (58, 3, 55)
-    assert api("GET", "/stock", query={"cursor": "x"}).code == (400, "INVALID_CURSOR")
+    located("POST", "/orders/o-1/fulfil", parcel)
+    low = listed(limit="100", status="LOW_STOCK")
+    assert low.keys() == {(TEA, "")}
+    told = ("onHand", "committed", "available")
+    assert [low[TEA, ""][name] for name in told] == [58, 3, 55]
+    assert located("GET", "/stock", query={"cursor": "x"}).code == (400, "INVALID_CURSOR")
 
 
 def test_operators_list_change_adjust_and_delist_a_product(api):
     created = {"productId": "cup", "openingStock": 5, "name": "Cup"}
     first = api("POST", "/products", created).document
-    assert (first["result"], first["stockCount"]) == ("APPLIED", 5)
+    change = {"lowStockThreshold": 5, "price": 400, "name": "Mug"}
+    receipt = {"adjustmentId": "r-1", "delta": 40, "reason": "RECEIPT"}
+    applied, replayed = {"result": "APPLIED"}, {"result": "REPLAYED"}
+    for request, body, shown in (
+        ("PATCH /products/cup", change, applied | {"status": "LOW_STOCK", "price": 400}),
+        ("PATCH /products/cup", change, replayed | {"name": "Mug"}),
+        ("POST /products/cup/adjustments", receipt, applied | {"stockCount": 45}),
+        ("POST /products/cup/adjustments", receipt, replayed | {"stockCount": 45}),
+        ("POST /products/cup/discontinue", None, {"status": "DISCONTINUED"}),
+        ("POST /products/cup/list-again", None, applied | {"status": "ACTIVE"}),
+        ("POST /products/cup/list-again", None, replayed),
+    ):
+        document = api(*request.split(), body).document
+        assert document | shown == document
     again = api("POST", "/products", created)
     assert again.code == (409, "PRODUCT_EXISTS")
     assert again.document["product"]["createdAt"] == first["createdAt"]
-    change = {"lowStockThreshold": 5, "price": 400, "name": "Mug"}
-    changed = api("PATCH", "/products/cup", change).document
-    assert (changed["result"], changed["status"]) == ("APPLIED", "LOW_STOCK")
-    assert (changed["price"], changed["name"]) == (400, "Mug")
-    assert api("PATCH", "/products/cup", change).document["result"] == "REPLAYED"
-    receipt = {"adjustmentId": "r-1", "delta": 40, "reason": "RECEIPT"}
-    for result in ("APPLIED", "REPLAYED"):
-        booked = api("POST", "/products/cup/adjustments", receipt).document
-        assert (booked["result"], booked["stockCount"]) == (result, 45)
     other = api("POST", "/products/cup/adjustments", receipt | {"delta": 1})
     assert other.code == (409, "ADJUSTMENT_ID_REUSED")
-    listed = api("GET", "/products/cup/adjustments", query={"limit": "1"}).document
-    (opening,) = listed["adjustments"]
-    assert (opening["reason"], opening["delta"]) == ("OPENING", 5)
-    more = api("GET", "/products/cup/adjustments", query={"cursor": listed["next"]}).document
-    assert [one["adjustmentId"] for one in more["adjustments"]] == ["r-1"]
-    assert "next" not in more
-    assert api("POST", "/products/cup/discontinue").document["status"] == "DISCONTINUED"
-    assert api("POST", "/products/cup/list-again").document["status"] == "ACTIVE"
-    assert api("POST", "/products/cup/list-again").document["result"] == "REPLAYED"
+    listed = pages(api, "/products/cup/adjustments", limit="1")
+    shown = [(one["reason"], one["delta"]) for page in listed for one in page["adjustments"]]
+    assert shown == [("OPENING", 5), ("RECEIPT", 40)]
     query = {"createdAt": first["createdAt"]}
     delisted = api("DELETE", "/products/cup", query=query).document
-    assert delisted["result"] == "APPLIED"
     assert "open orders keep its units" in delisted["message"]
-    assert delisted["committed"] == 0
+    assert (delisted["result"], delisted["committed"]) == ("APPLIED", 0)
     assert api("DELETE", "/products/cup", query=query).document["result"] == "STALE"
     assert api("GET", "/stock/cup").code == (404, "UNKNOWN_PRODUCT")
 
 
 def test_discontinuing_and_delisting_say_how_many_units_open_orders_hold(api):
-    created = api("POST", "/products", {"productId": "cup", "openingStock": 500}).document
+    query = api("POST", "/products", {"productId": "cup", "openingStock": 500}).document
+    query = {"createdAt": query["createdAt"]}
     lend(api.shop.store, "cup", 60, {1: 20})
     sold(api, "o-1", product_id="cup", quantity=7)
     parcel = {"stepId": "p-1", "items": lines(cup=3)}
     assert api("POST", "/orders/o-1/fulfil", parcel).status == 200
-    for result in ("APPLIED", "REPLAYED"):
+
+    def discontinued():
         said = api("POST", "/products/cup/discontinue").document
-        assert (said["result"], said["committed"]) == (result, 4)
-    query = {"createdAt": created["createdAt"]}
-    assert api("DELETE", "/products/cup", query=query).document["committed"] == 4
-    again = api("DELETE", "/products/cup", query=query).document
-    assert (again["result"], "committed" in again) == ("STALE", False)
-    newer = api("POST", "/products", {"productId": "cup", "openingStock": 1}).document
-    assert "committed" not in api("DELETE", "/products/cup", query=query).document
-    query = {"createdAt": newer["createdAt"]}
-    assert api("DELETE", "/products/cup", query=query).document["committed"] == 0
+        assert said["status"] == "DISCONTINUED"
+        return said["result"], said.get("committed")
 
-
-def test_a_product_with_unreadable_units_can_be_delisted(api):
-    created = api("POST", "/products", {"productId": "cup", "openingStock": 5}).document
-    sold(api, "o-1", product_id="cup")
-    api("POST", "/orders/o-1/fulfil")
+    assert [discontinued(), discontinued()] == [("APPLIED", 4), ("REPLAYED", 4)]
     (page,) = [key for (key,) in api.shop.items(Table.ALLOTMENTS) if key.startswith("out/")]
     sound = api.shop.item(Table.ALLOTMENTS, page)["units"]
     api.shop.edit(Table.ALLOTMENTS, page, units={"S": "?"})
-    said = api("POST", "/products/cup/discontinue").document
-    assert (said["status"], "committed" in said) == ("DISCONTINUED", False)
+    assert discontinued() == ("REPLAYED", None), "the units cannot be read"
     api.shop.edit(Table.ALLOTMENTS, page, units=sound)
-    assert api("POST", "/products/cup/discontinue").document["committed"] == 0
     throttled = ServiceError("ThrottlingException", "slow down")
     api.shop.refuse("", throttled, lambda request: "out/0" in json.dumps(request))
-    said = api("POST", "/products/cup/discontinue").document
-    assert (said["status"], "committed" in said) == ("DISCONTINUED", False)
-    query = {"createdAt": created["createdAt"]}
-    assert api("DELETE", "/products/cup", query=query).document["result"] == "APPLIED"
+    assert discontinued() == ("REPLAYED", None)
+    api.shop.calm()
+    assert api("DELETE", "/products/cup", query=query).document["committed"] == 4
+    again = api("DELETE", "/products/cup", query=query).document
+    assert (again["result"], "committed" in again) == ("STALE", False)
 
 
 def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     for number in range(4):
         place(api, f"o-{number}")
     api("POST", "/orders/o-1/cancel")
-    api("POST", "/orders/o-2/confirm")
-    api("POST", "/orders/o-2/fulfil")
-    api("POST", "/orders/o-2/returns", BACK)
+    for step, body in (("confirm", None), ("fulfil", None), ("returns", BACK)):
+        api("POST", f"/orders/o-2/{step}", body)
     place(api, "o-9", items=[{"productId": TEA, "quantity": 10_000}])
-    for row in (
-        {"S": "?"},
-        {"L": [{"M": encode({"productId": TEA, "quantity": "2"})}]},
-    ):
-        api.shop.edit(Table.ORDERS, f"bad-{(row.keys() & {'L'} and 2) or 1}", items=row)
-    api(
-        "POST", f"/products/{TEA}/adjustments", {"adjustmentId": "r", "delta": 4, "reason": "FOUND"}
-    )
+    line = {"M": encode({"productId": TEA, "quantity": "2"})}
+    api.shop.edit(Table.ORDERS, "bad-1", items={"S": "?"})
+    api.shop.edit(Table.ORDERS, "bad-2", items={"L": [line]})
+    found = {"adjustmentId": "r", "delta": 4, "reason": "FOUND"}
+    api("POST", f"/products/{TEA}/adjustments", found)
     path = f"/products/{TEA}/history"
     (whole,) = pages(api, path)
     assert sum(entry["delta"] for entry in whole["entries"]) == api.shop.stock(TEA)
@@ -1395,7 +1300,6 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert actions == {"adjust": 2, "place": 4, "cancel": 1, "return": 1}
     returned = next(entry for entry in whole["entries"] if entry["action"] == "return")
     assert (returned["orderId"], returned["stepId"], returned["delta"]) == ("o-2", "rt-1", 1)
-
     monkeypatch.setattr(products, "MAX_LISTED", 1)
     scan = api.shop.store.scan
     monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
@@ -1403,15 +1307,6 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert len(parts) > 3
     seen = [entry for part in parts for entry in part["entries"]]
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
-
-
-def test_a_history_continues_with_orders_after_its_last_adjustment(api, monkeypatch):
-    for number in range(3):
-        place(api, f"o-{number}")
-    scan = api.shop.store.scan
-    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=1, **more))
-    (page,) = pages(api, "/products/tea-gyokuro/history")
-    assert [entry["action"] for entry in page["entries"]] == ["adjust"]
 
 
 def ids_of(found):
@@ -1455,36 +1350,23 @@ def test_a_request_names_the_location_in_its_body_and_a_delete_in_its_query(api)
     assert gone | where | {"result": "APPLIED"} == gone
 
 
-def test_a_count_over_http_continues_with_the_returned_lease(api):
-    sold(api, "o-1", quantity=5)
-    granted = api("POST", "/counts", ACQUIRE).document
-    assert granted["result"] == "ACQUIRED"
-    assert (granted["onHand"], granted["committed"], granted["available"]) == (60, 5, 55)
-    parcel = {"stepId": "p-1", "items": [{"productId": TEA, "quantity": 2}]}
-    assert api("POST", "/orders/o-1/fulfil", parcel).status == 200
-    commit = {"action": "commit", "lease": granted["lease"], "counted": 4, "adjustmentId": "c-1"}
-    refused = api("POST", "/counts", commit)
-    assert refused.code == (409, "BELOW_FLOOR")
-    assert "open orders hold 1 more units" in refused.document["detail"]
-    done = api("POST", "/counts", commit | {"counted": 50}).document
-    assert done["result"] == "COMMITTED"
-    assert (done["counted"], done["delta"], done["handedOverSince"]) == (50, -10, 2)
-    assert numbers(api) == (48, 3, 45)
-
-
 ACQUIRE = {"action": "acquire", "productId": TEA, "seconds": 60}
 
 
-def test_a_lease_over_http_lasts_as_long_as_asked(api):
+def test_a_lease_over_http_lasts_as_long_as_asked_and_commits_a_count(api):
+    sold(api, "o-1", quantity=5)
     granted = api("POST", "/counts", ACQUIRE).document
     assert (granted["grantedSeconds"], "message" in granted) == (60, False)
+    assert (granted["onHand"], granted["committed"], granted["available"]) == (60, 5, 55)
     api.shop.clock.sleep(45)
     renew = {"action": "renew", "lease": granted["lease"], "seconds": 600}
     granted = api("POST", "/counts", renew).document
     assert (granted["grantedSeconds"], "message" in granted) == (600, False)
     api.shop.clock.sleep(590)
-    release = {"action": "release", "lease": granted["lease"]}
-    assert api("POST", "/counts", release).document["result"] == "RELEASED"
+    commit = {"action": "commit", "lease": granted["lease"], "counted": 4, "adjustmentId": "c-1"}
+    assert api("POST", "/counts", commit).code == (409, "BELOW_FLOOR")
+    done = api("POST", "/counts", commit | {"counted": 50}).document
+    assert (done["result"], done["counted"], done["delta"]) == ("COMMITTED", 50, -10)
     short = api("POST", "/counts", ACQUIRE | {"outliveInvocation": False}).document
     assert short["grantedSeconds"] <= 5
     assert "instead of 60 s" in short["message"]
@@ -1492,7 +1374,7 @@ def test_a_lease_over_http_lasts_as_long_as_asked(api):
 
 def test_a_longer_lease_is_reported_immediately(api):
     place(api)
-    acquire = {"action": "acquire", "productId": TEA, "seconds": 20, "outliveInvocation": True}
+    acquire = ACQUIRE | {"seconds": 20}
     api("POST", "/counts", acquire)
     receipt = {"adjustmentId": "r-1", "delta": 1, "reason": "RECEIPT"}
     for method, path, body in (
@@ -1504,21 +1386,10 @@ def test_a_longer_lease_is_reported_immediately(api):
         assert said.code == (503, "LEASED")
         assert 15 <= int(said.headers["Retry-After"]) <= 20
     api.shop.clock.sleep(20)
-    api("POST", "/counts", acquire | {"seconds": 600})
+    api("POST", "/counts", ACQUIRE)
     said = api("POST", "/orders/o-1/cancel")
     assert said.code == (503, "LEASED")
     assert said.document["detail"] == "a product is being counted; send the same request again"
-
-
-def test_a_limit_that_the_backorders_exceed_and_an_older_price_are_refused(api):
-    api("POST", "/products", {"productId": "cup", "openingStock": 0, "backorderLimit": 5})
-    api("POST", "/products/cup/adjustments", {"adjustmentId": "l", "delta": -3, "reason": "LOSS"})
-    assert api("PATCH", "/products/cup", {"backorderLimit": 2}).code == (409, "BELOW_FLOOR")
-    assert api("PATCH", "/products/cup", {"backorderLimit": 3}).document["status"] == "OUT_OF_STOCK"
-    late = {"S": "2999-01-01T00:00:00.000000+00:00"}
-    api.shop.edit(Table.PRODUCTS, "cup", detailsEventTime=late)
-    assert api("PATCH", "/products/cup", {"price": 2}).code == (409, "NEWER_EVENT_APPLIED")
-    assert api("PATCH", "/products/cup", {"backorderLimit": 4}).status == 200
 
 
 def test_customers_may_not_do_what_operators_do(customers):
@@ -1531,18 +1402,12 @@ def test_customers_may_not_do_what_operators_do(customers):
         assert customers("GET", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
 
 
-def test_a_hundred_products_are_read_in_one_request(api, monkeypatch):
+def test_a_hundred_products_are_read_in_one_request(api):
     ids = [TEA, "no-such-tea", *(f"p{n}" for n in range(97))]
-    store, reads = api.shop.process("api").store, []
-    read = store.read
-
-    def counted(keys, **more):
-        reads.append(len(keys))
-        return read(keys, **more)
-
-    monkeypatch.setattr(store, "read", counted)
+    api.shop.calls.clear()
+    # A product that is named twice is read once.
     said = api("GET", "/products", query={"ids": ",".join([*ids, TEA])})
-    assert reads == [99], "a product that is named twice is read once"
+    assert api.shop.calls == ["BatchGetItem"]
     assert [shown["productId"] for shown in said.document["products"]] == [TEA]
     assert said.document["unknown"] == ids[1:]
 
@@ -1624,10 +1489,14 @@ def at(location_id, **more):
 
 def test_customers_see_what_an_order_can_buy_and_where_one_that_names_a_location_can(located):
     path = f"/products/{TEA}"
-    lend(located.shop.store, f"{TEA}#lyon", 60, {1: 20})
-    located.shop.calls.clear()
-    first = located("GET", path)
-    assert Counter(located.shop.calls) == {"BatchGetItem": 2}, "units elsewhere are not counted"
+    for product_id, requests_sent in (("cup", 1), (TEA, 2)):
+        located.shop.calls.clear()
+        first = located("GET", f"/products/{product_id}")
+        # Units elsewhere are not counted.
+        assert Counter(located.shop.calls) == {"BatchGetItem": requests_sent}
+        located.shop.calls.clear()
+        assert located("GET", f"/stock/{product_id}").status == 200
+        assert Counter(located.shop.calls) == {"TransactGetItems": requests_sent}
     assert (first.document["availability"], first.document["units"]) == ("IN_STOCK", 60)
     assert first.document["elsewhere"] == {"berlin": "IN_STOCK", "lyon": "IN_STOCK"}
     (listed,) = located("GET", "/products", query={"ids": TEA}).document["products"]
@@ -1637,69 +1506,43 @@ def test_customers_see_what_an_order_can_buy_and_where_one_that_names_a_location
     place(located, quantity=5, locations=["berlin"])
     again = located("GET", path, headers=known)
     assert (again.status, again.document["elsewhere"]) == (200, {"lyon": "IN_STOCK"})
-    located.shop.restart(LOCATIONS=",lyon")
+    lend(located.shop.store, f"{TEA}#lyon", 60, {1: 20})
+    located.shop.restart(LOCATIONS="lyon")
     assert located("GET", path).document["units"] == 300, "with the units in lanes"
-
-
-def test_a_product_that_the_setting_leaves_out_can_be_bought_by_naming_its_location(located):
-    located.shop.restart(LOCATIONS="berlin,lyon")
     shown = located("GET", "/products/cup").document
     assert (shown["availability"], shown["units"]) == ("OUT", 0)
     assert shown["elsewhere"] == {"": "IN_STOCK"}
-    assert place(located, product_id="cup").status == 409
+    assert place(located, "o-1", product_id="cup").status == 409
     assert place(located, "o-2", product_id="cup", locations=[""]).status == 201
     assert located("POST", "/products/cup/discontinue").status == 200
-    (shown,) = located("GET", "/products", query={"ids": "cup"}).document["products"]
+    shown = located("GET", "/products/cup").document
     assert (shown["availability"], "elsewhere" in shown) == ("OUT", False)
 
 
 def test_a_products_availability_is_the_best_of_the_locations_in_the_setting(located):
     located.shop.restart(LOCATIONS=",berlin,lyon")
-
-    def shown():
-        document = located("GET", f"/products/{TEA}").document
-        return document["availability"], document["units"]
+    path, orders = f"/products/{TEA}", iter("123456789")
 
     def sell(location_id, quantity):
-        order_id = f"o-{location_id}-{quantity}"
-        assert place(located, order_id, quantity, locations=[location_id]).status == 201
+        assert place(located, next(orders), quantity, locations=[location_id]).status == 201
 
-    limit = {"backorderLimit": 9}
-    located("PATCH", f"/products/{TEA}", limit | at("berlin"))
+    located("PATCH", path, {"backorderLimit": 9, **at("berlin")})
     sell("berlin", 12)
-    sell("", 60)
-    assert shown() == ("IN_STOCK", 300), "backorders at one location take nothing from another"
-    located("PATCH", f"/products/{TEA}", {"lowStockThreshold": 300, **at("lyon")})
-    assert shown() == ("LOW", 300)
-    sell("lyon", 300)
-    assert shown() == ("BACKORDER", 0)
-    sell("berlin", 2)
-    assert shown() == ("OUT", 0)
     receipt = {"adjustmentId": "r", "delta": 500, "reason": "RECEIPT"}
-    unnamed = located("POST", f"/products/{TEA}/adjustments", receipt)
-    assert unnamed.code == (409, "LOCATION_REQUIRED")
-    assert f"{TEA} is also at berlin, lyon; name" in unnamed.document["detail"]
-    booked = located("POST", f"/products/{TEA}/adjustments", receipt | {"locationId": ""})
-    assert booked.document["locationId"] == ""
-    assert shown() == ("IN_STOCK", 500)
-    located("POST", f"/products/{TEA}/discontinue")
-    assert shown() == ("DISCONTINUED", 0)
-    located("POST", f"/products/{TEA}/list-again", at("berlin"))
-    assert shown() == ("OUT", 0), "a discontinued product cannot be ordered"
-
-
-def test_a_product_without_other_locations_costs_no_extra_request(located):
-    for product_id, requests_sent in (("cup", 1), (TEA, 2)):
-        located.shop.calls.clear()
-        assert located("GET", f"/products/{product_id}").status == 200
-        assert Counter(located.shop.calls) == {"BatchGetItem": requests_sent}
-        located.shop.calls.clear()
-        assert located("GET", f"/stock/{product_id}").status == 200
-        assert Counter(located.shop.calls) == {"TransactGetItems": requests_sent}
-    located.shop.calls.clear()
-    query = {"ids": ",".join(product.product_id for product in catalogue())}
-    assert located("GET", "/products", query=query).status == 200
-    assert Counter(located.shop.calls) == {"BatchGetItem": 2}
+    for change, shown in (
+        # Backorders at one location take nothing from another.
+        (lambda: sell("", 60), ("IN_STOCK", 300)),
+        (lambda: located("PATCH", path, {"lowStockThreshold": 300, **at("lyon")}), ("LOW", 300)),
+        (lambda: sell("lyon", 300), ("BACKORDER", 0)),
+        (lambda: sell("berlin", 2), ("OUT", 0)),
+        (lambda: located("POST", f"{path}/adjustments", receipt | at("")), ("IN_STOCK", 500)),
+        (lambda: located("POST", f"{path}/discontinue"), ("DISCONTINUED", 0)),
+        # A discontinued product cannot be ordered.
+        (lambda: located("POST", f"{path}/list-again", at("berlin")), ("OUT", 0)),
+    ):
+        change()
+        document = located("GET", path).document
+        assert (document["availability"], document["units"]) == shown
 
 
 def test_a_location_that_cannot_be_read_hides_a_product_from_operators_only(located, capsys):
@@ -1712,25 +1555,16 @@ def test_a_location_that_cannot_be_read_hides_a_product_from_operators_only(loca
     assert several["unreadable"] == []
     # A total without this location would be wrong.
     assert located("GET", f"/stock/{TEA}").code == (500, "CORRUPT_PRODUCT")
-    receipt = {"productId": TEA, "adjustmentId": "r", "delta": 1, "reason": "RECEIPT"}
-    direct = located.shop.invoke("adjust_stock", receipt | at("lyon"))
-    assert direct["message"].startswith(f"product {TEA} at lyon breaks the contract")
     assert located("GET", f"/stock/{TEA}", query=at("berlin")).document["onHand"] == 5
-    for query, unreadable in (
-        ({}, [f"{TEA} at lyon"]),
-        (at("lyon"), [f"{TEA} at lyon"]),
-        (at(""), []),
-    ):
+    lyon = [f"{TEA} at lyon"]
+    for query, unreadable in (({}, lyon), (at("lyon"), lyon), (at(""), [])):
         listed = located("GET", "/stock", query=query | {"limit": "100"}).document
         assert listed["unreadable"] == unreadable
-    located.shop.edit(Table.PRODUCTS, TEA, status={"S": "?"})
-    assert located("GET", "/products", query={"ids": TEA}).document["unreadable"] == [TEA]
 
 
 def test_operators_see_the_stock_of_all_locations_and_of_each(located):
-    located(
-        "PATCH", f"/products/{TEA}", {"lowStockThreshold": 5, "backorderLimit": 2, **at("berlin")}
-    )
+    limits = {"lowStockThreshold": 5, "backorderLimit": 2}
+    located("PATCH", f"/products/{TEA}", limits | at("berlin"))
     lend(located.shop.store, TEA, 10, {1: 20})
     lend(located.shop.store, f"{TEA}#lyon", 60, {1: 4, 2: 6})
     sold(located, "o-1", quantity=4, locations=["berlin"])
@@ -1738,27 +1572,23 @@ def test_operators_see_the_stock_of_all_locations_and_of_each(located):
     assert located("POST", "/orders/o-1/fulfil", parcel).status == 200
     whole = located("GET", f"/stock/{TEA}").document
     own, berlin, lyon = whole.pop("places")
-    name = {name: own[name] for name in ("productId", "name", "price")}
-    assert whole == name | {
+    assert whole == {name: own[name] for name in ("productId", "name", "price")} | {
+        **dict.fromkeys(("available", "leftToSell"), 361),
         "onHand": 364,
         "committed": 3,
-        "available": 361,
-        "leftToSell": 361,
         "leftByDefault": 60,
         "inLanes": {"0": 70, "1": 24, "2": 6},
         "isExact": True,
     }
-    assert [one.get("locationId") for one in (own, berlin, lyon)] == [None, "berlin", "lyon"]
     assert [one["available"] for one in (own, berlin, lyon)] == [60, 1, 300]
-    assert (berlin["onHand"], berlin["committed"], berlin["status"]) == (4, 3, "LOW_STOCK")
-    assert (berlin["lowStockThreshold"], berlin["backorderLimit"]) == (5, 2)
+    shown = limits | at("berlin", onHand=4, committed=3, status="LOW_STOCK")
+    assert berlin | shown == berlin
     assert lyon["inLanes"] == {"0": 60, "1": 4, "2": 6}
-    for alone in (own, berlin, lyon):
-        query = at(alone.get("locationId", ""))
-        assert located("GET", f"/stock/{TEA}", query=query).document == alone
+    for alone, location_id in ((own, ""), (berlin, "berlin"), (lyon, "lyon")):
+        assert located("GET", f"/stock/{TEA}", query=at(location_id)).document == alone
+        assert alone.get("locationId", "") == location_id
     cup = located("GET", "/stock/cup").document
     assert (cup["available"], "places" in cup, "locationId" in cup) == (7, False, False)
-    assert located("GET", "/stock/cup", query=at("")).document == cup
     missing = located("GET", "/stock/cup", query=at("berlin"))
     assert missing.code == (404, "UNKNOWN_PRODUCT")
     assert missing.document["detail"] == "there is no product cup at berlin"
@@ -1813,71 +1643,35 @@ def test_stock_of_more_rows_and_pages_than_one_request_reads_is_an_estimate(api)
     assert (alone["available"], alone["isExact"]) == (200, True)
 
 
-def test_all_stock_is_listed_at_each_location(located):
-    def listed(**query):
-        found = [page["products"] for page in pages(located, "/stock", limit="100", **query)]
-        return [one for page in found for one in page]
-
-    teas = [one for one in listed() if one["productId"] == TEA]
-    assert sorted((one.get("locationId", ""), one["available"]) for one in teas) == [
-        *(("", 60), ("berlin", 5), ("lyon", 300)),
-    ]
-    assert not any("places" in one for one in teas)
-    (berlin,) = listed(locationId="berlin")
-    assert (berlin["productId"], berlin["locationId"], berlin["onHand"]) == (TEA, "berlin", 5)
-    own = listed(locationId="")
-    assert len(own) == len(catalogue()) + 1
-    assert not any("locationId" in one for one in own)
-    assert listed(locationId="nowhere") == []
-
-
 def test_adjustments_and_history_are_those_of_one_location(located):
     path = f"/products/{TEA}"
     booked = {"adjustmentId": "r", "delta": 3, "reason": "RECEIPT", **at("berlin")}
     assert located("POST", f"{path}/adjustments", booked).status == 200
     out = {"transferId": "t", "from": "berlin", "to": "", "quantity": 2}
     assert located("POST", f"{path}/transfers", out).document["from"]["stockCount"] == 6
-    place(located, "o-1", 2, locations=["berlin", ""])
-    place(located, "o-2", 1, locations=["berlin", ""])
-    place(located, "o-3", 7, locations=["berlin", ""])
+    for order_id, quantity in (("o-1", 2), ("o-2", 1), ("o-3", 7)):
+        place(located, order_id, quantity, locations=["berlin", ""])
     located("POST", "/orders/o-1/cancel", {"stepId": "c", "items": lines(**{TEA: 1})})
 
-    def deltas(name, location_id):
-        (page,) = pages(located, f"{path}/{name}", locationId=location_id)
-        return sorted(
-            one["delta"] for one in page["entries" if name == "history" else "adjustments"]
-        )
+    def listed(name, **query):
+        (page,) = pages(located, f"{path}/{name}", **query)
+        entries = page["entries" if name == "history" else "adjustments"]
+        moved = [one["transferWith"] for one in entries if "transferWith" in one]
+        return sorted(one["delta"] for one in entries), moved
 
-    assert (deltas("adjustments", "berlin"), deltas("adjustments", "")) == ([-2, 3, 5], [2, 60])
-    assert deltas("history", "berlin") == [-2, -2, -1, 1, 3, 5]
-    assert deltas("history", "") == [-7, 2, 60]
-    for location_id in ("berlin", "lyon", ""):
-        key = f"{TEA}#{location_id}".removesuffix("#")
-        assert sum(deltas("history", location_id)) == located.shop.stock(key)
-    for name, part in (("adjustments", "adjustments"), ("history", "entries")):
-        own = located("GET", f"{path}/{name}").document
-        assert own == located("GET", f"{path}/{name}", query=at("")).document
-        (moved,) = (one for one in own[part] if one.get("transferWith"))
-        assert (moved["transferWith"], moved["reason"]) == ("berlin", "TRANSFER_IN")
-        other = located("GET", f"{path}/{name}", query=at("berlin")).document
-        assert [one["transferWith"] for one in other[part] if "transferWith" in one] == [""]
+    for name, of_berlin, own in (
+        ("adjustments", [-2, 3, 5], [2, 60]),
+        ("history", [-2, -2, -1, 1, 3, 5], [-7, 2, 60]),
+    ):
+        assert listed(name, **at("berlin")) == (of_berlin, [""])
+        assert listed(name) == listed(name, **at("")) == (own, ["berlin"])
         missing = located("GET", f"{path}/{name}", query=at("paris"))
         assert missing.code == (404, "UNKNOWN_PRODUCT")
         assert missing.document["detail"] == f"there is no product {TEA} at paris"
+    assert (located.shop.stock(f"{TEA}#berlin"), located.shop.stock(TEA)) == (4, 55)
     first = located("GET", f"{path}/adjustments", query=at("berlin", limit="1")).document
     query = at("lyon", cursor=first["next"])
     assert located("GET", f"{path}/adjustments", query=query).code == (400, "INVALID_CURSOR")
-
-
-@pytest.fixture
-def split_up(located):
-    """Place three orders to ship: one from two locations together, and one from each of these locations."""
-    located("PATCH", f"/products/{TEA}", {"backorderLimit": 9, **at("berlin")})
-    items = [*lines(cup=1), {"productId": TEA, "quantity": 3, "locationId": "berlin"}]
-    sold(located, "o-both", items=items)
-    sold(located, "o-cup", items=lines(cup=1))
-    sold(located, "o-berlin", quantity=2, locations=["berlin"])
-    return located
 
 
 def ships_from(api, location_id):
@@ -1887,74 +1681,35 @@ def ships_from(api, location_id):
     return {order["orderId"]: (order["shippable"], order.get("missing")) for order in listed}
 
 
-def test_orders_to_ship_are_listed_by_location_with_its_shortages(split_up):
-    assert ships_from(split_up, "berlin") == dict.fromkeys(("o-both", "o-berlin"), (True, None))
-    assert ships_from(split_up, "") == dict.fromkeys(("o-both", "o-cup"), (True, None))
-    assert ships_from(split_up, "lyon") == {}
+def test_orders_to_ship_are_listed_by_location_with_its_shortages(located):
+    items = [*lines(cup=1), {"productId": TEA, "quantity": 3, "locationId": "berlin"}]
+    sold(located, "o-both", items=items)
+    sold(located, "o-cup", items=lines(cup=1))
+    sold(located, "o-berlin", quantity=2, locations=["berlin"])
+    is_there = (True, None)
+    assert ships_from(located, "berlin") == dict.fromkeys(("o-both", "o-berlin"), is_there)
+    assert ships_from(located, "") == dict.fromkeys(("o-both", "o-cup"), is_there)
+    found = pages(located, "/orders", limit="1", status="CONFIRMED", locationId="berlin")
+    assert ids_of(found) == [["o-both"], ["o-berlin"]]
+    located.shop.calls.clear()
+    assert ships_from(located, "lyon") == {}
+    # Rows are read only for orders on the page.
+    assert Counter(located.shop.calls) == {"Query": 16, "BatchGetItem": 1}
     lost = {"adjustmentId": "l", "delta": -4, "reason": "LOSS", **at("berlin")}
-    assert split_up("POST", f"/products/{TEA}/adjustments", lost).status == 200
+    located("PATCH", f"/products/{TEA}", {"backorderLimit": 9, **at("berlin")})
+    assert located("POST", f"/products/{TEA}/adjustments", lost).status == 200
     short = {"productId": TEA, "locationId": "berlin", "onHand": 1}
-    assert ships_from(split_up, "berlin") == {
+    assert ships_from(located, "berlin") == {
         "o-both": (False, [short | {"wanted": 3}]),
         "o-berlin": (False, [short | {"wanted": 2}]),
     }
-    assert ships_from(split_up, "") == dict.fromkeys(("o-both", "o-cup"), (True, None))
-    assert marks(split_up)["o-both"] == (False, [short | {"wanted": 3}])
-
-
-def test_an_order_without_open_units_at_a_location_is_not_to_ship_from_there(split_up):
+    assert ships_from(located, "") == dict.fromkeys(("o-both", "o-cup"), is_there)
+    assert marks(located)["o-both"] == (False, [short | {"wanted": 3}])
     parcel = {"stepId": "p-1", "items": lines(**{TEA: 3})}
-    assert split_up("POST", "/orders/o-both/fulfil", parcel).status == 200
-    assert set(ships_from(split_up, "berlin")) == {"o-berlin"}
-    assert set(ships_from(split_up, "")) == {"o-both", "o-cup"}
-    assert set(marks(split_up)) == {"o-both", "o-cup", "o-berlin"}
-
-
-def test_a_page_of_one_locations_orders_skips_orders_of_others(split_up):
-    query = {"status": "CONFIRMED", "locationId": "berlin"}
-    assert ids_of(pages(split_up, "/orders", limit="1", **query)) == [["o-both"], ["o-berlin"]]
-    rows = split_up.shop.calls
-    rows.clear()
-    ships_from(split_up, "lyon")
-    assert Counter(rows) == {"Query": 16, "BatchGetItem": 1}, (
-        "rows are read only for orders on the page"
-    )
-
-
-def test_an_order_shows_its_lines_locations_and_its_shortages(located):
-    more = {"locations": ["berlin", "lyon", ""], "split": True}
-    items = [{"productId": TEA, "quantity": 61}, *lines(cup=2)]
-    shown = place(located, "o-1", items=items, **more).document
-    assert shown == located("GET", "/orders/o-1").document
-    assert (shown["locations"], shown["split"]) == (more["locations"], True)
-    assert [line.get("locationId") for line in shown["items"]] == ["lyon", None]
-    confirmed = located("POST", "/orders/o-1/confirm").document
-    assert [line.get("locationId") for line in confirmed["items"]] == ["lyon", None]
-    short = place(located, "o-2", 301, locations=["berlin", "lyon"])
-    assert short.code == (409, "INSUFFICIENT_STOCK")
-    found = [(one["locationId"], one["available"]) for one in short.document["order"]["shortages"]]
-    assert found == [("berlin", 5), ("lyon", 239)]
-    assert f"not enough stock of {TEA}" in short.document["detail"]
-
-
-def test_units_move_from_one_location_to_another_once(located):
-    body = {"transferId": "t", "from": "lyon", "to": "", "quantity": 9}
-    for result in ("APPLIED", "REPLAYED"):
-        said = located("POST", f"/products/{TEA}/transfers", body).document
-        assert (said["result"], said["transferId"]) == (result, "t")
-        assert (said["from"]["locationId"], said["from"]["stockCount"]) == ("lyon", 291)
-        assert (said["to"]["locationId"], said["to"]["stockCount"]) == ("", 69)
-    for change, code in (
-        ({"quantity": 8}, (409, "TRANSFER_ID_REUSED")),
-        ({"transferId": "t-2", "quantity": 999}, (409, "BELOW_FLOOR")),
-        ({"transferId": "t-2", "to": "paris"}, (404, "UNKNOWN_PRODUCT")),
-        ({"to": "lyon"}, (400, "SCHEMA_VIOLATION")),
-    ):
-        said = located("POST", f"/products/{TEA}/transfers", body | change)
-        assert said.code == code
-        if code[1] == "TRANSFER_ID_REUSED":
-            assert said.document["detail"].startswith("transferId: another transfer is stored")
-            assert said.document["detail"].endswith("differ in quantity (stored 9, sent 8)")
+    assert located("POST", "/orders/o-both/fulfil", parcel).status == 200
+    # The first order has no open units at berlin any more.
+    assert set(ships_from(located, "berlin")) == {"o-berlin"}
+    assert set(ships_from(located, "")) == {"o-both", "o-cup"}
 
 
 # ---------------------------------------------------------------------- who may do what
@@ -1988,27 +1743,21 @@ def test_an_id_that_no_path_can_name_is_refused(api):
 
 
 def test_customers_place_see_and_list_their_own_orders_only(customers):
-    wait = JSON | {"prefer": "wait=5"}
-    seven, eight = {"sub": "u-7"}, {"sub": "u-8"}
-    assert customers("POST", "/orders", ORDER, wait, claims=seven).status == 201
-    other = ORDER | {"orderId": "o-2"}
-    assert customers("POST", "/orders", other, wait, claims=eight).code == (403, "OTHER_USER")
-    assert customers("GET", "/orders/o-1", claims=seven).status == 200
-    assert customers("GET", "/orders/o-1", claims=eight).code == (404, "UNKNOWN_ORDER")
-    hidden = customers("GET", "/orders/o-1", claims=eight).text
-    missing = customers("GET", "/orders/o-9", claims=eight).text
-    assert hidden == missing.replace("o-9", "o-1"), (
-        "another customer's order looks like a missing one"
-    )
-    for own in ({"userId": "u-7"}, None):
-        listed = customers("GET", "/orders", query=own, claims=seven).document["orders"]
-        assert [order["orderId"] for order in listed] == ["o-1"]
-    assert customers("GET", "/orders", claims=eight).document["orders"] == []
-    assert customers("GET", "/orders", query={"userId": "u-7"}, claims=eight).code == (
-        403,
-        "OTHER_USER",
-    )
-    assert customers("GET", f"/products/{TEA}", claims=eight).status == 200
+    def asked(user, path, **query):
+        return customers("GET", path, claims={"sub": user}, query=query)
+
+    assert place(customers, claims={"sub": "u-7"}).status == 201
+    assert place(customers, "o-2", claims={"sub": "u-8"}).code == (403, "OTHER_USER")
+    assert asked("u-7", "/orders/o-1").status == 200
+    hidden, missing = asked("u-8", "/orders/o-1"), asked("u-8", "/orders/o-9")
+    assert hidden.code == (404, "UNKNOWN_ORDER")
+    # Another customer's order looks like a missing one.
+    assert hidden.text == missing.text.replace("o-9", "o-1")
+    for own in ({"userId": "u-7"}, {}):
+        assert ids_of([asked("u-7", "/orders", **own).document]) == [["o-1"]]
+    assert asked("u-8", "/orders").document["orders"] == []
+    assert asked("u-8", "/orders", userId="u-7").code == (403, "OTHER_USER")
+    assert asked("u-8", f"/products/{TEA}").status == 200
 
 
 LINES = [{"productId": TEA, "quantity": 1}, {"productId": "cup", "quantity": 1, "locationId": ""}]
@@ -2074,29 +1823,19 @@ def test_a_token_without_a_subject_is_refused(customers):
     assert said.code == (403, "NO_SUBJECT")
 
 
-@pytest.mark.parametrize(
-    ("claim", "is_operator"),
-    [
-        ("operators", True),
-        ("[operators]", True),
-        ("[staff operators]", True),
-        ("[staff, operators]", True),
-        ("operators2", False),
-        ("[no-operators]", False),
-        ("staff operators", False),
-        ("", False),
-        ("true", False),
-        (None, False),
-        (["operators"], False),
-    ],
-)
-def test_a_caller_with_the_claim_is_an_operator(claim, is_operator):
+def test_a_caller_with_the_claim_is_an_operator():
     settings = {"USER_ID_CLAIM": "sub", "SHOW_STOCK": "availability"}
     operators = {"OPERATORS_CLAIM_NAME": "groups", "OPERATORS_CLAIM_VALUE": "operators"}
-    token = {"jwt": {"claims": {"sub": "u", "groups": claim}}}
-    caller = Caller.of(token, Process(settings | operators))
-    assert (caller.customer is None) is is_operator
-    assert Caller.of(token, Process(settings)).customer == "u", "no operators without the setting"
+
+    def is_operator(claim, more=operators):
+        token = {"jwt": {"claims": {"sub": "u", "groups": claim}}}
+        return Caller.of(token, Process(settings | more)).customer is None
+
+    for claim in ("operators", "[operators]", "[staff operators]", "[staff, operators]"):
+        assert is_operator(claim)
+        assert not is_operator(claim, {}), "no operators without the setting"
+    others = ("operators2", "[no-operators]", "staff operators", "", "true", None, ["operators"])
+    assert [claim for claim in others if is_operator(claim)] == []
 
 
 def test_the_shop_chooses_the_claim_that_names_the_user(customers, monkeypatch):
@@ -2107,11 +1846,10 @@ def test_the_shop_chooses_the_claim_that_names_the_user(customers, monkeypatch):
     assert customers("GET", "/orders/o-1").status == 200, "a signed request has full access"
 
 
-@pytest.mark.parametrize("wrong", [{"SHOW_STOCK": ""}, {"SHOW_STOCK": "yes"}])
-def test_malformed_identities_are_refused(api, wrong):
-    ((name, _),) = wrong.items()
-    api.shop.restart(**wrong)
-    with pytest.raises(ConfigurationError, match=name):
+@pytest.mark.parametrize("setting", ["", "yes"])
+def test_an_invalid_setting_for_shown_stock_is_refused(api, setting):
+    api.shop.restart(SHOW_STOCK=setting)
+    with pytest.raises(ConfigurationError, match="SHOW_STOCK"):
         api("GET", f"/products/{TEA}")
 
 
@@ -2127,29 +1865,6 @@ def test_missing_resources_are_not_found(api):
         ("GET", "/orders/a/b"),
     ):
         assert api(method, path).code == (404, "UNKNOWN_ROUTE")
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (ThrottledError("ThrottlingException", "secret"), (503, "ThrottlingException")),
-        (StoreUnavailableError("AccessDeniedException", "secret"), (500, "UNAVAILABLE")),
-    ],
-)
-def test_unavailable_tables_are_an_error_of_the_service(api, monkeypatch, error, expected):
-    broken(monkeypatch, error)
-    began = api.shop.clock.now()
-    for method, path, query in (
-        ("GET", "/orders/o-1", None),
-        ("GET", "/orders", {"userId": "u-7"}),
-        ("GET", f"/products/{TEA}", None),
-        ("POST", "/orders/o-1/confirm", None),
-    ):
-        said = api(method, path, query=query)
-        assert said.code == expected
-        assert "secret" not in said.text
-        assert ("Retry-After" in said.headers) is (expected[0] == 503)
-    assert api.shop.clock.now() - began <= 10, "each of the three reads takes at most 3 s"
 
 
 def test_an_order_is_queued_if_the_tables_do_not_answer(api, waits, monkeypatch):

@@ -88,25 +88,6 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     assert len(places) <= 51
 
 
-def test_a_rejected_order_is_rejected_again(handle):
-    for quantity, answer in (
-        (1, ("APPLIED", None, None)),
-        (
-            999_999,
-            (
-                *("REFUSED", "INSUFFICIENT_STOCK"),
-                "there is not enough stock of tea-earl-grey: 999,999 wanted, 59 available",
-            ),
-        ),
-    ):
-        order = order_body(f"till-{quantity}", {"tea-earl-grey": quantity})
-        first, again = handle(order), handle(order)
-        assert (first["result"], first.get("code"), first.get("message")) == answer
-        assert again["result"] == ("REPLAYED" if first["result"] == "APPLIED" else "REFUSED")
-        told = ("code", "status", "version", "shortages")
-        assert [first.get(name) for name in told] == [again.get(name) for name in told]
-
-
 def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):
     handle(sample("place_orders"))
     samples = list(emf.parse(capsys.readouterr().out.splitlines()))
@@ -300,13 +281,6 @@ def test_a_missing_table_returns_everything_and_is_logged(handle, tea_shop, caps
     assert '"level":"CRITICAL"' in capsys.readouterr().out
 
 
-def test_a_worker_without_the_lanes_setting_fails(handle, tea_shop):
-    tea_shop.restart(LANES="")
-    with pytest.raises(ConfigurationError, match="variable LANES is not set"):
-        handle(sqs_event(order_body("o", {TEA: 1})))
-    assert tea_shop.status("o") is None
-
-
 def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(tea_shop):
     process = tea_shop.process("place_orders")
     assert process.engine_with_lanes.source.lane.limit == 2
@@ -315,10 +289,11 @@ def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(tea_shop):
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])
-def test_an_invalid_number_of_lanes_is_named(tea_shop, lanes):
+def test_a_worker_with_an_invalid_number_of_lanes_fails(handle, tea_shop, lanes):
     tea_shop.restart(LANES=lanes)
     with pytest.raises(ConfigurationError, match="LANES"):
-        _ = tea_shop.process("place_orders").engine_with_lanes
+        handle(sqs_event(order_body("o", {TEA: 1})))
+    assert tea_shop.status("o") is None
 
 
 @pytest.mark.parametrize("name", function_names())
