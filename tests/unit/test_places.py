@@ -21,7 +21,7 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.schedules.in_turn.lanes import LaneShop
 from testing.world.events import order_body, sqs_event
-from testing.world.faults import cancels, of_product
+from testing.world.faults import LOST, cancels, of_product
 
 TEA, AT_BERLIN = "tea", "tea#berlin"
 
@@ -385,6 +385,38 @@ def test_a_receipt_in_the_queue_that_names_no_location_is_booked_at_the_default_
     receipt = {"adjustmentId": "r", "productId": TEA, "delta": 4, "reason": "RECEIPT"}
     assert shop.invoke("adjust_stock", sqs_event(receipt)) == {"batchItemFailures": []}
     assert (shop.stock(TEA), shop.stock(AT_BERLIN)) == (14, 5)
+
+
+@pytest.mark.parametrize(
+    ("first", "answer", "deltas"),
+    [
+        ("neither", "APPLIED", [5, -5, 1, 4]),
+        ("rival", "REPLAYED", [5, 4, -9, 1]),
+        ("lost", "APPLIED", [5, 4, -9, 1]),
+    ],
+)
+def test_a_receipt_is_booked_once_if_its_location_is_listed_again(shop, first, answer, deltas):
+    """Before the location is listed again, the receipt is booked by a rival, or its response is lost, or neither."""
+    create(shop)
+    receipt = {"action": "adjust", "adjustmentId": "r", "productId": TEA, "locationId": "berlin"}
+    receipt |= {"delta": 4, "reason": "RECEIPT"}
+
+    def meanwhile(request):
+        if first == "rival":
+            shop.invoke("adjust_stock", receipt)
+        elif first == "lost":
+            shop.aws.answer("dynamodb", "TransactWriteItems", request)
+        delist(shop, "berlin")
+        create(shop, stock=1)
+        if first == "lost":
+            raise LOST
+
+    shop.once("TransactWriteItems", meanwhile)
+    answers = [shop.invoke("adjust_stock", receipt)["result"] for _ in range(2)]
+    assert answers == [answer, "REPLAYED"]
+    assert sorted(adjustments(shop, AT_BERLIN)) == sorted(deltas)
+    assert shop.stock(AT_BERLIN) == (5 if first == "neither" else 1)
+    assert set(shop.unexplained().values()) == {0}
 
 
 # ---------------------------------------------------------------- events
