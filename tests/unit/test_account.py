@@ -320,6 +320,8 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
         "us-east-1 are unreserved, and 100 of them must stay unreserved."
     ) in refused()
     assert cdk == []
+    with_settings(monkeypatch, **FIFTY)
+    assert "100 of them unreserved" in deploy(cdk)
 
 
 def test_deploy_continues_if_it_may_not_read_the_limit(cdk, account):

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import re
@@ -92,6 +93,23 @@ def test_a_closed_pipe_does_not_change_a_commands_exit_status(monkeypatch, unrea
     with pytest.raises(SystemExit) as caught:
         main.main()
     assert caught.value.code == status
+
+
+def test_following_stops_when_the_pipe_is_closed(monkeypatch, unread):
+    heard = Heard({"detail": {}}, None)
+    removed = []
+
+    @contextlib.contextmanager
+    def endless(_):
+        yield lambda _: itertools.repeat(heard)
+        removed.append("queue and rule")
+
+    aws = SimpleNamespace(outputs={"EventBusName": "bus"})
+    monkeypatch.setattr(events, "aws_of", lambda *_: aws)
+    monkeypatch.setattr(follow, "listening", endless)
+    monkeypatch.setattr(events, "screen", unread)
+    events.follow(as_json=True)
+    assert removed == ["queue and rule"]
 
 
 def test_an_event_of_stock_names_product_and_location(monkeypatch, capsys):

@@ -10,13 +10,12 @@ from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.errors import CorruptItemError, ProductNotFoundError, RejectedError
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from local.commands.main import app
 from operations import load as loading
-from operations.catalogue_file import COLUMNS
 from operations.commands import load as load_command
 from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.currency import NONE
@@ -68,19 +67,6 @@ def test_a_file_with_an_empty_location_means_what_one_without_means(shelf, locat
     assert shelf.file('{"productId": "p", "locationId": "", "counted": 5}').counts[0].content == (
         files[2].counts[0].content
     )
-
-
-def test_a_location_is_a_part_of_the_key_of_each_kind_of_line(shelf):
-    file = shelf.file(
-        "action,productId,locationId,openingStock,delta,reason,counted,lowStockThreshold\n"
-        "create,p,berlin,5,,,,\nadjust,p,berlin,,2,RECEIPT,,\ncount,p,berlin,,,,7,\n"
-        "change,p,berlin,,,,,3\n"
-        "discontinue,p,berlin,,,,,\nlistAgain,p,berlin,,,,,\n"
-    )
-    assert file.bad == []
-    lines = [*file.creations, *file.changes, *file.adjustments, *file.counts]
-    assert [line.content.product_id for line in lines] == ["p#berlin"] * 6
-    assert "locationId" in COLUMNS
 
 
 def test_the_same_units_at_two_locations_are_two_bookings(shelf):
@@ -202,6 +188,16 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
     ):
         with pytest.raises(ValueError, match="create_many takes at most 33 products"):
             create_many(client, new, soon())
+
+
+def test_a_location_that_cannot_be_listed_does_not_affect_others(shop):
+    for key in ("a", "b", "full", *(f"full#{n}" for n in range(MAX_PLACES))):
+        shop.list(key)
+    new = [NewProduct(f"{name}#x", 2) for name in ("a", "gone", "full", "b")]
+    made = create_many(RetryingClient(shop.store), new, shop.soon())
+    assert [creation.created for creation in made] == [True, False, False, True]
+    errors = [type(creation.error) for creation in made if creation.error]
+    assert errors == [ProductNotFoundError, RejectedError]
 
 
 def test_a_list_that_dynamodb_refuses_needs_an_operator(shop):
