@@ -105,3 +105,9 @@ def test_every_message_that_the_runbook_searches_for_is_logged():
     searched = re.findall("""'"(.+?)"'""", RUNBOOK.read_text("utf-8"))
     assert len(searched) > 5
     assert [message for message in searched if f'"{message}"' not in sources] == []
+
+
+def test_the_runbook_waits_for_a_restored_table_before_reading_it():
+    found = [expand(command) for command in commands(sections()["CorruptPage"])]
+    names = [shlex.split(command)[2] for command in found if command.startswith("aws dynamodb ")]
+    assert names[:3] == ["restore-table-to-point-in-time", "wait", "get-item"]

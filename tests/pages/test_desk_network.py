@@ -326,3 +326,17 @@ def test_what_was_chosen_and_edited_stays_across_a_reload_until_discarded(page, 
     assert body.input_value() == '{"a": 1}'
     page.locator("li.letter").get_by_role("button", name="Discard").first.click()
     body.wait_for(state="detached")
+
+
+def test_units_of_a_line_stay_with_it(page, desk):
+    items = [{"productId": product_id, "quantity": 3} for product_id in (TEA, "tea-hojicha")]
+    desk.place({"orderId": "o-1", "userId": "u", "items": items})
+    desk.command("ChangeOrders", action="confirm", orderId="o-1")
+    show(page, desk, "order/o-1", "Order o-1")
+    page.get_by_text("Hand over part of it").click()
+    page.get_by_label("Units of Hojicha to hand over").fill("2")
+    part = {"stepId": "s", "items": items[:1]}
+    desk.command("ChangeOrders", action="fulfil", orderId="o-1", **part)
+    desk.live.tell({"event": {"detail": {"data": {"orderId": "o-1"}}}})
+    page.get_by_label("Units of Earl Grey to hand over").wait_for(state="detached")
+    assert page.get_by_label("Units of Hojicha to hand over").input_value() == "2"

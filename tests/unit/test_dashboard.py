@@ -407,3 +407,32 @@ def test_the_page_shows_read_errors(monkeypatch):
     service.poll()
     shown = service.snapshot("latest")
     assert (shown["problem"], shown["ready"]) == ("UserError: there is no stack", False)
+
+
+def test_an_alarm_that_ignores_missing_data_keeps_its_state():
+    keeps = alarm(EvaluationPeriods=1, DatapointsToAlarm=1, TreatMissingData="ignore")
+    samples = Samples()
+    assert judge(keeps, samples, 1000, unknown).state is State.UNKNOWN, (
+        "the alarm never had a state"
+    )
+    samples.add(PLACED, 1000, [1])
+    for now in (1000, 1060, 4600):
+        assert judge(keeps, samples, now, unknown).state is State.ALARM
+    samples.add(PLACED, 5000, [0])
+    judgement = judge(keeps, samples, 8000, unknown)
+    assert judgement.state is State.OK
+    assert judgement.reason == "Average: 0 in the last 1 min with data, on when above 0.5."
+
+
+def test_an_alarm_on_silence_is_off_while_there_is_data_and_unknown_before_the_first():
+    silence = alarm(
+        Threshold=1, ComparisonOperator="LessThanThreshold", TreatMissingData="breaching"
+    )
+    samples = Samples()
+    assert judge(silence, samples, 1000, unknown).state is State.UNKNOWN
+    samples.add(PLACED, 1000, [1])
+    states = {now: judge(silence, samples, now, unknown).state for now in range(1000, 2000)}
+    assert [now for now, state in states.items() if state is State.OK] == list(
+        range(1000, 1000 + 3 * 60)
+    )
+    assert states[1999] is State.ALARM

@@ -455,3 +455,24 @@ def test_what_is_not_there_or_cannot_be_read_is_said_in_words(desk):
     del desk.aws.outputs["ProductsTableName"]
     reply = ask(desk.origin, "GET", "/data/products")
     assert (reply.status, reply.said) == (500, "KeyError: 'ProductsTableName'\n")
+
+
+def test_a_product_is_listed_moved_and_taken_off_sale(desk):
+    where = {"productId": "mug", "locationId": "berlin"}
+    move = {"transferId": "t-1", "productId": "mug", "from": "", "to": "berlin", "quantity": 2}
+    for command in (
+        {"action": "create", "productId": "mug", "openingStock": 5},
+        {"action": "create", **where, "openingStock": 0},
+        {"action": "change", **where, "lowStockThreshold": 9, "backorderLimit": 2},
+        {"action": "transfer", **move},
+        {"action": "discontinue", **where},
+        {"action": "listAgain", **where},
+    ):
+        assert post(desk, "command", command)["done"], command
+    shown = get(desk, "product?id=mug&location=berlin")
+    assert (shown["status"], shown["onHand"], shown["backorderLimit"]) == ("LOW_STOCK", 2, 2)
+    entries = get(desk, "history?id=mug&location=berlin")["entries"]
+    assert [(one["delta"], one["actor"]) for one in entries if "actor" in one] == [(2, ACTOR)]
+    delist = {"action": "delist", **where, "createdAt": shown["createdAt"]}
+    assert post(desk, "command", delist)["result"] == "APPLIED"
+    assert ask(desk.origin, "GET", "/data/product?id=mug&location=berlin").status == 404
