@@ -1309,6 +1309,15 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
 
 
+def test_a_history_continues_with_orders_after_its_last_adjustment(api, monkeypatch):
+    for number in range(3):
+        place(api, f"o-{number}")
+    scan = api.shop.store.scan
+    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=1, **more))
+    (page,) = pages(api, "/products/tea-gyokuro/history")
+    assert [entry["action"] for entry in page["entries"]] == ["adjust"]
+
+
 def ids_of(found):
     """Return the ids of the orders on each page."""
     return [[order["orderId"] for order in page["orders"]] for page in found]
