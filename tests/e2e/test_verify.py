@@ -164,33 +164,11 @@ def undo():
         yield stack.callback
 
 
-def test_a_disconnected_queue_is_detected_by_traffic(aws, run, undo):
-    disable(aws, undo, "PlaceOrders", queues.STANDARD)
-    said = red("places", run)
-    assert "OrderQueue (check its event source mapping)" in said
-    # Do not wait for the undelivered messages.
-    aws.sqs.purge_queue(QueueUrl=aws.outputs[queues.STANDARD])
-
-
 def test_a_disconnected_stream_is_detected_by_traffic(aws, run, undo, monkeypatch):
     monkeypatch.setattr(traffic, "_LISTEN_SECONDS", 1)
     wait_for_answers(monkeypatch, run)
     disable(aws, undo, "PublishEvents", "OrdersStreamArn")
     assert "check the event source mappings of PublishEvents" in red("events", run)
-
-
-@pytest.mark.parametrize(
-    ("check", "permission", "says"),
-    [
-        ("api", "api dynamodb:GetItem OrdersTable", "no answer to an order through the API"),
-        ("cleans-up", "manage_products dynamodb:DeleteItem ProductsTable", "not authorized"),
-    ],
-)
-def test_a_missing_permission_is_detected_by_traffic(aws, run, undo, check, permission, says):
-    if check == "cleans-up":
-        run.list_product("to-clean-up", 1)
-    deny(aws, undo, *permission.split())
-    assert says in red(check, run)
 
 
 def interrupted(aws):

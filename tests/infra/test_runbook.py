@@ -100,6 +100,14 @@ def test_the_commands_name_outputs_of_the_stack():
     assert found <= synthesise("dev").find_outputs("*").keys()
 
 
+def test_every_message_that_the_runbook_searches_for_is_logged():
+    folders = (ROOT / "functions", ROOT / "layers/core/python/inventory_orders")
+    sources = "".join(p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py"))
+    searched = re.findall("""'"(.+?)"'""", RUNBOOK.read_text("utf-8"))
+    assert len(searched) > 5
+    assert [message for message in searched if f'"{message}"' not in sources] == []
+
+
 def test_the_runbook_waits_for_a_restored_table_before_reading_it():
     found = [expand(command) for command in commands(sections()["CorruptPage"])]
     names = [shlex.split(command)[2] for command in found if command.startswith("aws dynamodb ")]

@@ -15,15 +15,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from docs_generator.runbook import sections
-from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.store.tables import Table
 from local.invoke import invoke_deployed
 from operations import queues
 from operations.audit import read_books, read_orders
 from operations.dead_letters import peek_dead_letters
 from operations.emf import read_samples, values_of
 from testing.world.events import order_body, sqs_event
-from tests.support.api import api_of
 from tests.support.faults import LIMIT, Fault, FaultyProxy, Shares
 from tests.support.runbook import aws_call, commands, expand
 from tests.support.stack import cli, configured, create, unscheduled, wait_until, wait_until_settled
@@ -193,58 +190,6 @@ def test_the_product_with_the_most_writes_is_found_when_writers_conflict(aws, tm
     assert "5 rb-busy" in done.stdout.splitlines()[:3]
 
 
-def test_retries_exhausted_and_loans_lost_end_when_conflicts_end(aws, embedded_aws):
-    # There are enough units for a worker to lend some to its lane.
-    create(aws, "rb-tired", 1000)
-    since = int(time.time() * 1000)
-    with visibility(aws, 5), faults(aws, embedded_aws, conflict=1.0) as proxy:
-        send_order(aws, "rb-tired-1", "rb-tired")
-
-        def causes():
-            return {line["code"] for line in logged(aws, "RetriesExhausted", orderId="rb-tired-1")}
-
-        # On a busy machine, a request may time out in between.
-        wait_until(aws, lambda: causes() & {"CONTENTION", "OUT_OF_TIME"})
-        assert causes() <= {"CONTENTION", "OUT_OF_TIME", "AWS_UNREACHABLE"}
-        assert proxy.counts[Fault.CONFLICT] > 1
-        assert 1 in emitted(aws, "PlaceOrders", "RetriesExhausted", since)
-        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "LoansLost", since))
-        assert set(emitted(aws, "PlaceOrders", "LoansLost", since)) == {1}
-        assert status_of(aws, "rb-tired-1") is None
-        proxy.shares = Shares()
-        wait_until(aws, lambda: status_of(aws, "rb-tired-1") == "PENDING")
-    wait_until_settled(aws)
-
-
-def test_a_corrupt_page_holds_an_order_up_until_it_is_repaired(aws):
-    # There are more products than a worker sells from rows in one transaction, so it visits the depot.
-    product_ids = ["rb-page", *(f"rb-page-{number}" for number in range(10))]
-    for product_id in product_ids:
-        create(aws, product_id, 5000)
-    since, table = int(time.time() * 1000), aws.outputs["AllotmentsTableName"]
-    key = {"page": {"S": str(PageKey.of(DEPOT, "rb-page"))}}
-    before = aws.dynamodb.get_item(TableName=table, Key=key).get("Item")
-    with visibility(aws, 5):
-        aws.dynamodb.put_item(TableName=table, Item=key)
-        send_order(aws, "rb-page-1", *product_ids)
-
-        def held_up():
-            return [line["detail"] for line in logged(aws, "CorruptPage", orderId="rb-page-1")]
-
-        wait_until(aws, held_up)
-        for detail in held_up():
-            assert f"page {key['page']['S']} breaks the contract of the Allotments table" in detail
-        assert f"page {key['page']['S']} breaks the contract" in cli("lanes").stdout
-        wait_until(aws, lambda: emitted(aws, "PlaceOrders", "CorruptPage", since))
-        assert status_of(aws, "rb-page-1") is None
-        aws.dynamodb.delete_item(TableName=table, Key=key)
-        if before is not None:
-            aws.dynamodb.put_item(TableName=table, Item=before)
-        wait_until(aws, lambda: status_of(aws, "rb-page-1") == "PENDING")
-    wait_until_settled(aws)
-    assert "breaks the contract" not in cli("lanes").stdout
-
-
 @contextmanager
 def given_up_at_once(aws):
     """Make SQS dead-letter messages that have already been delivered once."""
@@ -330,23 +275,6 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
     }
     (account,) = [a for a in read_books(aws).accounts if a.product_id == "rb-throttled"]
     assert (account.available, account.sold, account.difference) == (0, 40, 0)
-
-
-def test_the_api_answers_with_500_until_the_row_is_repaired(aws):
-    create(aws, "rb-api", 5)
-    api, table = api_of(aws), aws.tables[Table.PRODUCTS]
-    key = {"productId": {"S": "rb-api"}}
-    row = aws.dynamodb.get_item(TableName=table, Key=key)["Item"]
-    aws.dynamodb.put_item(TableName=table, Item=key)
-    said = api("GET", "/products/rb-api")
-    assert (said.status, said.document["code"]) == (500, "CORRUPT_PRODUCT")
-    wait_until(aws, lambda: log(aws, "5xx"))
-    (line,) = logged(aws, "5xx")
-    assert (line["status"], line["code"]) == (500, "CORRUPT_PRODUCT")
-    assert "product rb-api breaks the contract of the Products table" in line["error"]
-    aws.dynamodb.put_item(TableName=table, Item=row)
-    assert api("GET", "/products/rb-api").status == 200
-    assert len(log(aws, "5xx")) == 1
 
 
 def test_the_sweep_is_silent_until_its_schedule_is_enabled(aws):

@@ -47,9 +47,6 @@ from tests.support.contract_story import Story, StreamedShop, opened, told
 FOLDER = ROOT / "tests" / "contract"
 EVENTS = "events"
 
-RENAMED: Mapping[str, str] = {}
-"""Attributes of domain classes that were renamed: for each current name, the name that `expects` of kept files uses."""
-
 Document = dict[str, Any]
 Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
 
@@ -200,7 +197,7 @@ def meaning(value: Any) -> Any:
             return f"{product_id} of {created_at}"
         case _ if is_dataclass(value):
             return {
-                RENAMED.get(field.name, field.name): meaning(content)
+                field.name: meaning(content)
                 for field in fields(value)
                 if field.compare and (content := getattr(value, field.name)) != _default(field)
             }
@@ -293,35 +290,23 @@ def _text(value: Any, depth: int, margin: str = "") -> str:
     return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
 
 
-def texts() -> dict[str, str]:
-    """Return the text of each file, by file name."""
-    return {
-        f"{name}.json": _text(document, 5 if name == EVENTS else 4) + "\n"
-        for name, document in documents().items()
-    }
-
-
-def write(version: str, folder: Path = FOLDER) -> str:
-    """Write the files of a version unless it is released, and return a sentence about what was done.
+def write(version: str) -> str:
+    """Write the files of a version, and return a sentence about what was done.
 
     Raises:
-        FileExistsError: The version already has files with other contents.
+        FileExistsError: The version is released.
     """
-    target, files = folder / version, texts()
-    if target.exists() and not is_released(version):
-        shutil.rmtree(target)
+    target = FOLDER / version
     if target.exists():
-        stored = {path.name: path.read_text("utf-8") for path in target.iterdir()}
-        different = sorted(name for name in files if files[name] != stored.get(name))
-        if different:
+        if is_released(version):
             raise FileExistsError(
-                f"{version} is released, and the code writes other files now: {', '.join(different)}. Never change the "
-                "files of a released version: name the next one, and both are tested"
+                f"{version} is released, and its files never change: name the next one"
             )
-        return f"{version} is unchanged"
+        shutil.rmtree(target)
     target.mkdir(parents=True)
-    for name, text in files.items():
-        (target / name).write_text(text, "utf-8")
+    for name, document in documents().items():
+        text = _text(document, 5 if name == EVENTS else 4) + "\n"
+        (target / f"{name}.json").write_text(text, "utf-8")
     return f"{version} is written to {target}; when it is released, add its digest to tests/unit/test_contract.py"
 
 

@@ -20,13 +20,13 @@ from inventory_orders.domain.location import stock_key
 from inventory_orders.store.tables import KEYS, STREAMED, Table
 from operations.forget import Forgetting
 from testing.aws import Item
+from testing.aws.streams import record
 from testing.schedules.in_turn.shop import Shop
 from testing.world.clock import ManualClock
 
 _WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}
 _BEGINS = datetime(2026, 12, 1, 9, tzinfo=UTC)
 _PSEUDONYM_KEY = b"a key that only this story uses, and no shop"
-_STREAM = "arn:aws:dynamodb:us-east-1:123456789012:table/T/stream/S"
 
 Line = dict[str, Any]
 
@@ -50,17 +50,9 @@ class StreamedShop(Shop):
     def _record(self, table: Table, before: Mapping[Any, Item], after: Mapping[Any, Item]) -> None:
         for key in dict.fromkeys([*before, *after]):
             old, new = before.get(key), after.get(key)
-            if old is new:
-                continue
-            kind = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
-            images = {"OldImage": old, "NewImage": new}
-            change = {
-                "Keys": {name: {"S": part} for name, part in zip(KEYS[table], key, strict=True)},
-                "SequenceNumber": str(len(self.changes)),
-                **{name: image for name, image in images.items() if image is not None},
-            }
-            record = {"eventName": kind, "dynamodb": change, "eventSourceARN": _STREAM}
-            self.changes.append({"eventID": f"record-{len(self.changes)}", **record})
+            if old is not new:
+                keys = {name: {"S": part} for name, part in zip(KEYS[table], key, strict=True)}
+                self.changes.append(record(keys, old, new, len(self.changes)))
 
     def publish(self) -> None:
         """Let the service publish the changes since the last call."""

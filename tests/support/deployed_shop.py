@@ -6,11 +6,8 @@ import boto3
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
-from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 
 
@@ -25,13 +22,7 @@ class DeployedShop:
             FunctionName=outputs["PlaceOrdersFunctionName"]
         )
         self.environment = function["Environment"]["Variables"]
-        self.store = self.new_store()
-
-    def new_store(self) -> Store:
-        return Store(boto3.client("dynamodb", config=CLIENT_CONFIG), self.tables)
-
-    def new_engine(self, **options: Any) -> Engine:
-        return engine_with_lanes(self.new_store(), RetryPolicy(1000), **options)
+        self.store = Store(boto3.client("dynamodb", config=CLIENT_CONFIG), self.tables)
 
     def create(self, product_id: str, stock: int, **more: Any) -> None:
         created, _ = ProductCatalogue(RetryingClient(self.store)).create(

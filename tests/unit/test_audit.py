@@ -267,26 +267,6 @@ def test_three_of_many_orders_that_took_nothing_are_named(shop):
     )
 
 
-def test_units_not_returned_to_a_delisted_product_are_not_a_problem(shop):
-    sold = order("a", 2, 2)
-    shop.write(Table.PRODUCTS, product(8, 2))
-    shop.write(Table.STOCK_ADJUSTMENTS, OPENING)
-    shop.write(Table.ORDERS, sold)
-
-    def delist(operation, tables):
-        if tables == {Table.STOCK_ADJUSTMENTS}:
-            shop.between = lambda *_: None
-            del shop.items(Table.PRODUCTS)["p",]
-            shop.write(Table.STOCK_ADJUSTMENTS, adjustment("closing", -8, 3, "CLOSING"))
-            item = {"productId": "p", "quantity": 2}
-            step = {"action": "cancel", "at": "2026-01-01T00:01", "items": [item]}
-            shop.write(Table.ORDERS, sold | {"status": "CANCELLED", "steps": [step]})
-
-    shop.between = delist
-    account = shop.audit()["p"]
-    assert (account.status, account.balances) == ("DELISTED", True)
-
-
 class AuditedShop(Shop):
     """A shop in which other writers act between the requests of an audit.
 
@@ -459,58 +439,6 @@ def test_a_fold_between_the_reads_is_no_difference(shop, moment):
     assert (account.on_hand, account.goods, account.balances) == (8, 8, True)
 
 
-def test_a_product_that_is_folded_during_every_read_stays_open(shop, monkeypatch):
-    monkeypatch.setattr(audit, "_REREADS", 3)
-    shop.write(Table.STOCK_ADJUSTMENTS, adjustment("opening", 50, 1, "OPENING"))
-    numbers = itertools.count(1)
-
-    def hand_over():
-        number = next(numbers)
-        shop.write(Table.PRODUCTS, product(50 - 2 * number, 2, onHand=50 - 2 * (number - 1)))
-        shop.write(Table.ORDERS, handed_over(f"o{number}", 2, version=2 * number))
-        shop.write_out(version=2 * number, p=2)
-        return number
-
-    def fold(operation, tables):
-        nonlocal number, last
-        last, before = tables, last
-        if (before, last) == ({Table.STOCK_ADJUSTMENTS}, {"outbound pages"}):
-            shop.write(Table.PRODUCTS, product(50 - 2 * number, 2, onHand=50 - 2 * number))
-            shop.write_out(version=2 * number + 1)
-        elif (before, last) == ({Table.PRODUCTS}, {"outbound pages"}):
-            number = hand_over()
-
-    number, last = hand_over(), set()
-    shop.between = fold
-    account, _ = audit.read_history(shop.stack, "p")
-    assert number > 3
-    assert (account.differences.on_hand, account.settled) == (-2, False)
-
-
-def test_hand_overs_of_a_gone_generation_do_not_keep_the_books_of_the_next_one_open(shop):
-    again = product(10, 1, createdAt="2027")
-    closing = adjustment("closing", -8, 3, "CLOSING") | {"onHandDelta": -10}
-    opening = OPENING | {"adjustmentId": "again", "productCreatedAt": "2027"}
-    numbers = itertools.count(1)
-
-    def hand_over(*_):
-        number = next(numbers)
-        shop.write(Table.ORDERS, handed_over("a", 2, version=number))
-        shop.write_out(version=number, p=number)
-
-    shop.write(Table.PRODUCTS, again)
-    shop.write(Table.STOCK_ADJUSTMENTS, OPENING, closing, opening)
-    shop.between = hand_over
-    hand_over()
-    found = audit.read_books(shop.stack).accounts
-    assert [(account.status, account.on_hand) for account in found] == [
-        ("DELISTED", 0),
-        ("ACTIVE", 10),
-    ]
-    assert all(account.balances for account in found), found
-    assert "Query" not in shop.operations, "the rows were not read again"
-
-
 @pytest.mark.parametrize(
     ("row", "pages", "orders", "unexplained"),
     [
@@ -540,10 +468,6 @@ def test_a_row_whose_units_on_hand_were_changed_by_hand_makes_the_command_fail(s
         in done.stdout
     )
     assert "committed" not in done.stdout, "it follows from the units on hand"
-    (shown,) = json.loads(command("--json").stdout)["products"]
-    assert [shown[name] for name in ("onHand", "committed", "available")] == [8, 0, 8]
-    names = ("unexplained", "unexplainedOnHand", "unexplainedCommitted")
-    assert [shown[name] for name in names] == [0, -1, -1]
 
 
 def test_units_of_an_order_that_has_ended_are_not_committed(shop, command):

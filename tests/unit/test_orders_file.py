@@ -82,7 +82,6 @@ def test_json_lines_are_sent_unchanged(tmp_path):
     [
         ("tea,mug\ntea\n", f"is neither an order in JSON nor the header {HEADER}: tea, mug"),
         ("a;b\n", f"line 1, is neither an order in JSON nor the header {HEADER}: a, b"),
-        ("o-1,u-1,SKU,2\n", f"is neither an order in JSON nor the header {HEADER}: o-1, u-1"),
         ("\n\nTee\n", "line 3, is neither an order in JSON nor the header"),
         ("orderId,userId,productId\n", "line 1: the column quantity is missing"),
         (
@@ -94,7 +93,6 @@ def test_json_lines_are_sent_unchanged(tmp_path):
             f"{HEADER},locations\n",
             "for other fields, such as locations, send the orders as JSON lines",
         ),
-        (f"{HEADER},userId\n", "line 1: the column userId appears twice"),
         (f'{HEADER}\no-1,u-1,tea,1\no-2,"u-2,tea,1\no-3,u,tea,1\n', "line 3, is not CSV"),
         (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: not UTF-8"),
         (b'{"orderId": "\xff"}\n', "line 1, character 14: not UTF-8"),
@@ -121,9 +119,7 @@ BEGAN = ": orderId: the order o-1 began at line 2"
         ("o-1,u-1,tea,1\no-1,u-1,mug,0", "line 3: quantity: must be a whole number"),
         ("o-1,u-1,tea,", f'{WHOLE_NUMBER}, but is ""'),
         ('o-1,u-1,tea,"1,000"', f'{WHOLE_NUMBER}, but is "1,000"'),
-        ("o-1,u-1,tea,-1", "line 2: quantity: "),
         ("o-1,u-1,tea,2.0", "line 2: quantity: "),
-        ("o-1,u-1,tea,1000001", "line 2: quantity: "),
         ("o-1,u-1,tea,1\n\no-1,u-1,BANK CHARGES,1", "line 4: productId: must be 1 to 64 "),
         ("o 1,u-1,tea,1", "line 2: orderId: must be "),
         ("o-1,,tea,1", "line 2: userId: must be "),
@@ -132,18 +128,8 @@ BEGAN = ": orderId: the order o-1 began at line 2"
             "line 2: the row has 3 cells, but the header has 4; write one for each column",
         ),
         (
-            "o-1;u-1;tea;1",
-            "line 2: the row has 1 cell, but the header has 4; write one for each column, with a",
-        ),
-        (
             "o-1,u-1,tea, green,1",
             "line 2: the row has 5 cells, but the header has 4; put quotation marks",
-        ),
-        ("o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,1", f"line 4{BEGAN}"),
-        ("o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,mug,x", f"line 4{BEGAN}"),
-        (
-            "o-1,u-1,tea,1\no-1,u-2,mug,1",
-            "line 3: userId: the order o-1 began at line 2 with another userId",
         ),
         ("\n".join(f"o-1,u-1,p-{n},1" for n in range(100)), "line 2: items: an order may have at"),
         (HEADER, "line 2: quantity: "),
@@ -171,7 +157,7 @@ APART = "o-1,u-1,tea,1\no-2,u-1,tea,1\no-1,u-1,"
         (f"{APART}mug,x", f"line 4{BEGAN}"),
         (f"{APART}mug", "line 4: the row has 3 cells"),
         ("o-1,u-1,tea,x\no-2,u-1,tea,1\no-1,u-1,mug,1", f"line 4{BEGAN}"),
-        ("o-1,u-1,tea,1\no-1,u-2,mug,1", "line 3: userId"),
+        ("o-1,u-1,tea,1\no-1,u-2,mug,1", f"line 3: userId{BEGAN.removeprefix(': orderId')} with"),
         ("o-1,u-1,tea,1\no-1,u-1,mug, red,1", "line 3: the row has 5 cells"),
     ],
 )
@@ -202,7 +188,6 @@ def test_an_error_in_json_lines_names_its_line_and_column(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (json.dumps(ORDERS), "is a JSON list of 2 items; .*jq -c '.\\[\\]' orders.json"),
         (json.dumps(ORDERS[0], indent=2), "JSON object that spans several lines .*jq -c . orders"),
         ("".join(json.dumps(order, indent=1) for order in ORDERS), "spans several lines .*jq -c ."),
     ],

@@ -20,7 +20,6 @@ from operations.dead_letters import SEEN_IN_A_GROUP, TOO_MANY_DELIVERIES, DeadLe
 from operations.queues import DEAD_LETTERS, QUEUES, UNDELIVERABLE_EVENTS
 from operations.redrive import CAUSES, MAY_SUCCEED_NOW, Decision, Selection
 from testing.aws import SimulatedAws, answered_directly_by
-from tests.support.terminal import on_a_terminal
 
 INVALID = "INVALID_JSON"
 
@@ -90,50 +89,6 @@ def test_the_status_counts_delayed_messages_separately(monkeypatch):
     monkeypatch.setattr(queue_commands, "aws_of", lambda *_: stack_with(of_each))
     shown = json.loads(run("status", "--json").stdout)["queues"]
     assert shown["ExpiryQueue"] == {"waiting": 1, "inFlight": 2, "later": 3}
-
-
-class Dead:
-    """A stack whose queues each hold one dead letter with the longest possible values."""
-
-    def __init__(self):
-        self.shown = set()
-        self.example = "word " * 102
-
-    def receive_message(self, *, QueueUrl, **_):
-        if QueueUrl in self.shown:
-            return {}
-        self.shown.add(QueueUrl)
-        why = {"errorCode": max(CAUSES, key=len), "errorMessage": self.example}
-        attributes = {name: {"StringValue": value} for name, value in why.items()}
-        message = {"MessageId": "m", "ReceiptHandle": "r", "Body": "{}"}
-        return {"Messages": [message | {"MessageAttributes": attributes}]}
-
-    def change_message_visibility_batch(self, **_):
-        return {}
-
-    def get_queue_attributes(self, **request):
-        return {"Attributes": dict.fromkeys(request["AttributeNames"], "120000")}
-
-    def describe_table(self, **_):
-        return {"Table": {"ItemCount": 10**12}}
-
-
-@pytest.mark.parametrize("command", ["status", "redrive"])
-def test_dead_letters_fit_a_terminal_of_80_columns_and_nothing_is_cut(command, monkeypatch):
-    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: stack_with(Dead()))
-    on_a_terminal(monkeypatch)
-    shown = run(command).stdout
-    *table, _ = shown.splitlines()
-    assert max(map(len, table)) <= 80
-    assert "…" not in shown
-    found = json.loads(run(command, "--json").stdout)["deadLetters"]
-    count = len(DEAD_LETTERS)
-    if command == "status":
-        assert found == {max(CAUSES, key=len): {"count": count, "example": Dead().example}}
-        assert shown.count("word") == 102
-    else:
-        assert [one["count"] for one in found] == [1] * count
-        assert {one["cause"] for one in found} == {max(CAUSES, key=len)}
 
 
 def dead_letter(original_id="m-1", code=TOO_MANY_DELIVERIES, body="{}"):

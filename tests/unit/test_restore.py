@@ -10,7 +10,6 @@ from botocore.stub import Stubber
 from typer.testing import CliRunner
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
-from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
@@ -206,21 +205,6 @@ def test_looking_changes_nothing(shop):
     before = shop.items()
     found = shop.restore.look(lambda _: None)
     assert (found.cancelled, shop.items()) == ({"PENDING": 1}, before)
-
-
-def test_a_consumer_that_keeps_the_highest_version_agrees_with_the_rows(shop):
-    shop.place("o", tea=1)
-    shop.remember()
-    shop.command(OrderAction.CONFIRM, "o")
-    shop.place("since", tea=1)
-    live = {key: decode(item) for key, item in shop.items()[Table.ORDERS].items()}
-    shop.put_back()
-    newest = {}
-    for key, before in live.items():
-        after = shop.order(*key)
-        events = order_events(None, before) + order_events(before, after)
-        newest[key[0]] = max(events, key=lambda event: event.data["version"]).type
-    assert newest == {"o": EventType.ORDER_PLACED, "since": EventType.ORDER_CANCELLED}
 
 
 def test_warm_environments_sell_the_restored_stock(shop):

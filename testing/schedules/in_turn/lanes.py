@@ -18,7 +18,6 @@ from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, Outcome
-from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode, page_units
@@ -250,23 +249,6 @@ def lend(
     for lane, units in lanes.items():
         allocation.fill(lane, product_id, units)
     _write(store, allocation)
-
-
-def reclaim(store: Store, product_id: str) -> int | None:
-    """Move all units of a product from lanes to its row. Returns how many; None if a concurrent writer came first."""
-    product = store.get_product(product_id)
-    if product is None or not product.lent_to:
-        return 0
-    allocation = _allocation(store, product_id, {DEPOT, *product.lent_to})
-    before = allocation.row(product_id)
-    try:
-        allocation.recall(product_id, before.lent_to - {DEPOT})
-        allocation.reclaim(product_id)
-        _write(store, allocation)
-    except (TransactionCancelledError, KeyError, ValueError):
-        # KeyError, ValueError: row and pages were read while units were moving.
-        return None
-    return allocation.row(product_id).stock_count - before.stock_count
 
 
 def _allocation(store: Store, product_id: str, lanes: Collection[int]) -> Allocation:
