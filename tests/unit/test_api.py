@@ -1539,8 +1539,9 @@ def test_a_products_availability_is_the_best_of_the_locations_in_the_setting(loc
     sell("berlin", 12)
     receipt = {"adjustmentId": "r", "delta": 500, "reason": "RECEIPT"}
     for change, shown in (
-        # Backorders at one location take nothing from another.
-        (lambda: sell("", 60), ("IN_STOCK", 300)),
+        # A line takes its units from one location, and backorders take nothing from another.
+        (lambda: sell("", 50), ("IN_STOCK", 300)),
+        (lambda: sell("", 10), ("IN_STOCK", 300)),
         (lambda: located("PATCH", path, {"lowStockThreshold": 300, **at("lyon")}), ("LOW", 300)),
         (lambda: sell("lyon", 300), ("BACKORDER", 0)),
         (lambda: sell("berlin", 2), ("OUT", 0)),
