@@ -242,18 +242,13 @@ def warm_up_order(worker: int) -> str:
 
 def sqs_event(
     messages: Sequence[tuple[str, int, float]],
-    queue: str = "bench",
-    groups: Sequence[str | None] = (),
 ) -> dict[str, Any]:
     """Build the event that Lambda passes to a handler.
 
     Args:
         messages: For each message, its body, the number of deliveries, and the Unix second of the first delivery. Its
             position becomes the `messageId`.
-        queue: Name of the queue that they come from.
-        groups: `MessageGroupId` of each message, in a FIFO queue.
     """
-    chosen = dict(enumerate(groups))
     return {
         "Records": [
             {
@@ -265,12 +260,11 @@ def sqs_event(
                     "SentTimestamp": "1793491200000",
                     "SenderId": "bench",
                     "ApproximateFirstReceiveTimestamp": str(int(first * 1000)),
-                    **({"MessageGroupId": group} if (group := chosen.get(position)) else {}),
                 },
                 "messageAttributes": {},
                 "md5OfBody": "",
                 "eventSource": "aws:sqs",
-                "eventSourceARN": f"arn:aws:sqs:us-east-1:000000000000:{queue}",
+                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:bench",
                 "awsRegion": "us-east-1",
             }
             for position, (body, deliveries, first) in enumerate(messages)

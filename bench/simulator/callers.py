@@ -10,19 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import nan
-from typing import Any
 
 from bench.contenders import OURS
 from bench.figures import Observations, SceneFigures, Tally, percentile
-from bench.simulator.engine import Conditions, Simulation, Worker, handler_of
-from bench.simulator.queues import Message, Queue
+from bench.simulator.engine import Conditions, Simulation
 from bench.workloads import Workload, endless
 from infra.settings import Settings
 from local import ROOT
 from local.invoke import read_event
 from testing.schedules.by_time.latency import TokenBucket
+from testing.schedules.by_time.queues import Message, Queue
+from testing.schedules.by_time.world import Worker
 
 RETRY_SECONDS = 1.0
 """The time in `Retry-After`, after which a client repeats a request that was answered with 429 or 503."""
@@ -71,64 +70,50 @@ class Callers(Simulation):
         conditions = replace(conditions, lanes=settings.lanes, batch=queue.batchSize, endless=True)
         self._clients = clients
         self._orders = endless(workload, seed)
-        self._sent: dict[str, Mapping[str, int]] = {}
+        self._sent_orders: dict[str, Mapping[str, int]] = {}
         self._queued: set[str] = set()
         self._answered: list[AnsweredOrder] = []
         self._limit = TokenBucket(api_limit or limits.requestsPerSecond, api_limit or limits.burst)
         self._event = read_event(ROOT / "events" / "api.json", "api")
         self._event["headers"]["prefer"] = "wait=25"
         super().__init__(OURS, workload, queue.maximumConcurrency, seed, conditions)
-        self._queue = Queue(self._scheduler, (), stays=True)
+        self.polled["Order"] = Queue(self.scheduler, (), stays=True)
+        self.variables["SHOW_STOCK"] = "availability"
         self._counted = self.observed
         self._counted_units = 0.0
-
-    def _environment(self) -> dict[str, str]:
-        environment = super()._environment()
-        return environment | {
-            "ORDER_QUEUE_URL": environment["QUEUE_URL"],
-            "SHOW_STOCK": "availability",
-        }
 
     def _start_workers(self) -> None:
         super()._start_workers()
         for _ in range(self._clients):
-            self._scheduler.start(self._order, Worker(partial(handler_of, "api")))
+            self.scheduler.start(self._order, Worker("api"))
 
     # ------------------------------------------------------------------ the clients
 
     def _order(self) -> None:
         """Send one order after the other, and repeat each until it is answered."""
-        while not self._queue.closed:
+        while not self.is_closed:
             order_id, body, wanted = next(self._orders)
-            self._sent[order_id] = wanted
-            began = self._scheduler.now
+            self._sent_orders[order_id] = wanted
+            began = self.scheduler.now
             while (status := self._call(body)) in (429, 503):
-                self._scheduler.sleep(RETRY_SECONDS)
-                if self._queue.closed:
+                self.scheduler.sleep(RETRY_SECONDS)
+                if self.is_closed:
                     return
-            now = self._scheduler.now
+            now = self.scheduler.now
             self._answered.append(
                 AnsweredOrder(order_id, now, now - began, status, order_id in self._queued)
             )
 
     def _call(self, body: str) -> int:
         """Call the API. Returns the status of the answer."""
-        if not self._limit.take(1, self._scheduler.now):
+        if not self._limit.take(1, self.scheduler.now):
             return 429
-        return self._request({**self._event, "body": body})
+        return self.request({**self._event, "body": body})
 
-    def _answer_sqs(
-        self, worker: Worker, operation: str, request: dict[str, Any]
-    ) -> dict[str, Any]:
-        if operation != "SendMessage":
-            return super()._answer_sqs(worker, operation, request)
-        self._scheduler.sleep(self._region.queue())
-        body = request["MessageBody"]
+    def message(self, body: str) -> Message:
         order_id = json.loads(body)["orderId"]
         self._queued.add(order_id)
-        sent = len(self._queued)
-        self._queue.give_back([Message(order_id, body, self._sent[order_id], sent)])
-        return {"MessageId": "sent"}
+        return Message(order_id, body, self._sent_orders[order_id], len(self._queued))
 
     # ------------------------------------------------------------------ the result
 
@@ -140,13 +125,13 @@ class Callers(Simulation):
         super()._close()
         self._counted = self.observed
         self._counted_units = self._write_units()
-        self.observed = Observations(Tally("Products", "Orders"), self._scheduler.now)
+        self.observed = Observations(Tally("Products", "Orders"), self.scheduler.now)
 
     def result(self) -> SceneFigures:
         """Compute the figures, and check the books."""
-        rows = self._store.tables["Orders"].items
+        rows = self.items("Orders")
         for (order_id,), row in rows.items():
-            self._books.enter(row["status"]["S"], self._sent[order_id])
+            self._books.enter(row["status"]["S"], self._sent_orders[order_id])
         self._lost = sum(a.status != 202 and (a.order_id,) not in rows for a in self._answered)
         seen = self._counted
         ends = seen.began + (seen.window or nan)

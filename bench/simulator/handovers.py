@@ -18,11 +18,10 @@ from statistics import fmean
 from typing import Any
 
 from bench.capacity import Call
+from bench.contenders import OURS
 from bench.figures import SceneFigures, percentile
 from bench.simulator.callers import RETRY_SECONDS
-from bench.simulator.engine import Conditions, Worker, handler_of
-from bench.simulator.queues import Message, Queue
-from bench.simulator.sweep import Swept
+from bench.simulator.engine import Conditions, Simulation
 from bench.workloads import CREATED_AT, PLENTY, Workload, endless
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundPage
 from inventory_orders.domain.record import (
@@ -36,6 +35,8 @@ from inventory_orders.store.rows import encode, order_row
 from local import ROOT
 from local.invoke import read_event
 from testing.aws import Item
+from testing.schedules.by_time.queues import Message, Queue
+from testing.schedules.by_time.world import Worker
 
 COMMANDS = 10
 """Commands of one invocation, as in the stack."""
@@ -43,7 +44,7 @@ COMMANDS = 10
 _DONE, _LATER = 200, 503
 
 
-class HandOvers(Swept):
+class HandOvers(Simulation):
     """An endless stream of orders, and hand-overs of earlier ones.
 
     Args:
@@ -67,7 +68,7 @@ class HandOvers(Swept):
         self._sweep_each = sweep_each
         self._earlier = earlier
         self._attempts: list[tuple[float, bool, int]] = []
-        super().__init__(workload, workers, seed, conditions)
+        super().__init__(OURS, workload, workers, seed, conditions)
 
     def _fill_tables(self) -> None:
         """Write the opening rows. The units of the backlog are on hand, but not in stock.
@@ -75,7 +76,7 @@ class HandOvers(Swept):
         Earlier hand-overs are on the outbound pages, as they would be between two sweeps.
         """
         super()._fill_tables()
-        products = self._store.tables["Products"].items
+        products = self.items("Products")
         orders = endless(self._workload, self._seed + 3)
         for key in OUTBOUND_KEYS:
             outbound: Counter[str] = Counter()
@@ -91,13 +92,13 @@ class HandOvers(Swept):
 
     def _start_workers(self) -> None:
         super()._start_workers()
-        self._start_sweep(self._sweep_each)
+        self.sweep(self._sweep_each)
 
     def _backlog(self) -> Iterator[Message]:
         """Write confirmed orders, each with the command that hands it over."""
         kinds = {f"earlier-{order_id}": body for order_id, body in self._workload.bodies.items()}
         orders = endless(replace(self._workload, bodies=kinds), self._seed + 2)
-        rows = self._store.tables["Orders"].items
+        rows = self.items("Orders")
         for sent, (order_id, _, wanted) in enumerate(orders):
             rows[order_id,] = _confirmed(order_id, wanted)
             command = json.dumps({"action": "fulfil", "orderId": order_id})
@@ -111,7 +112,7 @@ class HandOvers(Swept):
 
     def _enter_hand_over(self, message: Message) -> None:
         """Enter a hand-over into the books, and delete the order's row, which is no longer needed."""
-        row = self._store.tables["Orders"].items.pop((message.order_id,))
+        row = self.items("Orders").pop((message.order_id,))
         if row["status"] == {"S": OrderStatus.FULFILLED}:
             self._books.owed.subtract(message.wanted)
         else:
@@ -119,7 +120,7 @@ class HandOvers(Swept):
 
     def _enter_unanswered(self, message: Message) -> None:
         """Enter an unanswered hand-over into the books, if the order's row shows that it happened."""
-        row = self._store.tables["Orders"].items[message.order_id,]
+        row = self.items("Orders")[message.order_id,]
         if row["status"] == {"S": OrderStatus.FULFILLED}:
             self._enter_hand_over(message)
 
@@ -145,17 +146,15 @@ class QueuedHandOvers(HandOvers):
     def __init__(self, command_workers: int, *others: Any) -> None:
         super().__init__(*others)
         self._command_workers = command_workers
-        self._commands = Queue(self._scheduler, self._backlog())
-        self._more_queues.append(self._commands)
+        self._commands = self.polled["OrderCommand"] = Queue(self.scheduler, self._backlog())
 
     def _start_workers(self) -> None:
         super()._start_workers()
         for _ in range(self._command_workers):
-            worker = Worker(partial(handler_of, "change_orders"), "Commands")
-            self._scheduler.start(self._hand_over, worker)
+            self.scheduler.start(self._hand_over, Worker("change_orders", "OrderCommand"))
 
     def _hand_over(self) -> None:
-        for batch in self._serve(self._commands, COMMANDS):
+        for batch in self.serve(COMMANDS):
             for message in batch:
                 if message.order_id not in self._commands.open:
                     self._enter_hand_over(message)
@@ -205,53 +204,46 @@ class CalledHandOvers(HandOvers):
         self._event["routeKey"] = "POST /orders/{orderId}/fulfil"
         self._event["body"] = ""
 
-    def _environment(self) -> dict[str, str]:
-        environment = super()._environment()
-        return environment | {
-            "ORDER_QUEUE_URL": environment["QUEUE_URL"],
-            "SHOW_STOCK": "numbers",
-        }
-
     def _start_workers(self) -> None:
         super()._start_workers()
-        self._scheduler.start(self._arrive, self._scheduler)
+        self.scheduler.start(self._arrive, self.scheduler)
 
     def _arrive(self) -> None:
         """Begin hand-overs at random moments until the window ends."""
         chance = random.Random(f"operators {self._seed}")
         for message in self._backlog():
-            self._scheduler.sleep(chance.expovariate(self._calls_a_second))
-            if self._queue.closed:
+            self.scheduler.sleep(chance.expovariate(self._calls_a_second))
+            if self.is_closed:
                 break
-            self._send(_Call(message, self._scheduler.now))
+            self._send(_Call(message, self.scheduler.now))
 
     def _send(self, call: _Call) -> None:
         """Begin a call in an idle environment, or in a new one."""
         idle = self._idle
-        environment = idle.pop() if idle else Worker(partial(handler_of, "api"))
-        self._scheduler.start(partial(self._hand_over, call), environment)
+        environment = idle.pop() if idle else Worker("api")
+        self.scheduler.start(partial(self._hand_over, call), environment)
 
     def _hand_over(self, call: _Call) -> None:
         """Call the API to hand over an order, and repeat the call later if the answer says so."""
         status = self._status_of(call.message.order_id)
-        self._idle.append(self._scheduler.owner)
+        self._idle.append(self.scheduler.owner)
         if status == _LATER:
             call.asked_again = True
-            self._scheduler.sleep(RETRY_SECONDS)
-            if self._queue.closed:
+            self.scheduler.sleep(RETRY_SECONDS)
+            if self.is_closed:
                 self._enter_unanswered(call.message)
             else:
                 self._send(call)
             return
         self._unexpected += status != _DONE
         self._enter_hand_over(call.message)
-        call.ended = self._scheduler.now
+        call.ended = self.scheduler.now
         self._answered.append(call)
 
     def _status_of(self, order_id: str) -> int:
         """Call the API. Returns the status of the answer."""
         path = {"rawPath": f"/orders/{order_id}/fulfil", "pathParameters": {"orderId": order_id}}
-        return self._request(self._event | path)
+        return self.request(self._event | path)
 
     def result(self) -> SceneFigures:
         """Compute the figures of the calls, with requests and units per hand-over."""

@@ -12,17 +12,19 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from math import nan
 
 from bench.capacity import Call
+from bench.contenders import OURS
 from bench.figures import SceneFigures
-from bench.simulator.engine import Conditions, Worker, handler_of
-from bench.simulator.sweep import Swept
+from bench.simulator.engine import Conditions, Simulation
 from bench.workloads import CREATED_AT, Workload
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import OrderLine, OrderRecord, OrderStatus
 from inventory_orders.store.rows import encode, order_row
+from testing.schedules.by_time.world import Worker
+
+SWEEP_EACH_SECONDS = 60.0
 
 EXPIRIES = 10
 """Maximum number of holds in one invocation, as in the stack."""
@@ -31,7 +33,7 @@ EXPIRERS = 2
 """Number of invocations that expire holds at the same time, as in the stack."""
 
 
-class Holds(Swept):
+class Holds(Simulation):
     """An endless stream of orders, and holds that all end at the same time.
 
     Args:
@@ -57,12 +59,12 @@ class Holds(Swept):
         self._wanted_by_hold: dict[str, Mapping[str, int]] = {}
         self._ordered: list[float] = []
         self._expired: list[float] = []
-        super().__init__(workload, workers, seed, conditions)
+        super().__init__(OURS, workload, workers, seed, conditions)
 
     def _fill_tables(self) -> None:
         """Write the held orders, with units from the rows' stock. All holds end at the same moment."""
         super()._fill_tables()
-        orders, products = (self._store.tables[name].items for name in ("Orders", "Products"))
+        orders, products = self.items("Orders"), self.items("Products")
         chance = random.Random(f"holds {self._seed}")
         ends = timestamp(datetime.fromtimestamp(self.now() + self._end, UTC))
         taken: Counter[str] = Counter()
@@ -71,9 +73,7 @@ class Holds(Swept):
             wanted = chance.choice(self._wanted)
             while not self._is_left(wanted, taken):
                 wanted = chance.choice(self._wanted)
-            row = encode(order_row(_held(order_id, wanted, ends)))
-            orders[order_id,] = row
-            self._index.held[row["expiryShard"]["S"]].append(order_id)
+            orders[order_id,] = encode(order_row(_held(order_id, wanted, ends)))
             self._wanted_by_hold[order_id] = wanted
             taken.update(wanted)
         for product_id, units in taken.items():
@@ -84,7 +84,7 @@ class Holds(Swept):
 
     def _is_left(self, wanted: Mapping[str, int], taken: Mapping[str, int]) -> bool:
         """Whether each row still has a unit after a hold has taken its units, so that no product runs out of stock."""
-        products = self._store.tables["Products"].items
+        products = self.items("Products")
         return all(
             int(products[product_id,]["stockCount"]["N"]) > taken.get(product_id, 0) + units
             for product_id, units in wanted.items()
@@ -93,17 +93,14 @@ class Holds(Swept):
     def _start_workers(self) -> None:
         super()._start_workers()
         for _ in range(EXPIRERS):
-            self._scheduler.start(
-                self._expire, Worker(partial(handler_of, "change_orders"), "Expiry")
-            )
-        self._start_sweep()
+            self.scheduler.start(self._expire, Worker("change_orders", "Expiry"))
+        self.sweep(SWEEP_EACH_SECONDS)
 
     def _expire(self) -> None:
         """Take holds and expire them until none is left."""
-        for _ in self._serve(self._expiries, EXPIRIES):
+        for _ in self.serve(EXPIRIES):
             if len(self._expired) >= self._holds:
                 self._close()
-                self._expiries.close()
 
     def _see(self, call: Call) -> None:
         """Count answered orders and expired holds."""
@@ -119,7 +116,7 @@ class Holds(Swept):
 
     def result(self) -> SceneFigures:
         """Compute the figures while holds expire, and check that each hold has returned all its units."""
-        rows = self._store.tables["Orders"].items
+        rows = self.items("Orders")
         for order_id, wanted in self._wanted_by_hold.items():
             self._books.enter(rows[order_id,]["status"]["S"], wanted)
         seen = super().result()

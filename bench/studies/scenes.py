@@ -27,14 +27,15 @@ from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
 from bench.contenders import OURS
 from bench.figures import Audit, SceneFigures
 from bench.simulator.callers import Callers
-from bench.simulator.engine import Conditions, Simulation, Worker, handler_of
+from bench.simulator.engine import Conditions, Simulation
 from bench.simulator.handovers import CalledHandOvers, HandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
-from bench.simulator.queues import FifoQueue, Message, Queue
 from bench.workloads import REAL_ORDERS, Workload, endless, make, with_depth
 from local.invoke import is_good
 from operations.errors import UserError
 from testing.schedules.by_time.latency import PROVISIONED_RECEIVE_INTERVAL
+from testing.schedules.by_time.queues import FifoQueue, Message, Queue
+from testing.schedules.by_time.world import Worker
 
 FIFO_BATCH = 10
 FIFO_DEPTH = 5_000
@@ -73,8 +74,6 @@ _LOCATIONS = ("", "berlin", "lyon")
 _FIRST_OF_OVERFLOW = 15_000
 """Units of the product at the location that all orders prefer."""
 
-_QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/000000000000/"
-
 
 class Sales(Simulation):
     """Orders from the standard queue, from the FIFO queue, or from both.
@@ -101,8 +100,7 @@ class Sales(Simulation):
         super().__init__(OURS, workload, standard, seed, conditions)
         self._fifo_workers = fifo
         if fifo:
-            self._fifo = FifoQueue(self._scheduler, self._grouped(), FIFO_DEPTH)
-            self._more_queues.append(self._fifo)
+            self.polled["OrderFifo"] = FifoQueue(self.scheduler, self._grouped(), FIFO_DEPTH)
 
     def _grouped(self) -> Iterator[Message]:
         """The messages of the FIFO queue."""
@@ -111,17 +109,11 @@ class Sales(Simulation):
         for sent, (order_id, body, wanted) in enumerate(orders):
             yield Message(order_id, body, wanted, sent, group=next(iter(wanted)))
 
-    def _environment(self) -> dict[str, str]:
-        return super()._environment() | {
-            "FIFO_QUEUE_URL": f"{_QUEUE_URL}Orders.fifo",
-            "FIFO_DEAD_LETTER_QUEUE_URL": self._dead_letters.url,
-        }
-
     def _start_workers(self) -> None:
         super()._start_workers()
         for _ in range(self._fifo_workers):
-            work = partial(self._work, self._fifo, FIFO_BATCH)
-            self._scheduler.start(work, Worker(self._load, "Orders.fifo"))
+            worker = Worker("place_orders", "OrderFifo")
+            self.scheduler.start(partial(self._work, FIFO_BATCH), worker)
 
 
 class MinuteSales(Sales):
@@ -135,16 +127,16 @@ class MinuteSales(Sales):
     def __init__(self, count: int, *others: Any) -> None:
         super().__init__(*others)
         self._count = count
-        self._queue = Queue(self._scheduler, (), stays=True)
+        self._orders = self.polled["Order"] = Queue(self.scheduler, (), stays=True)
 
     def _start_workers(self) -> None:
         super()._start_workers()
-        self._scheduler.start(self._send, self._scheduler)
+        self.scheduler.start(self._send, self.scheduler)
 
     def _send(self) -> None:
         for sent, order in enumerate(islice(endless(self._workload, self._seed), self._count)):
-            self._queue.give_back([Message(*order, sent)])
-            self._scheduler.sleep(60.0)
+            self._orders.give_back([Message(*order, sent)])
+            self.scheduler.sleep(60.0)
         self._close()
 
 
@@ -163,32 +155,32 @@ class RecalledSales(Sales):
 
     def _start_workers(self) -> None:
         super()._start_workers()
-        name = "count_stock" if self._action == "count" else "manage_products"
-        self._scheduler.start(self._operate, Worker(partial(handler_of, name)))
+        self.scheduler.start(self._operate, Worker())
 
     def _operate(self) -> None:
         demand = Counter[str]()
         for wanted in self._wanted:
             demand.update(wanted)
-        self._scheduler.sleep(self._conditions.warm_up)
+        self.scheduler.sleep(self._conditions.warm_up)
         for product_id, _ in demand.most_common(10):
-            began = self._scheduler.now
+            began = self.scheduler.now
             if self._action == "discontinue":
                 self._command({"action": "discontinue", "productId": product_id})
             else:
                 acquire = {"action": "acquire", "productId": product_id, "seconds": 60}
                 lease = self._command({**acquire, "outliveInvocation": True})["lease"]
-            self._took.append(self._scheduler.now - began)
+            self._took.append(self.scheduler.now - began)
             if self._action == "count":
                 self._command({"action": "release", "lease": lease})
 
     def _command(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Invoke the operator's function until it succeeds."""
+        function = "count_stock" if self._action == "count" else "manage_products"
         while True:
-            answer: dict[str, Any] = self._invoke(self._scheduler.owner, event)
+            answer: dict[str, Any] = self.invoke(function, event)
             if is_good(answer):
                 return answer
-            self._scheduler.sleep(1.0)
+            self.scheduler.sleep(1.0)
 
     def result(self) -> SceneFigures:
         """Compute the figures, and the mean time of a command."""
@@ -205,23 +197,21 @@ class ReturnSales(Holds):
         self._messages_put = 0
         self._wanted_of: dict[str, Mapping[str, int]] = {}
         super().__init__(*others)
-        self._commands = Queue(self._scheduler, (), stays=True)
-        self._receipts = Queue(self._scheduler, (), stays=True)
-        self._more_queues += [self._commands, self._receipts]
+        for feed in ("OrderCommand", "Stock"):
+            self.polled[feed] = Queue(self.scheduler, (), stays=True)
 
     def _start_workers(self) -> None:
         super()._start_workers()
-        for name, function, queue, most in (
-            ("Orders", "change_orders", self._commands, 10),
-            ("Stock", "adjust_stock", self._receipts, 49),
+        for function, feed, most in (
+            ("change_orders", "OrderCommand", 10),
+            ("adjust_stock", "Stock", 49),
         ):
             for _ in range(2):
-                worker = Worker(partial(handler_of, function), name)
-                self._scheduler.start(partial(self._drain, queue, most), worker)
-        self._scheduler.start(self._send, self._scheduler)
+                self.scheduler.start(partial(self._drain, most), Worker(function, feed))
+        self.scheduler.start(self._send, self.scheduler)
 
-    def _drain(self, queue: Queue, most: int) -> None:
-        for _ in self._serve(queue, most):
+    def _drain(self, most: int) -> None:
+        for _ in self.serve(most):
             pass
 
     def _send(self) -> None:
@@ -229,12 +219,12 @@ class ReturnSales(Holds):
         chance = random.Random(f"returning {self._seed}")
         products = list(self._workload.stock)
         number = 0
-        while not self._queue.closed:
-            self._scheduler.sleep(1.0)
+        while not self.is_closed:
+            self.scheduler.sleep(1.0)
             for _ in range(min(self.EACH_SECOND["cancellations"], len(self._placed))):
                 order_id = self._placed.pop(chance.randrange(len(self._placed)))
                 command = {"action": "cancel", "orderId": order_id}
-                self._send_to(self._commands, f"cancel-{order_id}", command)
+                self._send_to("OrderCommand", f"cancel-{order_id}", command)
             for _ in range(self.EACH_SECOND["receipts"]):
                 number += 1
                 receipt = {
@@ -243,11 +233,11 @@ class ReturnSales(Holds):
                     "delta": 10,
                     "reason": "RECEIPT",
                 }
-                self._send_to(self._receipts, f"receipt-{number}", receipt)
+                self._send_to("Stock", f"receipt-{number}", receipt)
 
-    def _send_to(self, queue: Queue, name: str, body: Mapping[str, Any]) -> None:
+    def _send_to(self, feed: str, name: str, body: Mapping[str, Any]) -> None:
         self._messages_put += 1
-        queue.give_back([Message(name, json.dumps(body), {}, self._messages_put)])
+        self.polled[feed].give_back([Message(name, json.dumps(body), {}, self._messages_put)])
 
     def _see(self, call: Call) -> None:
         super()._see(call)
@@ -263,15 +253,14 @@ class ReturnSales(Holds):
 
     def _audit(self) -> Audit:
         """Check the tables, with cancellations and receipts."""
-        tables = self._store.tables
         for order_id, wanted in self._wanted_of.items():
-            row = tables["Orders"].items.get((order_id,))
+            row = self.item("Orders", order_id)
             if row is None:
                 self._lost += 1
             else:
                 self._books.enter(row["status"]["S"], wanted)
         stock = Counter(self._workload.stock)
-        for row in tables["StockAdjustments"].items.values():
+        for row in self.items("StockAdjustments").values():
             stock[row["productId"]["S"]] += int(row["delta"]["N"])
         self._workload = replace(self._workload, stock=stock)
         return super()._audit()

@@ -379,30 +379,30 @@ class DynamoDB:
             responses[name] = []
             for given in entry["Keys"]:
                 item = table.items.get(table.key_of(given))
-                room -= size_of_item(item or {})
+                size = size_of_item(item or {})
+                room -= size
                 if room < 0:
                     left_out.setdefault(name, {**entry, "Keys": []})["Keys"].append(given)
                     continue
-                table.consumed.reads += read_units(
-                    size_of_item(item or {}), entry.get("ConsistentRead", False)
-                )
+                table.consumed.reads += read_units(size, entry.get("ConsistentRead", False))
                 if item:
                     responses[name].append(item)
         return {"Responses": responses, "UnprocessedKeys": left_out}
 
     def _transact_get_items(self, request: dict[str, Any]) -> dict[str, Any]:
         _only(request, "TransactItems")
-        responses, size = [], 0
+        responses, total = [], 0
         gets = [action["Get"] for action in request["TransactItems"]]
         _check_places([self.place(get) for get in gets])
         for get in gets:
             _only(get, "TableName Key")
             table = self._table(get["TableName"])
             item = table.items.get(table.key_of(get["Key"]))
-            size += size_of_item(item or {})
-            table.consumed.reads += 2 * read_units(size_of_item(item or {}), consistent=True)
+            size = size_of_item(item or {})
+            total += size
+            table.consumed.reads += 2 * read_units(size, consistent=True)
             responses.append({"Item": item} if item else {})
-        if size > _MAX_TRANSACTION:
+        if total > _MAX_TRANSACTION:
             raise _too_large()
         return {"Responses": responses}
 

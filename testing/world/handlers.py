@@ -37,12 +37,12 @@ def load(name: str, path: Path) -> ModuleType:
 class FakeContext:
     """The context object that Lambda passes to a handler. Its remaining time follows the clock of the process."""
 
-    def __init__(self, name: str, seconds: float = 30.0) -> None:
+    def __init__(self, name: str, seconds: float = 30.0, request_id: str = "") -> None:
         self.function_name = name
         self.function_version = "$LATEST"
         self.memory_limit_in_mb = 1024
         self.invoked_function_arn = f"arn:aws:lambda:us-east-1:123456789012:function:{name}"
-        self.aws_request_id = str(uuid.uuid4())
+        self.aws_request_id = request_id or str(uuid.uuid4())
         self._ends = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:

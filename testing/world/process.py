@@ -7,8 +7,6 @@ are numbered, and jitter is always at its upper bound.
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
 import os
 import random
 import time
@@ -23,11 +21,12 @@ from inventory_orders.holds import ending as holds
 from inventory_orders.invocation import telemetry
 from inventory_orders.store import rows
 from testing.aws import Queue
+from testing.world.clock import ManualClock
 from testing.world.events import event_of_received
 from testing.world.handlers import FakeContext
 from testing.world.tables import FEEDS
 from testing.world.violation import ViolationError, require
-from testing.world.world import World
+from testing.world.world import World, silent
 
 LAMBDA_SECONDS = 30.0
 """Seconds after which Lambda ends an invocation."""
@@ -179,6 +178,7 @@ class PausingWorld(World):
         crashes: Number of invocations that crashed.
     """
 
+    clock: ManualClock
     visibility = 180.0
     max_invocations = 25
     """A scenario has a handful of invocations, and a message that is returned forever is a failure."""
@@ -211,9 +211,7 @@ class PausingWorld(World):
                 (holds, "EXPIRY_SHARDS", 1),
             ):
                 stack.enter_context(patch.object(module, name, replacement))
-            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            stack.callback(logging.disable, logging.root.manager.disable)
-            logging.disable(logging.CRITICAL)
+            stack.enter_context(silent())
             try:
                 yield self
             finally:

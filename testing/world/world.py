@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import cache, cached_property
 from types import ModuleType, SimpleNamespace
@@ -44,7 +46,7 @@ from operations.dead_letters import DeadLetter, peek_dead_letters
 from operations.lanes import Pages, read_pages
 from testing.aws import Consumed, Item, Queue, SimulatedAws, answered_directly_by, in_wire_format
 from testing.aws import Table as SimulatedTable
-from testing.world.clock import ManualClock, virtual_time
+from testing.world.clock import ManualClock, VirtualClock, virtual_time
 from testing.world.handlers import FakeContext, function_names, load_handler
 from testing.world.tables import FEEDS, NAMES, UNDELIVERABLE, creation, queue_settings, settings
 
@@ -54,13 +56,16 @@ MAX_RECEIVE_COUNT = 1000
 
 
 @cache
+def session() -> boto3.Session:
+    """Create a session once: each new one would load botocore's handlers again."""
+    return boto3.Session("test", "test", region_name="us-east-1")
+
+
+@cache
 def client(service: Any = "dynamodb", config: Any = CLIENT_CONFIG) -> Any:
     """Create a client once: all worlds share it, because clients keep no data."""
-    return boto3.client(service, config=config)
+    return session().client(service, config=config)
 
-
-session = cache(boto3.Session)
-"""Creates a session once: each new one would load botocore's handlers again."""
 
 handler_of = cache(load_handler)
 """Imports a function's handler once. Handlers keep nothing from one invocation to the next, except in their process."""
@@ -81,11 +86,14 @@ class World:
         variables: The environment variables of all functions.
     """
 
+    clock: VirtualClock
     visibility = 30.0
     """Seconds for which received messages are hidden."""
+    answered_by = staticmethod(answered_directly_by)
+    """How clients are connected to the world."""
 
     def __init__(
-        self, products: Sequence[NewProduct] = (), clock: ManualClock | None = None
+        self, products: Sequence[NewProduct] = (), clock: VirtualClock | None = None
     ) -> None:
         self.clock = clock or ManualClock()
         self.aws = SimulatedAws(self.clock.now)
@@ -121,10 +129,9 @@ class World:
         with ExitStack() as stack:
             enter = stack.enter_context
             enter(virtual_time(self))
-            enter(answered_directly_by(self.answer))
+            enter(self.answered_by(self.answer))
             enter(patch.object(runtime, "process", self.process))
-            # Threads would not wait in virtual time.
-            enter(patch.object(runtime, "executor", lambda: None))
+            enter(patch.object(runtime, "executor", self.executor))
             enter(patch.object(runtime, "client", client))
             self.restart()
             yield self
@@ -246,6 +253,10 @@ class World:
         self._processes.clear()
         self.variables |= variables
 
+    def executor(self) -> Executor | None:
+        """The threads of the caller's process. By default there are none, because they would not wait in virtual time."""
+        return None
+
     def process(self, function: str = "") -> runtime.Process:
         """The caller's process of a function; by default of the one that it invoked last."""
         caller = self.caller()
@@ -342,7 +353,7 @@ class World:
             outputs[f"{name.removesuffix('.fifo')}Url"] = url
         for name in function_names():
             outputs[f"{name.title().replace('_', '')}FunctionName"] = name
-        ours = session("test", "test", region_name="us-east-1")
+        ours = session()
         nothing: Any = None
         functions: Any = SimpleNamespace(invoke=self._invoke_as_lambda)
         return Aws(outputs, ours, client(), ours.client("sqs"), nothing, functions, **more)
@@ -350,6 +361,16 @@ class World:
     def _invoke_as_lambda(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
         answer = self.invoke(FunctionName.partition(":")[0], json.loads(Payload))
         return {"Payload": io.BytesIO(json.dumps(answer).encode())}
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Discard all output and logs."""
+    with ExitStack() as stack:
+        stack.enter_context(redirect_stdout(io.StringIO()))
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.CRITICAL)
+        yield
 
 
 def _keys(table: str) -> Sequence[str]:

@@ -15,7 +15,7 @@ from operations.aws import Aws
 from tests.support.roles import name_actions_as_the_embedded_aws_does
 from tests.support.stack import cli, deployed, wait_until_settled
 
-ORDERS, HOLD_SECONDS = 300, 3
+ORDERS, HOLD_SECONDS = 150, 3
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from textwrap import shorten
@@ -146,16 +147,52 @@ def _how_to_repeat(part: workers.FinishedTask) -> str:
     )
 
 
+def _known(name: str, names: Iterable[str], what: str) -> str:
+    """Check a name from the command line."""
+    if name in (known := list(names)):
+        return name
+    close = get_close_matches(name, known, cutoff=0.3)
+    raise typer.BadParameter(f"there is no {what} {name!r}; similar: {'; '.join(close) or 'none'}")
+
+
+def _scenario(name: str) -> str:
+    return _known(name, (*SCENARIOS, workers.BY_CHANCE), "scenario")
+
+
+def _mutant(name: str) -> str:
+    return name and _known(name, (mutant.name for mutant in mutants.MUTANTS), "mutant")
+
+
+Scenario = Annotated[str, typer.Argument(callback=_scenario)]
+Mutant = Annotated[str, typer.Option(callback=_mutant, help="Run it with this mutant of the code.")]
+
+
+@app.command()
+def scenario(name: Scenario, processes: int = os.cpu_count() or 2) -> None:
+    """Run all schedules of one scenario with each of its faults, and 20 random ones."""
+    is_clean = True
+    tasks = [*workers.tasks_of(name), workers.Task(name, seeds=tuple(range(20)))]
+    for part in workers.run(tasks, processes):
+        kind = part.task.kind or "random"
+        problem = part.failure or part.error
+        said = "clean" if not problem else f"{problem}"
+        console.print(f"{kind:12} {part.result.schedules:>7,} schedules  {escape(said)}")
+        if part.failure:
+            console.print(escape(_how_to_repeat(part)))
+        is_clean = is_clean and not problem
+    raise typer.Exit(0 if is_clean else 1)
+
+
 @app.command()
 def replay(
-    scenario: str,
+    scenario: Scenario,
     schedule: str,
     rivals: int = 2,
     faults: int = 1,
     clock: Annotated[
         list[str] | None, typer.Option(help="PROCESS=SECONDS by which a clock is ahead.")
     ] = None,
-    mutant: Annotated[str, typer.Option(help="Replay it with this mutant of the code.")] = "",
+    mutant: Mutant = "",
 ) -> None:
     """Replay one schedule, in the notation that a failure prints."""
     clocks = {
@@ -170,24 +207,28 @@ def replay(
 
 
 @app.command()
-def chance(
-    seed: int,
-    mutant: Annotated[str, typer.Option(help="Run it with this mutant of the code.")] = "",
-) -> None:
+def chance(seed: int, mutant: Mutant = "") -> None:
     """Run a whole shop from a seed, and show the last steps if it fails."""
     replay(workers.BY_CHANCE, str(seed), mutant=mutant, clock=None)
 
 
 @app.command()
 def mutant(
-    name: str,
+    name: Annotated[str, typer.Argument(callback=_mutant)],
     *,
     by_chance: Annotated[bool, typer.Option(help="Catch it by a seed of a whole shop.")] = False,
 ) -> None:
     """Show how one mutant is caught, step by step."""
+    (each,) = (each for each in mutants.MUTANTS if each.name == name)
     ((_, done),) = workers.catch([name], 1, by_chance=by_chance)
-    console.print(escape(str(done.failure or done.error or "not caught")))
-    raise typer.Exit(0 if done.failure else 1)
+    if done.failure is None:
+        where = "; ".join(each.scenarios) if not by_chance else workers.BY_CHANCE
+        console.print(
+            escape(done.error or f"not caught in {done.result.schedules:,} schedules: {where}")
+        )
+        raise typer.Exit(1)
+    console.print(escape(str(done.failure)))
+    console.print(escape(f"{_how_to_repeat(done)} --mutant {name!r}"))
 
 
 if __name__ == "__main__":

@@ -66,10 +66,9 @@ def transfer(transfer_id: str, source: str, target: str, units: int) -> Message:
     return {**asked, "from": source, "to": target, "quantity": units}
 
 
-def receipt(adjustment_id: str, delta: int) -> Message:
+def receipt(adjustment_id: str, delta: int, location: str = "") -> Message:
     """Make an adjustment that adds units of product `p`, or removes lost ones."""
-    of_product = {"adjustmentId": adjustment_id, "productId": "p"}
-    return {**of_product, "delta": delta, "reason": "RECEIPT"}
+    return {"adjustmentId": adjustment_id, **p_at(location), "delta": delta, "reason": "RECEIPT"}
 
 
 def decrement(adjustment_id: str, units: int, **more: str) -> Message:

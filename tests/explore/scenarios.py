@@ -330,6 +330,16 @@ def _one_is_rejected(world: World) -> None:
     )
 
 
+def _is_booked_once(world: World) -> None:
+    """Check that the generation that a receipt of two units names has them, and the other one does not."""
+    _no_dead_letters(world)
+    booked = world.row("StockAdjustments", "p#berlin", "r") or {}
+    row = world.row("Products", "p#berlin")
+    if row is not None:
+        wanted = 3 if booked["productCreatedAt"] == row["createdAt"] else 1
+        require(row["stockCount"] == wanted, f"{row['stockCount']} units instead of {wanted}")
+
+
 def _is_lost(world: World) -> None:
     steps = _row(world)["steps"]
     # The third rival may hand both units over first.
@@ -942,6 +952,14 @@ _IN_TWO_PLACES: list[SetUp] = [stock_at("berlin", p=1), stock_at("lyon", p=1)]
 """List p with one unit at each of two locations."""
 
 
+_AT_BERLIN = receipt("r", 2, "berlin")
+
+
+def _receives_and_relists(client: Client) -> None:
+    client("adjust_stock", _AT_BERLIN)
+    relists(client, location="berlin")
+
+
 def _backorders_at_berlin(world: World) -> None:
     add_product(world, "p#berlin", 0, backorderLimit=5, status="LOW_STOCK")
 
@@ -1063,6 +1081,18 @@ _AT_LOCATIONS = (
             places(order_at("c", "berlin", "lyon", p=2)),
         ],
         faults=(*_TELLING, "late"),
+    ),
+    Scenario(
+        "receipt against delisting and relisting of its place",
+        [stock_at("berlin", p=1)],
+        [
+            adjusts(_AT_BERLIN),
+            # The same receipt, then the next generation.
+            runs(_receives_and_relists),
+            insists("adjust_stock", _AT_BERLIN),
+        ],
+        check=_is_booked_once,
+        faults=(*_TORN, "late", "stale"),
     ),
     Scenario(
         "places listed and delisted at once",

@@ -17,7 +17,7 @@ from tests.support.template import shared_stack_of, stack_of
 HERE = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def test_the_layer_holds_the_package_its_dependencies_and_nothing_else(monkeypatch):
+def test_the_layer_holds_the_package_its_dependencies_and_nothing_else():
     layer = assets.layer(HERE)
     packages = {path.name for path in (layer.path / "python").iterdir() if path.is_dir()}
     assert {"inventory_orders", "aws_lambda_powertools", "fastjsonschema"} <= packages
@@ -135,21 +135,6 @@ def test_assets_that_were_not_used_for_long_are_deleted(build_of, tmp_path):
     os.utime(other, (0, 0))
     new = build_of(sample(tmp_path / "new", "new = 1\n")).path
     assert set(new.parent.iterdir()) == {old, used, other, new}
-
-
-def test_a_dependency_that_was_changed_by_hand_makes_another_layer(monkeypatch, tmp_path):
-    files_of = assets._files_of
-    changed = sample(tmp_path / "changed", "raise SystemExit\n", "__init__.py") / "__init__.py"
-
-    def with_another_file(found, prefix):
-        return {
-            place: changed if place == "python/jmespath/__init__.py" else path
-            for place, path in files_of(found, prefix).items()
-        }
-
-    before = assets.layer(HERE).digest
-    monkeypatch.setattr(assets, "_files_of", with_another_file)
-    assert assets.layer(HERE, tmp_path / "assets").digest != before
 
 
 def test_bytecode_does_not_depend_on_dates():

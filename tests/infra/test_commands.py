@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -95,13 +94,6 @@ def dry_run(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_another_python_can_be_named_after_setup_too(tmp_path):
-    own, other = ROOT / ".venv" / "bin" / "python", tmp_path / "python"
-    script(other, "echo another Python")
-    assert f"{other} -m venv --clear .venv >&2" in dry_run("setup", f"PYTHON={other}")
-    assert f"{own} -m venv --clear .venv >&2" not in dry_run("setup", f"PYTHON={own}")
-
-
 NO_NETWORK = {
     "pip": "WARNING: Retrying (Retry(total=4, connect=None, read=None)) after connection broken by\n"
     "ERROR: No matching distribution found for uv==1.2.3",
@@ -178,44 +170,10 @@ def test_a_missing_browser_is_installed_or_asked_for(tmp_path, tools, monkeypatc
     assert ("Installing" in done.stdout) is (user == 0)
 
 
-def test_help_puts_each_option_on_a_line_of_its_own():
-    lines = make("help", dry=()).stdout.splitlines()
-    assert "                  KEEP=1 keeps the data for the next make up" in lines
-    assert not [line for line in lines if "; " in line]
-
-
 def test_make_runs_no_node_of_the_machine():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     found = re.findall(r"[^\s,]*\b(?:node|npm|npx|cdk) (?!registry)", re.sub("#.*", "", makefile))
     assert found == ["$(VENV)/bin/npm "]
-
-
-@pytest.mark.parametrize("target", ["diff", "validate", "deploy", "diagnose", "destroy"])
-def test_a_stage_must_be_named_before_an_account_is_touched(target):
-    line = dry_run(target)[-1]
-    assert line.startswith(f'echo "name a stage: make {target} STAGE=dev" >&2; exit 2;')
-
-
-TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
-STAGED = (
-    *("audit", "desk", "lanes", "redrive", "synth", "diff", "validate", "deploy", "diagnose"),
-    *("verify", "destroy"),
-)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_target_uses_its_stage_or_refuses_it(target):
-    if target in STAGED:
-        line = dry_run(target, "STAGE=team-a")[-1]
-        assert shlex.split(line) == [
-            *(".venv/bin/inventory-orders", target),
-            *("--stage", "team-a"),
-        ]
-    else:
-        refused = make(target, "STAGE=team-a")
-        assert refused.returncode == 2
-        assert f"make {target} takes no STAGE; these do: audit desk" in refused.stderr
-        assert refused.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -226,6 +184,7 @@ def test_a_target_uses_its_stage_or_refuses_it(target):
         (["env"], "env"),
         (["env", "FORMAT=json"], "env --format 'json'"),
         (["deploy", "STAGE=prod", "YES=1"], "deploy --stage 'prod' --yes"),
+        (["desk", "STAGE=team-a"], "desk --stage 'team-a'"),
         (["lanes", "EMPTY=1"], "lanes --empty --yes"),
         # On an account, it asks first.
         (["lanes", "EMPTY=1", "STAGE=dev"], "lanes --empty --stage 'dev'"),
@@ -234,3 +193,24 @@ def test_a_target_uses_its_stage_or_refuses_it(target):
 def test_options_reach_the_commands(arguments, command):
     line = " ".join(dry_run(*arguments)[-1].split())
     assert line == f".venv/bin/inventory-orders {command}"
+
+
+TOUCHES_AN_ACCOUNT = ("diff", "validate", "deploy", "diagnose", "destroy")
+
+
+def test_a_stage_must_be_named_before_an_account_is_touched():
+    lines = [line for line in dry_run(*TOUCHES_AN_ACCOUNT) if line.startswith("echo ")]
+    assert [line.partition(" >&2; exit 2;")[0] for line in lines] == [
+        f'echo "name a stage: make {target} STAGE=dev"' for target in TOUCHES_AN_ACCOUNT
+    ]
+
+
+def test_exactly_the_targets_that_use_the_stage_accept_it():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    recipes = re.findall(r"^([a-z]+):.*## .*\n((?:\t.*\n)*)", makefile, flags=re.MULTILINE)
+    staged = [name for name, recipe in recipes if re.search(r"STAGED\)|OF_STAGE\)", recipe)]
+    (accepting,) = re.findall(r"^OF_A_STAGE := (.*)", makefile, flags=re.MULTILINE)
+    assert sorted(staged) == sorted(accepting.split())
+    refused = make("demo", "STAGE=team-a")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "make demo takes no STAGE; these do: audit desk" in refused.stderr

@@ -1,6 +1,6 @@
-"""The deployed dashboard, shown on the local page, is complete and compact.
+"""The deployed dashboard, shown on the local page, is complete, compact and accessible.
 
-tests/pages tests the page's behaviour and accessibility. This test is here because it needs a template.
+tests/pages tests the page's behaviour. This test is here because it needs a template.
 """
 
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from local.desk.site import Site, serving
-from tests.support.accessibility import BEYOND
+from tests.support.accessibility import BEYOND, find
 from tests.support.dashboard import DashboardOfTemplate
 from tests.support.desk import TOKEN, LiveByHand
 
@@ -39,7 +39,9 @@ def shown(page, service):
 
 
 def test_the_deployed_dashboard_is_compact_and_complete(shown, service):
-    found = []
+    found = find(shown)
+    shown.emulate_media(color_scheme="dark")
+    found += find(shown)
     for width, most in MOST_PIXELS.items():
         shown.set_viewport_size({"width": width, "height": 900})
         assert 1500 < shown.evaluate("document.documentElement.scrollHeight") <= most

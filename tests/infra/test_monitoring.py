@@ -1,10 +1,7 @@
-"""Handlers emit every metric that the dashboard and the alarms use, and every alarm can fire."""
+"""The dashboard and the alarms use metrics that exist, and every alarm can fire."""
 
-import contextlib
-import io
 import json
 import re
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,14 +9,10 @@ from docs_generator import costs
 from infra import watched
 from infra.api import LOGGED
 from inventory_orders.clock import SystemClock
-from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.rejection import REASONS_OF_ORDERS
-from inventory_orders.engine.memory import Recent
-from inventory_orders.errors import ThrottledError
+from inventory_orders.invocation import telemetry
 from inventory_orders.publishing.publisher import Bus, Refusal
-from inventory_orders.store.cancellations import CancellationReason, TransactionCancelledError
 from inventory_orders.store.tables import Table
-from inventory_orders.store.writes import Action, ActionKind, Write
 from local import ROOT
 from local.dashboard.alarms import State, judge, side_of, statistic_of
 from local.dashboard.body import drawings_of, evaluate, read_lines
@@ -58,6 +51,12 @@ AWS_METRICS = {
 """The metrics of AWS services by namespace and dimensions."""
 
 
+@pytest.fixture
+def shop():
+    with open_shop(catalogue()) as shop:
+        yield shop
+
+
 @pytest.fixture(scope="module")
 def template():
     return synthesise("dev")
@@ -90,114 +89,40 @@ def metric_of_alarm(properties):
 
 @pytest.fixture(scope="module")
 def emitted():
-    """Call the handlers in all kinds of situations, and collect the metrics that they emit."""
-    slept, printed = [], io.StringIO()
-    now, monotonic = SystemClock.now, SystemClock.monotonic
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        contextlib.redirect_stdout(printed),
-        open_shop(catalogue()) as shop,
-    ):
-        # The clock advances instead of waiting.
-        patch.setattr(SystemClock, "sleep", lambda _, seconds: slept.append(seconds))
-        patch.setattr(SystemClock, "now", lambda c: now(c) + timedelta(seconds=sum(slept)))
-        patch.setattr(SystemClock, "monotonic", lambda c: monotonic(c) + sum(slept))
-
-        def call(function, event):
-            patch.setattr(shop.handler(function).metrics.provider, "service", SERVICE)
-            return shop.invoke(function, event)
-
-        change_products(call)
-        place_orders_among_rivals(shop, call, patch)
-        sell_from_lanes(shop, call, patch)
-        lead_orders_to_their_ends(shop, call)
-        publish(call, patch)
-    samples = emf.parse(printed.getvalue().splitlines())
-    return {(sample.name, sample.dimensions) for sample in samples}
+    """List the metrics with their dimensions. tests/unit/test_codes.py compares the names with the code."""
+    service = ("service", SERVICE)
+    reasons = {
+        ("OrdersRejected", frozenset({service, ("reason", reason)})) for reason in REASONS_OF_ORDERS
+    }
+    return {(name, frozenset({service})) for name in telemetry.METRICS} | reasons
 
 
-def change_products(call):
-    """Discontinue a product, delist another one and then change it with an outdated event, and count a third."""
-    product = {"action": "create", "productId": "gone", "openingStock": 5}
-    call("manage_products", product)
-    call("manage_products", {"action": "discontinue", "productId": "gone"})
-    call("manage_products", {"action": "delist", "productId": TEA, "createdAt": _time(1)})
-    event = {"eventId": "e", "productId": TEA, "details": {"price": 1}}
-    for moment in (_time(2), _time(1)):
-        call("manage_products", {"action": "changeDetails", **event, "eventTime": moment})
-    call("count_stock", {"action": "acquire", "productId": "tea-hojicha", "seconds": 15})
-
-
-def place_orders_among_rivals(shop, call, monkeypatch):
-    """Send changes that have different outcomes, and make the first attempts to write them fail."""
-    orders = [
-        order_body("placed", {TEA: 40}),
-        order_body("waits", {"tea-hojicha": 1}),
-        order_body("short", {TEA: 10_000}),
-        order_body("unknown", {"nothing": 1}),
-        order_body("discontinued", {"gone": 1}),
-    ]
-    store = shop.process("place_orders").store
-    write = store.write
-    row = Action(ActionKind.PRODUCT, TEA, Write(), by_version=True)
-    failures = [
-        ThrottledError("ThrottlingException", "slow down"),
-        TransactionCancelledError([CancellationReason(row, "TransactionConflict")]),
-    ]
-
-    def fought_over(actions, token):
-        if failures:
-            raise failures.pop()
-        write(actions, token)
-
-    monkeypatch.setattr(store, "write", fought_over)
-    call("place_orders", sqs_event("invalid", *orders, orders[0]))
-    call("place_orders", sqs_event(order_body("low", {TEA: 1})))
-
-
-def sell_from_lanes(shop, call, monkeypatch):
-    """Sell from lanes: one has too few units, and another has a corrupt page."""
-    monkeypatch.setattr(Recent, "has", lambda *_: True)
-    for number, quantity in enumerate((1, 1, 50)):
-        lent = order_body(f"lent-{number}", {"tea-dragonwell": quantity})
-        call("place_orders", sqs_event(lent))
-    # A new process does not remember pages and demand.
-    shop.restart()
-    shop.edit(Table.ALLOTMENTS, str(PageKey.of(DEPOT, "tea-hibiscus")))
-    call("place_orders", sqs_event(order_body("held-up", {"tea-hibiscus": 1})))
-
-
-def lead_orders_to_their_ends(shop, call):
-    """Return one order, cancel another and then pay for it, and let a third one expire."""
+def test_the_ends_of_orders_and_refused_events_are_counted(shop, capsys, monkeypatch):
     for order_id in ("returned", "cancelled", "expired"):
-        call("place_orders", order_body(order_id, {TEA: 1}) | {"holdSeconds": 60})
-    for action, order_id in (
-        *(("confirm", "returned"), ("fulfil", "returned"), ("cancel", "cancelled")),
-        ("confirm", "cancelled"),
+        shop.invoke("place_orders", order_body(order_id, {TEA: 1}) | {"holdSeconds": 60})
+    came_back = {"stepId": "r", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
+    for action, order_id, more in (
+        ("confirm", "returned", {}),
+        ("fulfil", "returned", {}),
+        ("return", "returned", came_back),
+        ("cancel", "cancelled", {}),
     ):
-        call("change_orders", {"action": action, "orderId": order_id})
-    items = [{"productId": TEA, "quantity": 1}]
-    came_back = {"stepId": "r", "items": items, "restock": True}
-    call("change_orders", {"action": "return", "orderId": "returned", **came_back})
-    shop.edit(Table.ORDERS, "expired", expiresAt={"S": _time(1)})
-    call("change_orders", sqs_event({"orderId": "expired"}, queue="ExpiryQueue"))
-
-
-def publish(call, monkeypatch):
-    """Publish events while the bus refuses one call, and publish a row that violates its contract."""
+        shop.invoke("change_orders", {"action": action, "orderId": order_id, **more})
+    shop.edit(Table.ORDERS, "expired", expiresAt={"S": "2026-01-01T01:00:00.000000+00:00"})
+    shop.invoke("change_orders", sqs_event({"orderId": "expired"}, queue="ExpiryQueue"))
     put, refused = Bus.put, [Refusal("ThrottlingException", "slow down")]
 
     def refusing_once(bus, entries):
         return [refused.pop()] if refused else put(bus, entries)
 
     monkeypatch.setattr(Bus, "put", refusing_once)
-    for row in (order_row(), order_row(status="ON_HOLD")):
-        call("publish_events", {"Records": [change(None, row)]})
-
-
-def _time(hour):
-    moment = datetime(2026, 1, 1, hour, tzinfo=UTC)
-    return moment.isoformat(timespec="microseconds")
+    monkeypatch.setattr(SystemClock, "sleep", lambda *_: None)
+    shop.invoke("publish_events", {"Records": [change(None, order_row())]})
+    names = {sample.name for sample in emf.parse(capsys.readouterr().out.splitlines())}
+    ends = {
+        f"Orders{end}" for end in ("Confirmed", "Fulfilled", "Cancelled", "Expired", "Returned")
+    }
+    assert ends | {"EventsRefused"} <= names
 
 
 def test_the_service_emits_every_metric_that_is_watched_and_no_others(template, widgets, emitted):
@@ -535,9 +460,3 @@ def test_without_the_fifo_queue_its_monitoring_and_costs_are_gone(template, smal
 def test_without_an_address_no_alarm_is_mailed(template):
     """test_access.py covers a stack with an email address for alarms."""
     assert not resources(template, "AWS::SNS::Topic")
-
-
-def test_two_alarms_are_on_after_a_dead_letter_as_the_demonstration_says():
-    of_queue, of_handlers = (alarm for alarm in watched.ALARMS if "dead-lettered" in alarm.text)
-    assert (of_queue.name, of_handlers.name) == ("{name}DeadLetters", "MessagesDeadLettered")
-    assert of_handlers.metric.minutes * of_handlers.when.periods == 5

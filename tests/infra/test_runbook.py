@@ -5,7 +5,6 @@ import shlex
 
 import pytest
 import typer
-from typer.exceptions import TyperException
 
 from docs_generator.runbook import RUNBOOK, families, sections
 from local import ROOT
@@ -106,22 +105,3 @@ def test_every_message_that_the_runbook_searches_for_is_logged():
     searched = re.findall("""'"(.+?)"'""", RUNBOOK.read_text("utf-8"))
     assert len(searched) > 5
     assert [message for message in searched if f'"{message}"' not in sources] == []
-
-
-def test_the_runbook_waits_for_a_restored_table_before_reading_it():
-    found = [expand(command) for command in commands(sections()["CorruptPage"])]
-    names = [shlex.split(command)[2] for command in found if command.startswith("aws dynamodb ")]
-    assert names[:3] == ["restore-table-to-point-in-time", "wait", "get-item"]
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("make coffee", ".venv/bin/inventory-orders redrive --sned", "rm -r x"),
-        *("aws sqs purge-queues --queue-url u", "aws sqs purge-queue --queue u"),
-        "aws dynamodb wait table-there --table-name t",
-    ],
-)
-def test_a_command_that_does_not_exist_is_found(command):
-    with pytest.raises((AssertionError, KeyError, ValueError, TyperException)):
-        check(command)

@@ -29,13 +29,13 @@ SHARES = Shares(
 def test_faults_lose_nothing_and_apply_nothing_twice(shop, embedded_aws, monkeypatch):
     monkeypatch.setattr(faults, "_LATE_SECONDS", (0.2, 1.0))
     product_id = "fault"
-    shop.create(product_id, 60)
+    shop.create(product_id, 30)
 
     def work(worker):
         client = boto3.client("dynamodb", endpoint_url=proxy.endpoint, config=CLIENT_CONFIG)
         store = Store(client, shop.tables)
         engine = engine_with_lanes(store, RetryPolicy(1000), HurriedClock())
-        pending = [Order(f"{product_id}-{worker}-{n}", "u", {product_id: 1}) for n in range(20)]
+        pending = [Order(f"{product_id}-{worker}-{n}", "u", {product_id: 1}) for n in range(10)]
         rounds = 0
         while pending:
             rounds += 1
@@ -54,8 +54,8 @@ def test_faults_lose_nothing_and_apply_nothing_twice(shop, embedded_aws, monkeyp
     assert proxy.counts.total() > 5
     books = read_books(shop.aws)
     rows = [row for key, row in books.orders.items() if key.startswith(f"{product_id}-")]
-    assert len(rows) == 80
-    assert sum(row["status"] == "PENDING" for row in rows) == 60
+    assert len(rows) == 40
+    assert sum(row["status"] == "PENDING" for row in rows) == 30
     (account,) = [account for account in books.accounts if account.product_id == product_id]
     assert (account.available, account.unexplained) == (0, {})
 

@@ -45,14 +45,6 @@ def stored(shop):
     return "Item" in shop.aws.dynamodb.get_item(**row(shop), ConsistentRead=True)
 
 
-def test_without_a_fault_everything_passes(shop, proxy):
-    shop.create("proxied", 5)
-    (table, *_) = shop.tables.values()
-    key = {"TableName": table, "Key": {"productId": {"S": "proxied"}}}
-    assert client(proxy).get_item(**key)["Item"]["stockCount"] == {"N": "5"}
-    assert (proxy.requests, proxy.counts.total()) == (1, 0)
-
-
 @pytest.mark.parametrize(
     ("shares", "codes"),
     [

@@ -1,27 +1,12 @@
 """Every page of the desk is accessible according to axe-core, on a screen in light colours and on a phone in dark ones."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from tests.support.accessibility import AXE, BEYOND, FIND, STANDARDS
+from tests.support.accessibility import BEYOND, find
 from tests.support.desk import desk_of_shop
-from tests.support.pages import PAGES, fill, snapshots, views
+from tests.support.pages import PAGES, fill, views
 
 PHONE, SCREEN = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-
-# Swagger UI turns dark with a class, which follows the colour scheme some frames later, and some parts fade.
-SETTLE = """
-async () => {
-  const frame = () => new Promise(requestAnimationFrame);
-  const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
-  while (document.querySelector(".swagger-ui") && document.documentElement.classList.contains("dark-mode") !== isDark()) await frame();
-  await frame();
-  await frame();
-  const fading = document.getAnimations().filter((one) => one instanceof CSSTransition);
-  await Promise.allSettled(fading.map(({ finished }) => finished));
-}
-"""
 # One row is marked as done. A few rows represent similar ones, and one route and one schema represent the contract.
 UNFOLD = """
 () => {
@@ -36,7 +21,7 @@ UNFOLD = """
 
 @pytest.fixture(scope="module")
 def desk():
-    with desk_of_shop(service=SimpleNamespace(snapshots=snapshots)) as desk:
+    with desk_of_shop() as desk:
         fill(desk)
         yield desk
 
@@ -62,17 +47,11 @@ def show(page, desk, shown):
             page.get_by_role("checkbox", name=name)
         ).first.click()
     page.evaluate(UNFOLD)
-    if page.evaluate("typeof axe") == "undefined":
-        page.evaluate(AXE)
-
-
-def find(page):
-    page.evaluate(SETTLE)
-    return page.evaluate(FIND, {"type": "tag", "values": STANDARDS})
 
 
 def test_every_view_has_a_page_here():
-    assert {page.view for page in PAGES} == set(views())
+    # tests/infra/test_dashboard.py covers the dashboard.
+    assert {page.view for page in PAGES} == set(views()) - {"dashboard"}
 
 
 @pytest.mark.parametrize("shown", PAGES, ids=lambda page: page.path)

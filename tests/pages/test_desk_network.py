@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.desk import card, desk_for, said, show
 
-TEA, MUG = "tea-earl-grey", "tea-hojicha"
+TEA = "tea-earl-grey"
 # With `slow`, reads take so many milliseconds longer. With `isQuick`, whatever takes too long does so ten times as fast.
 SLOW = """
 const { fetch: real, setTimeout: wait } = window, timeout = AbortSignal.timeout;
@@ -37,9 +37,9 @@ def desk(page):
         yield desk
 
 
-def place(desk, *order_ids, product_id=TEA):
+def place(desk, *order_ids):
     for order_id in order_ids:
-        items = [{"productId": product_id, "quantity": 2}]
+        items = [{"productId": TEA, "quantity": 2}]
         desk.place({"orderId": order_id, "userId": "u", "items": items})
         desk.command("ChangeOrders", action="confirm", orderId=order_id)
 
@@ -76,19 +76,6 @@ def test_clicks_as_fast_as_a_person_makes_them_all_take_effect(page, desk):
         said(page, f"Hand over {order_id}: done")
     assert {desk.shop.status(order_id) for order_id in order_ids} == {"FULFILLED"}
     assert len(reads) < len(order_ids), "those that wait share a read"
-
-    before = desk.shop.stock(TEA)
-    page.evaluate("window.slow = 0")
-    show(page, desk, f"product/{TEA}", "Earl Grey")
-    page.evaluate("window.slow = 1500")
-    card(page, "Limits").get_by_label("Low at").fill("9")
-    page.get_by_role("button", name="Save limits").click()
-    page.get_by_label("Units that came in").fill("7")
-    page.get_by_role("button", name="Receive").click()
-    said(page, f"Change {TEA}: warns at 9 available units")
-    said(page, f"Receive 7 {TEA}: done")
-    assert desk.shop.stock(TEA) == before + 7
-    assert desk.shop.row(TEA)["lowStockThreshold"] == {"N": "9"}
 
 
 def test_the_same_form_is_sent_once_and_other_contents_wait_for_it(page, desk):
@@ -234,8 +221,11 @@ def test_a_network_that_is_gone_is_said_and_what_was_pressed_can_be_pressed_agai
     page.get_by_text("You typed this earlier.").wait_for()
     page.get_by_role("button", name="Receive").click()
     said(page, "no answer from the desk within 30 s. The change may have been made", "alert")
+    # It is the same change after a reload too, and if something else was typed in between.
     page.reload()
     page.get_by_text("You typed this earlier.").wait_for()
+    for text in ("", "70", "7"):
+        page.get_by_label("Units that came in").fill(text)
     page.get_by_role("button", name="Receive").click()
     said(page, f"Receive 7 {TEA}: done before, nothing changed")
     assert json.loads(lost[0])["done"]
@@ -263,28 +253,6 @@ def test_no_address_leaves_the_page_loading_and_no_search_takes_a_reader_away(pa
     page.get_by_role("heading", level=1, name="Products").wait_for()
     page.get_by_role("link", name="Earl Grey", exact=True).wait_for()
     assert page.url == f"{desk.origin}/#/products"
-
-
-def test_a_change_whose_answer_was_lost_is_made_once_also_if_it_is_typed_again(page, desk):
-    before = desk.shop.stock(TEA)
-    show(page, desk, f"product/{TEA}", "Earl Grey")
-    page.route("**/data/command", lambda route: route.fetch() and route.abort(), times=1)
-    units, receive = (
-        page.get_by_label("Units that came in"),
-        page.get_by_role("button", name="Receive"),
-    )
-    units.fill("7")
-    receive.click()
-    said(page, "The change may have been made", "alert")
-    for text in ("", "70", "7"):
-        units.fill(text)
-    receive.click()
-    page.get_by_text(f"Receive 7 {TEA}: done before, nothing changed", exact=True).wait_for()
-    assert desk.shop.stock(TEA) == before + 7
-    units.fill("7")
-    receive.click()
-    page.get_by_text(f"Receive 7 {TEA}: done", exact=True).wait_for()
-    assert desk.shop.stock(TEA) == before + 14
 
 
 # ---------------------------------------------------------------- what was typed
@@ -358,17 +326,3 @@ def test_what_was_chosen_and_edited_stays_across_a_reload_until_discarded(page, 
     assert body.input_value() == '{"a": 1}'
     page.locator("li.letter").get_by_role("button", name="Discard").first.click()
     body.wait_for(state="detached")
-
-
-def test_units_of_a_line_stay_with_it(page, desk):
-    items = [{"productId": product_id, "quantity": 3} for product_id in (TEA, MUG)]
-    desk.place({"orderId": "o-1", "userId": "u", "items": items})
-    desk.command("ChangeOrders", action="confirm", orderId="o-1")
-    show(page, desk, "order/o-1", "Order o-1")
-    page.get_by_text("Hand over part of it").click()
-    page.get_by_label("Units of Hojicha to hand over").fill("2")
-    part = {"stepId": "s", "items": items[:1]}
-    desk.command("ChangeOrders", action="fulfil", orderId="o-1", **part)
-    desk.live.tell({"event": {"detail": {"data": {"orderId": "o-1"}}}})
-    page.get_by_label("Units of Earl Grey to hand over").wait_for(state="detached")
-    assert page.get_by_label("Units of Hojicha to hand over").input_value() == "2"

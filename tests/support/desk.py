@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
-from inventory_orders.domain.product import NewProduct
 from local.desk.live import Live, News
 from local.desk.site import Site, serving
 from local.desk.trial import Trial
@@ -150,16 +149,14 @@ def desk_of_shop(
     is_production: bool = False,
     currency: Currency = EURO,
     signals: Any = None,
-    service: Any = None,
-    products: Sequence[NewProduct] | None = None,
 ) -> Iterator[DeskOfShop]:
-    """Serve the desk of a new shop. `signals` is its monitoring, `service` its dashboard; without `products`, it sells tea."""
-    with open_shop(catalogue() if products is None else products) as shop:
+    """Serve the desk of a new tea shop. `signals` is its monitoring."""
+    with open_shop(catalogue()) as shop:
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
         aws = replace(aws, outputs={**aws.outputs, "Currency": json.dumps(currency._asdict())})
         desk = Desk(lambda: aws, is_embedded=is_embedded, signals=signals)
-        here: Any = (service or SimpleNamespace(), TrialOfShop(shop, aws)) if is_embedded else ()
+        here: Any = (SimpleNamespace(), TrialOfShop(shop, aws)) if is_embedded else ()
         live = LiveByHand()
         with serving(Site(desk, TOKEN, live, *here)) as port:
             yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", live)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from threading import Event
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from local import ROOT
 from local.sample_orders import HOT_PRODUCT
@@ -49,61 +47,9 @@ PAGES = [
     Page("lanes", "#/lanes", "Lanes"),
     Page("search", "#/search/tea", "Search: tea"),
     Page("search", "#/search/nothing", "Search: nothing"),
-    Page("dashboard", "dashboard", "InventoryOrders-shop"),
     Page("try", "try", "Try the service", ("Place order",)),
     Page("contract", "contract", "The HTTP API", ("post /orders/{orderId}/extend",)),
 ]
-
-
-def snapshots(_: str) -> Iterator[Mapping[str, Any]]:
-    """Make a dashboard with a chart above its limit, one that is not measured, and an alarm in each state."""
-    words = {"reason": "4 of 1", "description": "First: look at `status`.", "isBeyond": True}
-    alarms = [
-        {"name": state, "state": state, "unknown": unknown, **words}
-        for state, unknown in (
-            ("ALARM", None),
-            ("OK", None),
-            ("UNKNOWN", "CloudWatch alone has it"),
-        )
-    ]
-    line = {"label": "lost", "color": "#d62728", "overall": 72.9, "points": [70, 72.9, None, 75]}
-    limit = {"value": 25, "label": "healthy below 25 %", "color": "#d62728", "alarms": alarms[:2]}
-    rest = {"kind": "graph", "unit": "%", "stacked": False, "least": 0}
-    text = {
-        "kind": "text",
-        "title": "Do lanes help?",
-        "html": "<p>Yes, if most</p>",
-        "advice": "<p>See <code>docs</code></p>",
-    }
-    measured = {
-        **rest,
-        "title": "Loans lost",
-        "series": [{**line, "unknown": None}],
-        "lines": [limit],
-    }
-    unmeasured = {
-        **rest,
-        "title": "Cold starts",
-        "series": [{**line, "unknown": "no metrics"}],
-        "lines": [],
-    }
-    total = {"kind": "values", "title": "Orders", "series": [{**line, "unknown": None}]}
-    while True:
-        yield {
-            "name": "InventoryOrders-shop",
-            "problem": "",
-            "ready": True,
-            "traffic": True,
-            "earlier": False,
-            "now": 1_800_000_004,
-            "start": 1_800_000_000,
-            "period": 1,
-            "count": 4,
-            "alarms": alarms,
-            "widgets": [text, measured, unmeasured, total],
-        }
-        # This waits in real time: `time` is the shop's clock here.
-        Event().wait(1)
 
 
 def views() -> list[str]:

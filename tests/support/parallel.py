@@ -15,15 +15,13 @@ Batches = Sequence[tuple[str, Sequence[Any]]]
 MAX_DELIVERIES = 50
 
 
-def in_processes(arguments: list[tuple[dict[str, str], Batches]], start: str = "fork") -> None:
-    """Invoke handlers in several processes, all started at the same moment.
+def in_processes(arguments: list[tuple[dict[str, str], Batches]]) -> None:
+    """Invoke handlers in several processes, all started at the same moment and fresh, like Lambda environments.
 
     Args:
         arguments: For each process, the variables of the functions, and its batches.
-        start: With `fork`, each process inherits the loaded modules. With `spawn`, each starts fresh, like a
-            Lambda environment.
     """
-    context: Any = multiprocessing.get_context(start)
+    context: Any = multiprocessing.get_context("spawn")
     barrier = context.Barrier(len(arguments))
     processes = [context.Process(target=_call_handlers, args=(barrier, *a)) for a in arguments]
     for process in processes:

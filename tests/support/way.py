@@ -21,6 +21,7 @@ from inventory_orders.engine.loop import Engine
 from local import ROOT
 from testing.schedules.in_turn.shop import Shop
 from testing.world.events import order_body, sqs_event
+from testing.world.handlers import load_handler
 
 _OURS = (ROOT / "layers/core/python/inventory_orders", ROOT / "functions")
 _ORDERS = 10
@@ -79,6 +80,8 @@ def follow(*, lanes: bool) -> Way:
         shop.invoke("place_orders", sqs_event(order_body("o-first", {"tea": 1})))
         shop.restart()
         shop.handler("place_orders")
+        # As Lambda does in its init phase: the import creates the clients.
+        load_handler("place_orders")
         if not lanes:
             process = shop.process("place_orders")
             process.__dict__["engine_with_lanes"] = Engine(process.engine.client)

@@ -265,22 +265,6 @@ def test_a_row_keeps_more_than_its_threshold_while_lanes_hold_units(row, spare, 
         allocation.drain()
 
 
-def test_a_product_is_not_reclaimed_while_lanes_may_hold_it():
-    allocation = lent()
-    with pytest.raises(ValueError, match="lanes may still hold p"):
-        allocation.reclaim("p")
-    allocation.recall("p", [1])
-    with pytest.raises(ValueError, match="lanes may still hold p"):
-        allocation.reclaim("p")
-    allocation.recall("p", [2])
-    allocation.reclaim("p")
-    transaction = allocation.drain()
-    (update,) = transaction.updates
-    assert (update.after.stock_count, update.after.lent_to) == (19, frozenset())
-    is_only_checked = {u.after.key.lane: u.after is u.before for u in transaction.pages}
-    assert is_only_checked == {0: False, 1: False, 2: True}
-
-
 @pytest.mark.parametrize("unknown", [0, 1])
 def test_an_unknown_page_is_not_recalled(unknown):
     row = product("p", 10, lent_to=frozenset({0, 1}))

@@ -374,12 +374,3 @@ def test_a_drop_counts_anew_when_the_desk_has_not_listened(sale):
     sale.live.since = sale.now = NOON + 60
     line = sale.line()
     assert (line["sold"], line["since"]) == (0, NOON + 60)
-
-
-def test_a_drop_says_what_keeps_it_from_counting(sale):
-    sale.line()
-    sale.live.tell({"problem": "AWS does not let you listen"})
-    assert first(sale.lines, lambda line: "problem" in line) == {
-        "problem": "AWS does not let you listen"
-    }
-    assert next(sale.lines, None) is None

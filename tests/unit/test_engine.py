@@ -11,7 +11,6 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import OrderAction
-from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
@@ -23,7 +22,6 @@ APPLIED, REJECTED, INVALID = Outcome.APPLIED, Outcome.REJECTED, Outcome.INVALID
 REPLAYED, RETURNED = Outcome.REPLAYED, Outcome.RETURNED
 
 CONFLICT = cancelled("TransactionConflict", "None")
-DENIED = ServiceError("AccessDeniedException", "no")
 
 
 def order(number=1, quantity=1, product_id="p", **more):
@@ -67,15 +65,6 @@ def test_a_reason_none_does_not_mean_that_the_action_was_applied():
     report = bench.apply(Order("o", "u", {"p": 1, "q": 1}), order(2))
     assert statuses(report) == [REJECTED, APPLIED]
     assert (bench.stock("p"), bench.stock("q")) == (9, 0)
-
-
-def test_a_rejection_is_planned_again_with_the_change_that_it_depends_on():
-    """The second order is impossible only because of the first. If the first write fails, both are decided again."""
-    bench = Bench(product("p", 1))
-
-    bench.faults.append(Fault(rival=lambda bench: bench.sell("p", -5)))
-    assert statuses(bench.apply(order(1), order(2))) == [APPLIED, APPLIED]
-    assert bench.stock() == 4
 
 
 def test_a_rejection_is_never_durable_before_the_change_that_it_depends_on():
@@ -321,17 +310,6 @@ def test_an_unknown_reason_dead_letters_no_message(code):
     report = bench.apply(order(1))
     assert statuses(report) == [RETURNED]
     assert report.failure is not None
-
-
-def test_a_rejected_adjustment_writes_nothing_and_its_id_can_be_used_again():
-    bench = Bench(product("p", 1))
-    taken, other = (Adjustment("p", "a", delta, "CORRECTION") for delta in (-5, 5))
-    report = bench.apply(taken)
-    assert report.outcomes[0].rejection.reason is RejectionReason.BELOW_FLOOR
-    assert bench.writes == []
-    report = bench.apply(taken, taken, other)
-    assert statuses(report) == [REJECTED, REJECTED, APPLIED]
-    assert statuses(bench.apply(other)) == [REPLAYED]
 
 
 @pytest.mark.parametrize("knows", ["the product", "nothing"])

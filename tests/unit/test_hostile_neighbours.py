@@ -214,16 +214,6 @@ def test_a_replay_is_answered_although_its_product_cannot_be_read(shop):
     assert statuses(report) == [REPLAYED, RETURNED]
 
 
-def test_a_product_is_throttled_briefly_while_another_is_counted(shop):
-    shop.list_all("hot", "counted")
-    worker = shop.worker()
-    deadline = shop.soon(INVOCATION_SECONDS)
-    Lease.acquire(RetryingClient(shop.store), "counted", 10, deadline, outlive_deadline=True)
-    throttle(shop, "hot", seconds=2)
-    report = shop.commit(worker, order(1, "hot"), order(2, "counted"))
-    assert statuses(report) == [APPLIED, APPLIED]
-
-
 # ---------------------------------------------------------------- wrong clocks
 
 
@@ -286,28 +276,6 @@ def test_a_worker_frozen_for_an_hour_places_nothing_twice(shop, stop, lanes):
     assert (shop.stock("p"), shop.unexplained()) == (0, {"p": 0})
 
 
-CONFIRMED, FULFILLED = (OrderCommand("o1", OrderAction(name)) for name in ("confirm", "fulfil"))
-
-
-def test_a_repeated_correction_that_meets_half_of_the_first_one_is_not_refused(shop):
-    """The first one's record cannot be seen until a request reads it together with the changed row."""
-    shop.list("p", stock=3)
-    all_of_it = Adjustment("p", "c", -3, "CORRECTION")
-    shop.do(all_of_it)
-    rows = shop.items(Table.STOCK_ADJUSTMENTS)
-    unseen = rows.pop(("p", "c"))
-
-    def conflict(operation, request):
-        if operation == "TransactGetItems":
-            shop.calm()
-            rows["p", "c"] = unseen
-        if "TransactItems" in request:
-            cancels("TransactionConflict", lambda _: True)(request)
-
-    shop.before = conflict
-    assert shop.do(all_of_it) == [REPLAYED]
-
-
 def test_refusals_for_a_busy_row_take_one_read_each_after_other_changes(shop):
     """One read does not cover all refusals, and after each read, the product's row has changed again."""
     shop.list("p", stock=5)
@@ -325,41 +293,12 @@ def test_refusals_for_a_busy_row_take_one_read_each_after_other_changes(shop):
     assert asked == ["TransactWriteItems", *["TransactGetItems"] * 3]
 
 
-def test_a_refusal_stands_even_if_its_reason_has_passed(shop):
-    """The reason is out of date when the answer is given, but the missing record shows that it was true."""
-    shop.list("p", stock=5)
-    receipt = Adjustment("p", "r", 100, "RECEIPT")
-    shop.once("TransactGetItems", lambda _: shop.commit(shop.worker(), receipt) and None)
-    report = shop.commit(shop.worker(), Adjustment("p", "c", -50, "CORRECTION"))
-    assert statuses(report) == [REJECTED]
-    assert report.outcomes[0].rejection.shortages[0].available == 5
-
-
 def test_a_refusal_that_cannot_be_checked_does_not_delay_others(shop):
     shop.list("p", stock=5)
     shop.list("q")
     shop.refuse("TransactGetItems", THROTTLED)
     short, receipt = Adjustment("p", "c", -50, "CORRECTION"), Adjustment("q", "r", 7, "RECEIPT")
     assert shop.do(short, receipt) == [RETURNED, APPLIED]
-
-
-def test_an_order_after_its_tombstone_is_not_corrupt_despite_a_conflict(shop):
-    """All products come from the cache, so only the write finds the tombstone. It is then read with a product's row."""
-    products = [f"p{number}" for number in range(10)]
-    shop.list_all(*products)
-    worker, is_busy = shop.worker(), of_product("p5")
-    for number in range(2):
-        shop.commit(worker, order(f"-warm{number}", *products))
-    shop.do(OrderCommand("o0", OrderAction.CANCEL))
-
-    def conflict(request):
-        shop.calm()
-        cancels("TransactionConflict", is_busy)(request)
-
-    shop.on("TransactWriteItems", conflict, is_busy)
-    orders = [order(number, products[number % 10]) for number in range(96)]
-    assert statuses(shop.commit(worker, *orders)) == [APPLIED] * 96
-    assert shop.status("o0") == "CANCELLED"
 
 
 def test_a_product_delisted_while_its_creator_was_frozen_stays_delisted(shop):

@@ -19,8 +19,6 @@ from inventory_orders.domain.allotments import (
     PageKey,
 )
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import Outcome
 from inventory_orders.lanes.lane import LANE_SECONDS
@@ -195,48 +193,7 @@ def test_an_unreadable_lease_of_the_depot_counts_as_expired(shop, lock):
     assert shop.calls == VISIT
 
 
-def test_orders_succeed_even_if_every_visit_of_the_depot_takes_too_long(shop):
-    """DynamoDB is so slow that each visitor loses its lease to the next one before it writes."""
-    shop.list("p")
-    worker = shop.owner()
-
-    def takes_long(_):
-        shop.clock.sleep(2.1)
-        shop.occupy_depot(2.0, f"next at {shop.clock.seconds}")
-
-    shop.on(READ, takes_long, of_product("p"))
-    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
-    assert shop.calls.count(WRITE) == 1
-    assert shop.item(Table.ALLOTMENTS, "0/lease")["lockedBy"]["S"].startswith("next")
-
-
 # ---------------------------------------------------------------------- answers
-
-
-def test_a_product_without_contention_goes_to_the_depot_with_its_batch(shop):
-    shop.list_all("hot", "slow")
-    shop.quiet.add("slow")
-    worker = shop.seller()
-    assert shop.outcomes(worker, shop.new_order("slow")) == [APPLIED]
-    assert shop.held("slow") == {}
-    assert shop.outcomes(worker, shop.new_order("slow"), shop.new_order("hot")) == [
-        APPLIED,
-        APPLIED,
-    ]
-    assert shop.held("slow")
-    assert shop.held("hot")
-
-
-def test_an_order_that_was_cancelled_before_it_came_takes_nothing(shop):
-    shop.list("p")
-    worker, cancelled = shop.owner(), shop.new_order("p")
-    for _ in range(2):
-        shop.sell(worker, shop.new_order("p"))
-    shop.do(OrderCommand(cancelled.order_id, OrderAction.CANCEL))
-    report = shop.sell(worker, cancelled, shop.new_order("p"))
-    assert [outcome.kind for outcome in report.outcomes] == [APPLIED, APPLIED]
-    assert report.stats.measured["OrdersFromLanes"] == [True], "nothing was sold to it"
-    assert shop.status(cancelled.order_id) == "CANCELLED"
 
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
@@ -314,27 +271,6 @@ def test_a_corrupt_row_does_not_delay_other_orders(shop, batches):
             assert shop.clock.seconds - began < 2.0
 
 
-@pytest.mark.parametrize("is_corrupt", [True, False])
-def test_another_row_of_a_recall_does_not_delay_orders(shop, is_corrupt):
-    """The other row became corrupt while its units were in lanes, or it is throttled."""
-    shop.list("p", 40)
-    other = neighbour_of("p")
-    shop.list(other, 40)
-    shop.lend("p", {1: 10, 2: 15}, depot=2)
-    shop.lend(other, {1: 1, 2: 1}, depot=1)
-    worker = shop.owner()
-    worker.source.demand.observe_orders([{other: 5}])
-    if not is_corrupt:
-        shop.on(WRITE, cancels("ThrottlingError", of_product(other)), of_product(other))
-    began = shop.clock.seconds
-    with shop.broken(
-        Table.PRODUCTS, other, **({"stockCount": {"S": "many"}} if is_corrupt else {})
-    ):
-        orders = [shop.new_order("p", units=38), shop.new_order("warm-up")]
-        assert shop.outcomes(worker, *orders) == [APPLIED, APPLIED]
-    assert shop.clock.seconds - began < 2.0
-
-
 @pytest.mark.parametrize("lane", [0, 1])
 def test_a_corrupt_page_returns_orders_by_its_name_and_loses_nothing(shop, lane):
     shop.list("p")
@@ -380,12 +316,6 @@ def test_a_throttled_row_that_runs_low_delays_no_orders_for_other_products(shop,
     began = shop.clock.seconds
     assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.clock.seconds - began < 1.0
-
-
-def neighbour_of(product_id):
-    """Return the id of another product that is on this product's page."""
-    number = PageKey.of(0, product_id).number
-    return next(f"n{n}" for n in range(99) if PageKey.of(0, f"n{n}").number == number)
 
 
 @pytest.mark.parametrize("lane", [0, 1])
@@ -547,27 +477,6 @@ def test_many_loans_are_written_before_the_visit_ends(shop):
     assert all(shop.product(product_id).lent_to for product_id in names)
 
 
-def test_rows_too_large_for_one_transaction_lend_and_reclaim_in_several(shop):
-    names = [f"n{n}" for n in range(99) if PageKey.of(DEPOT, f"n{n}").number == 0][:15]
-    shop.list_all(*names, size=300_000)
-    worker, orders = shop.owner(), [shop.new_order(name) for name in names]
-    assert shop.outcomes(worker, *orders) == [APPLIED] * 15
-    assert all(shop.product(name).lent_to for name in names)
-    for name in names:
-        shop.do(Adjustment(name, "correction", 1 - shop.stock(name), "CORRECTION"))
-    orders = [shop.new_order(name, units=sum(shop.held(name).values()) + 1) for name in names]
-    assert shop.outcomes(worker, *orders) == [APPLIED] * 15
-
-
-def test_a_lost_loan_costs_no_order(shop):
-    names = [f"p{n:02}" for n in range(60)]
-    shop.list_all(*names)
-    worker, rival = shop.owner(), shop.worker()
-    shop.once(WRITE, lambda _: shop.commit(rival, shop.new_order(names[7])) and None)
-    orders = [shop.new_order(*names[:30]), shop.new_order(*names[30:])]
-    assert shop.outcomes(worker, *orders) == [APPLIED] * 2
-
-
 @pytest.mark.parametrize("stock", [1, 5, 1000])
 def test_orders_of_99_lines_are_placed(shop, stock):
     names = [f"p{n:02}" for n in range(99)]
@@ -608,37 +517,6 @@ def test_orders_of_the_fifo_queue_are_sold_from_lanes(shop):
         }
 
 
-def test_a_receipt_a_correction_and_an_order_use_the_same_source(shop):
-    """All three changes use the row, although the product is contested and the lane has units."""
-    shop.list("p", 100_000)
-    worker = shop.owner()
-    shop.sell(worker, shop.new_order("p"))
-    changes = [
-        Adjustment("p", "receipt", 5, "RECEIPT"),
-        shop.new_order("p", units=2),
-        Adjustment("p", "correction", -3, "CORRECTION"),
-    ]
-    before = shop.product("p"), shop.held("p")
-    assert shop.outcomes(worker, *changes) == [APPLIED] * 3
-    assert shop.calls == [READ, WRITE]
-    assert shop.source(f"o{shop.orders}") is None
-    assert (shop.product("p").stock_count, shop.held("p")) == (before[0].stock_count, before[1])
-
-
-def test_a_loan_from_a_row_with_a_receipt_creates_no_unit(shop):
-    """The depot runs low on a fast seller, while another change of the batch needs that product's row."""
-    for product_id in ("p", "fast"):
-        shop.list(product_id, 400)
-    worker = shop.owner()
-    shop.quiet |= {"p", "fast"}
-    for _ in range(2):
-        shop.sell(worker, shop.new_order("p"), shop.new_order("fast"))
-    shop.quiet -= {"p", "fast"}
-    changes = [shop.new_order("p"), shop.new_order("fast"), Adjustment("fast", "r", 5, "RECEIPT")]
-    assert shop.outcomes(worker, *changes) == [APPLIED] * 3
-    assert shop.held("fast"), "its row has lent units"
-
-
 @pytest.mark.parametrize(("lanes", "depot", "writes"), [({}, 90, 1), ({1: 20, 2: 30}, 40, 2)])
 def test_a_correction_that_needs_lent_units_is_written_with_their_recall(
     shop, lanes, depot, writes
@@ -659,17 +537,6 @@ def test_a_correction_that_needs_lent_units_is_written_with_their_recall(
         set(),
         {},
     )
-
-
-def test_two_deliveries_of_one_order_at_two_workers_apply_it_once(shop):
-    shop.list("p")
-    one, two = shop.owner(), shop.owner()
-    for worker in (one, two, one, two):
-        shop.sell(worker, shop.new_order("p"))
-    order = shop.new_order("p")
-    shop.once(WRITE, lambda _: shop.commit(two, order) and None)
-    assert shop.outcomes(one, order, shop.new_order("p")) == [REPLAYED, APPLIED]
-    assert shop.status(order.order_id) == "PENDING"
 
 
 def test_a_corrupt_page_of_the_depot_only_delays_its_own_products(shop):

@@ -251,7 +251,7 @@ FILLERS = ("0", "9" * 30, "1.5", "NaN", '"\\ud800"', "[]", '{"a":1}', '{"a":1,"a
 ENDS = ("0", "-Infinity", "9" * 500, '{"a":1,"b":2,"a":3}', '"', "}")
 
 
-@settings(derandomize=True, database=None)
+@settings(derandomize=True, database=None, max_examples=15)
 @given(
     st.lists(st.sampled_from([*OPENERS]), min_size=1, max_size=3),
     st.lists(st.sampled_from(FILLERS), min_size=1, max_size=3),

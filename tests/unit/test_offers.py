@@ -4,8 +4,6 @@ import pytest
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.record import OrderAction, OrderKey
 from inventory_orders.errors import Outcome
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -16,7 +14,7 @@ from testing.world.faults import cancels, leaves_out, of_product
 
 APPLIED, REPLAYED, INVALID = Outcome.APPLIED, Outcome.REPLAYED, Outcome.INVALID
 REJECTED, RETURNED = Outcome.REJECTED, Outcome.RETURNED
-READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
+READ, WRITE = "BatchGetItem", "TransactWriteItems"
 
 
 class PlaceShop(LaneShop):
@@ -135,18 +133,6 @@ def test_an_order_is_placed_from_the_first_location_that_has_everything(
     assert shop.place(worker, shop.wants(quantities, *locations, **more)) == [result]
 
 
-def test_an_order_at_one_location_costs_what_it_did_before_there_were_more(shop, worker):
-    for calls in ([READ, WRITE], [READ, WRITE], [WRITE]):
-        if not shop.items(Table.PRODUCTS):
-            shop.stock_at(home=9, a=9)
-        assert shop.place(worker, shop.order()) == ["-"]
-        assert shop.calls == calls
-    assert shop.place(worker, shop.order(units=9)) == ["INSUFFICIENT_STOCK"]
-    assert shop.calls == [READ, WRITE]
-    assert shop.place(worker, shop.order("a"), shop.order("a", "")) == ["a", "a"]
-    assert shop.calls == [READ, WRITE]
-
-
 def test_each_location_with_too_few_units_costs_one_request(shop, worker):
     shop.stock_at(a=1, b=1, c=9)
     orders = [shop.order("a", "b", "c") for _ in range(5)]
@@ -231,23 +217,6 @@ def test_the_text_of_a_rejection_names_locations(shop, worker):
 # ---------------------------------------------------------------------- a quiet shop
 
 
-def test_a_location_is_skipped_only_after_a_fresh_read(shop, worker):
-    shop.stock_at(a=3, b=9)
-    assert [shop.place(worker, shop.order("a", "b")) for _ in range(4)] == [["a"]] * 3 + [["b"]]
-    assert shop.calls == [READ, READ, WRITE], (
-        "the first location is read again, then the second one"
-    )
-    shop.receive("p#a")
-    assert shop.place(worker, shop.order("a", "b")) == ["a"]
-
-
-def test_a_cached_row_is_not_read_again_because_another_one_is_short(shop, worker):
-    shop.stock_at(a=0, b=9)
-    for calls in ([READ, READ, WRITE], [READ, READ, WRITE], [READ, WRITE]):
-        assert shop.place(worker, shop.order("a", "b")) == ["b"]
-        assert shop.calls == calls
-
-
 def test_no_change_of_a_batch_is_overtaken_while_it_looks_at_another_location(shop, worker):
     """Only location b has enough for the first order, so the second one must not take units there first."""
     shop.stock_at("tea", a=1, b=2)
@@ -258,48 +227,7 @@ def test_no_change_of_a_batch_is_overtaken_while_it_looks_at_another_location(sh
     assert shop.calls == [READ, READ, WRITE], "all changes are in one transaction"
 
 
-def test_a_product_that_no_order_wanted_from_lanes_is_not_short(shop, busy):
-    """Location a has no tea, so the worker must not look for the cups there, although most of them are at the depot."""
-    shop.stock_at("tea", a=0, b=9)
-    shop.stock_at("cup", a=50, b=50)
-    shop.lend("cup#a", {}, 49)
-    assert shop.place(busy, shop.order("a", "b", product_id="tea")) == ["b"]
-    assert shop.place(busy, shop.wants({"cup": 20, "tea": 1}, "a", "b")) == ["b b"]
-    assert shop.place(busy, shop.order("a", "b", units=20, product_id="cup")) == ["a"]
-
-
 # ---------------------------------------------------------------------- with lanes
-
-
-def test_a_visit_of_the_depot_looks_at_rows_that_were_short_before(shop, busy):
-    shop.stock_at(a=0, b=900)
-    assert shop.place(busy, shop.order("a", "b")) == ["b"]
-    shop.receive("p#a", 800)
-    assert shop.place(busy, shop.order("a", "b", units=800)) == ["a"]
-    assert shop.calls == [UPDATE, READ, WRITE], "the row is read together with the pages"
-
-
-def test_a_split_order_does_not_wait_for_rows_that_are_not_read(shop, busy):
-    """The worker remembers that both locations are short of tea, and looks for cups only at the first one."""
-    shop.stock_at("tea", a=1, b=1)
-    shop.stock_at("cup", a=9, b=9)
-    for _ in range(2):
-        wants = shop.wants({"tea": 2, "cup": 1}, "a", "b", split=True)
-        assert shop.place(busy, wants) == ["INSUFFICIENT_STOCK"]
-        assert shop.seconds < 1
-
-
-def test_a_certain_shortage_rejects_an_order_whatever_lanes_hold_of_the_rest(shop, busy):
-    """One line allows only a location without tea, so the order is rejected without a search for cups in lanes."""
-    shop.stock_at("tea", c=0)
-    shop.stock_at("cup", a=200, b=20)
-    shop.lend("cup#b", {7: 9}, 10)
-    assert shop.place(busy, shop.order("b", "a", units=50, product_id="cup")) == ["a"]
-    wants = shop.wants({"cup": 30, "tea": 1}, "a", "b", split=True, asked_locations={"tea": "c"})
-    assert shop.place(busy, wants) == ["INSUFFICIENT_STOCK"]
-    assert shop.seconds < 1
-    assert shop.shortages(wants) == [("tea", "c", 1, 0)]
-    assert shop.product("cup#b").lent_to, "nothing was recalled"
 
 
 def test_only_a_rejection_recalls_units_from_lanes(shop, busy):
@@ -331,57 +259,7 @@ def test_if_all_locations_are_short_one_visit_recalls_all_units(shop, kind):
     assert shop.place(worker, shop.order("a", "b", units=30)) == ["a"]
 
 
-def test_an_order_at_several_locations_is_sold_from_the_lane_like_any_other(shop):
-    shop.stock_at(a=2_000, b=2_000)
-    owner = shop.owner()
-    for _ in range(2):
-        assert shop.place(owner, shop.order("a", "b", units=5)) == ["a"]
-    assert shop.calls == [WRITE]
-    assert shop.source(f"o{shop.orders}") == owner.source.lane.number
-    line = shop.order_row(f"o{shop.orders}")["items"][0]
-    assert line["locationId"] == "a"
-    assert line["lanePage"].startswith(f"{owner.source.lane.number}/")
-    assert shop.place(owner, shop.order("b", "a", units=5), shop.order("a", "b")) == ["b", "a"]
-
-
-def test_a_depot_page_that_cannot_be_read_is_passed_over_once(shop, busy):
-    """At the same time, a count locks the other location."""
-    shop.stock_at(a=9, b=9)
-    shop.stock_at("q", home=9)
-    shop.lend("p#a", {}, 2, reach=2)
-    with shop.broken_page(0, "p#a"):
-        shop.count("p#b", 2)
-        assert shop.place(busy, shop.order("a", "b"), shop.order(product_id="q")) == ["b", "-"]
-        assert shop.seconds < 3
-        assert shop.place(busy, shop.order("a", "b", units=20)) == ["CORRUPT_PAGE"]
-        assert shop.seconds < 1
-
-
-def test_units_that_a_count_keeps_in_lanes_are_not_recalled_again_and_again(shop, busy):
-    """The lane sells its units of a leased product. Orders for more units are redelivered after the count."""
-    shop.list_lent("p", lanes={7: 50})
-    assert shop.place(busy, shop.order()) == ["-"]
-    shop.count("p", 600)
-    assert shop.place(busy, shop.order(), shop.order(units=90)) == ["-", "LEASED"]
-    assert shop.seconds < 1
-    shop.count("p", 3)
-    assert shop.place(busy, shop.order(units=90)) == ["-"]
-    assert 2 < shop.seconds < 4
-
-
 # ---------------------------------------------------------------------- waits
-
-
-def test_a_group_that_waits_for_a_lease_does_not_spin():
-    """A product of a later order in the group is leased for longer than the batch can wait."""
-    bench = Bench(product("p", 5), product("q", 5))
-    bench.lease("p", 5)
-    bench.lease("q", 600)
-    orders = [Order(f"o-{each}", "u", {each: 1}, group="g") for each in ("p", "q")]
-    report = bench.apply(*orders)
-    assert statuses(report) == [Outcome.APPLIED, Outcome.RETURNED]
-    assert report.outcomes[1].cause == "LEASED"
-    assert report.stats.lease_wait == 5
 
 
 def test_an_order_waits_for_the_location_whose_lease_ends_first():
@@ -392,18 +270,6 @@ def test_an_order_waits_for_the_location_whose_lease_ends_first():
         report = bench.apply(Order(f"o-{b}", "u", {"p": 1}, locations=("a", "b")))
         assert statuses(report) == [ending]
     assert report.outcomes[0].retry_after == pytest.approx(100, abs=1)
-
-
-def test_a_split_order_waits_for_each_line_only_where_that_helps():
-    """Neither location can serve both lines in the remaining time, but together they can."""
-    stock = {"p#a": 5, "q#a": 5, "p#b": 5, "q#b": 0}
-    bench = Bench(*(product(key, units) for key, units in stock.items()))
-    bench.lease("p#a", 600)
-    bench.lease("q#a", 5)
-    order = Order("o", "u", {"p": 1, "q": 1}, locations=("a", "b"), split=True)
-    assert statuses(bench.apply(order)) == [Outcome.APPLIED]
-    lines = bench.record(OrderKey("o")).lines
-    assert [line.location_id for line in lines] == ["b", "a"]
 
 
 # ---------------------------------------------------------------------- obstacles
@@ -453,29 +319,6 @@ def test_an_order_waits_for_a_location_if_no_other_one_sells(shop, worker, obsta
     assert (shop.seconds > 10) == (obstacle in ("not read", "throttled"))
     if obstacle == "unreadable":
         shop.edit(Table.PRODUCTS, "p#a", **sound)
-
-
-def test_a_location_whose_lease_ends_early_serves_the_order_immediately(shop, worker):
-    shop.stock_at(a=9, b=0)
-    shop.count("p#a", 20)
-    shop.before_each(READ, lambda: shop.clock.seconds > 1_800_000_003 and release(shop, "p#a"))
-    assert shop.place(worker, shop.order("a", "b")) == ["a"]
-    assert 3 < shop.seconds < 4
-
-
-def release(shop, key):
-    for name in ("lockedBy", "lockTime", "lockVersion"):
-        shop.items(Table.PRODUCTS)[key,].pop(name, None)
-
-
-def test_while_tables_are_throttled_an_order_waits_once_for_all_its_locations(shop, worker):
-    """After throttled requests, the process slows down only writes, so reads of other locations need not wait."""
-    shop.stock_at(a=0, b=0, c=9)
-    for _ in range(7):
-        worker.client.pace.observe_throttle()
-    assert 3 < worker.client.pace.wait < 7
-    assert shop.place(worker, shop.order("a", "b", "c")) == ["c"]
-    assert shop.seconds < 7
 
 
 # ---------------------------------------------------------------------- concurrent writers
@@ -529,17 +372,6 @@ def test_a_proof_reads_one_short_row_of_each_location_and_serves_all_orders(shop
     assert shop.calls == [READ, READ, PROOF, WRITE]
     keys = {item["Get"]["Key"]["productId"]["S"] for item in read[0]}
     assert keys == {"tea#a", "cup#b", "p#x", "p#y"}
-
-
-def test_the_proof_of_a_split_order_reads_one_product(shop, worker):
-    shop.stock_at("tea", a=0, b=9)
-    shop.stock_at("cup", a=2, b=1)
-    read = []
-    shop.on(PROOF, lambda request: read.append(request["TransactItems"]))
-    wants = shop.wants({"tea": 1, "cup": 3}, "a", "b", split=True)
-    assert shop.place(worker, wants) == ["INSUFFICIENT_STOCK"]
-    keys = {item["Get"]["Key"]["productId"]["S"] for item in read[0]}
-    assert keys == {"cup#a", "cup#b"}
 
 
 CONFLICT = cancels("TransactionConflict", lambda item: True)
@@ -616,26 +448,6 @@ def test_a_split_order_backorders_only_what_no_location_has(shop, worker):
     assert shop.place(worker, wants) == ["a b b"]
 
 
-@pytest.mark.parametrize("kind", ["rows", "lanes"])
-def test_units_in_lanes_come_before_a_backorder_elsewhere(shop, kind):
-    worker = shop.worker() if kind == "rows" else shop.seller(lanes=2)
-    shop.list("p", 0)
-    shop.list("p#a", 0, backorder_limit=50)
-    shop.list("p#b", 30)
-    shop.lend("p#b", {7: 20}, 5, reach=8)
-    assert shop.place(worker, shop.order("a", "b", units=28)) == ["b"]
-    assert shop.place(worker, shop.order("a", "b", units=28)) == ["a"]
-
-
-def test_a_location_that_is_being_counted_does_not_keep_an_order_from_a_backorder(shop, worker):
-    shop.list("p", 0)
-    shop.list("p#a", 0, backorder_limit=5)
-    shop.list("p#b", 9)
-    shop.count("p#b", 600)
-    assert shop.place(worker, shop.order("a", "b", units=2)) == ["a"]
-    assert shop.seconds < 1
-
-
 def test_each_line_says_how_many_units_were_not_in_stock(shop, worker):
     """Together, the orders of a batch owe what the row owes."""
     shop.list("p", 3, backorder_limit=50)
@@ -703,81 +515,6 @@ class TestOneAttempt:
         assert shop.place(worker, *orders) == ["CONTENTION", "a"]
 
 
-# ---------------------------------------------------------------------- the same order again
-
-
-# ---------------------------------------------------------------------- after it was placed
-
-
-def cancel(order, step_id=None, **units):
-    return command(order, OrderAction.CANCEL, step_id, **units)
-
-
-def command(order, action, step_id=None, restock=None, **units):
-    return OrderCommand(order.order_id, action, "9", step_id, units, restock)
-
-
-def test_units_are_returned_to_and_shipped_from_their_own_location(shop, worker):
-    shop.stock_at("tea", home=5, a=5, b=5)
-    shop.stock_at("cup", home=5, a=0, b=5)
-
-    def levels():
-        return [
-            (shop.stock(key), shop.product(key).on_hand)
-            for key in ("tea", "tea#a", "tea#b", "cup", "cup#a", "cup#b")
-        ]
-
-    untouched = levels()
-    order = shop.wants({"tea": 4, "cup": 4}, "a", "b", split=True, asked_locations={"tea": "a"})
-    assert shop.place(worker, order) == ["a b"]
-    assert levels() == [(5, 5), (1, 5), (5, 5), (5, 5), (0, 0), (1, 5)]
-    assert shop.do(cancel(order, "s1", tea=1)) == [APPLIED]
-    assert levels()[1] == (2, 5)
-    # The lost unit is on an outbound page, like shipped units, and is folded into the row later.
-    assert shop.do(command(order, OrderAction.CANCEL, "s2", restock=False, tea=1)) == [APPLIED]
-    assert shop.do(command(order, OrderAction.CONFIRM)) == [APPLIED]
-    assert shop.do(command(order, OrderAction.FULFIL, "s3", cup=3)) == [APPLIED]
-    assert shop.do(command(order, OrderAction.RETURN, "s4", restock=True, cup=2)) == [APPLIED]
-    assert levels()[5] == (3, 7)
-    accounts = {account.product_id: account for account in shop.accounts()}
-    assert (accounts["tea#a"].outbound, accounts["cup#b"].outbound) == (1, 3)
-    assert shop.do(cancel(order)) == [APPLIED]
-    assert [units for units, _ in levels()] == [5, 4, 5, 5, 0, 4]
-    again = shop.wants({"tea": 4, "cup": 4}, "b", hold_seconds=60)
-    assert shop.place(worker, again) == ["b b"]
-    assert shop.do(command(again, OrderAction.EXPIRE)) == [APPLIED]
-    assert shop.status(again.order_id) == "EXPIRED"
-    assert levels()[2] == untouched[2]
-
-
-# ---------------------------------------------------------------------- the setting
-
-
-def test_queued_orders_without_locations_use_the_setting(shop):
-    shop.stock_at(home=1, a=1, b=1)
-    shop.restart(LOCATIONS="b,,a")
-    orders = [{"orderId": f"q{number}", "userId": "u"} for number in range(5)]
-    for order in orders:
-        order["items"] = [{"productId": "p", "quantity": 1}]
-    orders[1]["items"][0]["locationId"] = "a"
-    orders[4]["locations"] = ["a"]
-    for order in orders:
-        shop.send("Order", order)
-        assert shop.deliver("Order") == 0
-    rows = [shop.order_row(order["orderId"]) for order in orders]
-    places = [row["items"][0].get("locationId", "-") for row in rows]
-    assert places == ["b", "a", "-", "-", "-"]
-    assert [row["status"] for row in rows] == ["PENDING"] * 3 + ["REJECTED"] * 2
-    assert [[each.get("locationId", "-") for each in row["shortages"]] for row in rows[3:]] == [
-        ["b", "-", "a"],
-        ["a"],
-    ]
-    shop.restart(LOCATIONS="")
-    shop.send("Order", orders[2])
-    assert shop.deliver("Order") == 0
-    assert shop.dead_letters("Order") == []
-
-
 # ---------------------------------------------------------------------- transfers
 
 
@@ -822,24 +559,6 @@ def test_a_transfer_moves_units_once(shop):
     assert units(shop) == {"-": (1, 1), "a": (3, 3), "b": (2, 2)}
     assert shop.do(transfer("", "a", 1, "home")) == [APPLIED]
     assert units(shop) == {"-": (0, 0), "a": (4, 4), "b": (2, 2)}
-
-
-@pytest.mark.parametrize("key", ["p#a", "p#b"])
-@pytest.mark.parametrize("is_in_one_batch", [True, False])
-@pytest.mark.parametrize("comes_first", ["adjustment", "transfer"])
-def test_an_id_used_by_the_other_kind_at_either_side_is_refused(
-    shop, key, is_in_one_batch, comes_first
-):
-    shop.stock_at(a=5, b=5)
-    alike = {"p#a": (-2, "TRANSFER_OUT"), "p#b": (2, "TRANSFER_IN")}[key]
-    changes = [Adjustment(key, "t", *alike), transfer()]
-    if comes_first == "transfer":
-        changes.reverse()
-    if is_in_one_batch:
-        assert shop.do(*changes) == [APPLIED, INVALID]
-    else:
-        assert [shop.do(change)[0] for change in changes] == [APPLIED, INVALID]
-    assert len(book(shop)) == (2 if comes_first == "transfer" else 1)
 
 
 @pytest.mark.parametrize("key", ["p#a", "p#b"])
@@ -921,3 +640,18 @@ def test_no_orders_row_is_larger_than_the_plan_assumes(shop, worker, stock):
     (item,) = shop.items(Table.ORDERS).values()
     assert size_of_item(item) <= order.record_size
     assert size_of_item(item) <= shop.record(order.record_key).size
+
+
+# ---------------------------------------------------------------------- the setting
+
+
+def test_queued_orders_without_locations_use_the_setting(shop):
+    shop.stock_at(home=1, a=1, b=1)
+    shop.restart(LOCATIONS="b,,a")
+    for number in range(4):
+        line = {"productId": "p", "quantity": 1} | ({"locationId": "a"} if number == 1 else {})
+        shop.send("Order", {"orderId": f"q{number}", "userId": "u", "items": [line]})
+        assert shop.deliver("Order") == 0
+    rows = [shop.order_row(f"q{number}") for number in range(4)]
+    assert [row["items"][0].get("locationId", "-") for row in rows[:3]] == ["b", "a", "-"]
+    assert [short.get("locationId", "-") for short in rows[3]["shortages"]] == ["b", "-", "a"]

@@ -18,7 +18,6 @@ from inventory_orders.domain.outbound import (
     OutboundKey,
     OutboundPage,
 )
-from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
 from inventory_orders.engine import outbound as outbound_pages
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
@@ -26,7 +25,6 @@ from inventory_orders.errors import Outcome, RejectedError
 from inventory_orders.lanes.levels import read_level
 from inventory_orders.products.fold import Fold
 from inventory_orders.products.lease import Lease
-from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
@@ -82,10 +80,6 @@ def outbound(shop: Shop) -> dict[str, int]:
 
 def fold(shop: Shop) -> Fold:
     return Fold(RetryingClient(shop.store), shop.soon()).run()
-
-
-def fail(error: Exception, _: object) -> None:
-    raise error
 
 
 def lease(shop: Shop, product_id: str = "tea", seconds: float = 60.0) -> Lease:
@@ -155,16 +149,6 @@ def test_a_process_keeps_its_page_and_reads_it_once(shop):
     assert [page.version for page in pages(shop).values()] == [4]
 
 
-def test_a_hand_over_shares_no_transaction_with_rows_of_products(shop):
-    sell(shop, "o-1", tea=1)
-    shop.order("o-2", mug=1)
-    sent = []
-    shop.on("TransactWriteItems", lambda request: sent.append(json.dumps(request)))
-    assert shop.do(command("o-1", "fulfil"), command("o-2", "cancel")) == [APPLIED, APPLIED]
-    assert len(sent) == 2
-    assert not any("out/" in request and '"Products"' in request for request in sent)
-
-
 def test_more_hand_overs_than_a_transaction_holds_go_one_after_the_other(shop):
     shop.list("cup", 100)
     orders = [f"o-{number}" for number in range(100)]
@@ -179,57 +163,7 @@ def test_more_hand_overs_than_a_transaction_holds_go_one_after_the_other(shop):
     assert (sent, outbound(shop)) == ([100, 2], {"cup": 100})
 
 
-@pytest.mark.parametrize(
-    "limits", [Limits(changes=1), Limits(size=outbound_pages.MAX_PAGE_SIZE + 1_000)]
-)
-def test_a_transaction_behind_a_lost_one_is_not_sent(shop, limits):
-    sell(shop, "o-0", tea=1)
-    sell(shop, "o-1", tea=1)
-    worker = shop.worker()
-    worker.limits = limits
-    reasons = [{"Code": "TransactionConflict"}, {"Code": "None"}]
-    lost = ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
-    shop.once("TransactWriteItems", partial(fail, lost))
-    shop.calls.clear()
-    report = shop.commit(worker, command("o-0", "fulfil"), command("o-1", "fulfil"))
-    assert [outcome.kind for outcome in report.outcomes] == [APPLIED, APPLIED]
-    assert (shop.calls.count("TransactWriteItems"), outbound(shop)) == (3, {"tea": 2})
-
-
 # ---------------------------------------------------------------- contention and faults of a hand-over
-
-
-def test_a_page_changed_by_another_writer_is_returned_and_written_immediately(shop):
-    worker, rival = shop.worker(), shop.worker()
-    for number in range(4):
-        sell(shop, f"o-{number}", tea=1)
-    shop.commit(worker, command("o-0", "fulfil"))
-    rival._outbound._own = worker._outbound._own
-    shop.commit(rival, command("o-1", "fulfil"))
-    shop.calls.clear()
-    report = shop.commit(worker, command("o-2", "fulfil"))
-    assert report.outcomes[0].kind is APPLIED
-    assert (shop.calls.count("TransactWriteItems"), report.stats.measured["RetryBackoffTime"]) == (
-        2,
-        [],
-    )
-    assert (outbound(shop), [p.version for p in pages(shop).values()]) == ({"tea": 3}, [3])
-
-
-def test_a_page_that_was_deleted_and_recreated_is_not_taken_for_the_old_one(shop):
-    worker, rival = shop.worker(), shop.worker()
-    sell(shop, "o-0", tea=1)
-    sell(shop, "o-1", mug=1)
-    sell(shop, "o-2", tea=1)
-    shop.commit(worker, command("o-0", "fulfil"))
-    rival._outbound._own = worker._outbound._own
-    del shop.items(Table.ALLOTMENTS)[str(worker._outbound._own),]
-    shop.commit(rival, command("o-1", "fulfil"))
-    assert shop.commit(worker, command("o-2", "fulfil")).outcomes[0].kind is APPLIED
-    assert (outbound(shop), [p.version for p in pages(shop).values()]) == (
-        {"tea": 1, "mug": 1},
-        [2],
-    )
 
 
 @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ValidationError"])
@@ -254,19 +188,6 @@ def test_a_page_that_cannot_be_written_is_skipped_immediately(shop, code):
     assert report.outcomes[0].kind is APPLIED
     assert report.stats.measured["RetryBackoffTime"] == []
     assert {str(OutboundKey(number)) for number in pages(shop)} - {busy}
-
-
-def test_pages_that_dynamodb_always_refuses_end_the_attempts(shop):
-    sell(shop, "o-0", tea=1)
-
-    def refuse(request):
-        reasons = [{"Code": "ValidationError"}, {"Code": "None"}]
-        raise ServiceError("TransactionCanceledException", extra={"CancellationReasons": reasons})
-
-    shop.on("TransactWriteItems", refuse)
-    shop.calls.clear()
-    assert shop.do(command("o-0", "fulfil")) == [RETURNED]
-    assert shop.calls.count("TransactWriteItems") == RetryPolicy().max_attempts
 
 
 FEW_ENTRIES = 100
@@ -294,17 +215,6 @@ def test_a_full_page_is_skipped_and_without_room_a_hand_over_is_returned(shop, m
     assert (level(shop), level(shop, "mug")) == ((9, 0, 9), (9, 0, 9))
 
 
-def test_a_process_that_found_all_pages_full_continues_after_a_fold(shop, monkeypatch):
-    worker = shop.worker()
-    sell(shop, "o-0", tea=1)
-    fill_pages(shop, monkeypatch)
-    (outcome,) = shop.commit(worker, command("o-0", "fulfil")).outcomes
-    assert (outcome.kind, outcome.cause) == (RETURNED, "OUTBOUND_PAGES_FULL")
-    fold(shop)
-    assert shop.commit(worker, command("o-0", "fulfil")).outcomes[0].kind is APPLIED
-    assert outbound(shop) == {"tea": 1}
-
-
 def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):
     row = {"_version": 1, "epoch": "e", "units": zlib.compress(b'[["tea","then",-1]]')}
     shop.write(Table.ALLOTMENTS, *({"page": f"out/{n}", **row} for n in range(7)))
@@ -315,17 +225,6 @@ def test_a_page_that_cannot_be_read_stops_no_hand_over_and_is_reported(shop):
 
 
 # ---------------------------------------------------------------- folds
-
-
-def test_a_fold_takes_units_off_pages_and_rows_once(shop):
-    sell(shop, "o-1", tea=2, mug=3)
-    version = shop.product("tea").version
-    shop.do(command("o-1", "fulfil"))
-    assert (on_hand_of_row(shop), level(shop)) == (10, (8, 0, 8))
-    assert fold(shop).folded == 2
-    assert (on_hand_of_row(shop), level(shop), outbound(shop)) == (8, (8, 0, 8), {})
-    assert shop.product("tea").version == version, "a fold makes no order's write fail"
-    assert fold(shop).folded == 0
 
 
 def test_the_sweep_folds_and_says_so(shop):
@@ -358,18 +257,6 @@ def test_a_row_that_cannot_be_written_is_reported_and_stops_no_other(shop):
     assert (done.folded, outbound(shop), on_hand_of_row(shop, "mug")) == (1, {"tea": 2}, 7)
     (problem,) = done.problems
     assert "tea" in problem
-
-
-def test_a_fold_that_loses_its_page_continues_from_the_returned_page(shop):
-    sell(shop, "o-1", tea=2)
-    sell(shop, "o-2", mug=1)
-    worker = shop.worker()
-    shop.commit(worker, command("o-1", "fulfil"))
-    shop.once(
-        "TransactWriteItems", lambda _: shop.commit(worker, command("o-2", "fulfil")) and None
-    )
-    assert fold(shop).folded == 2
-    assert (on_hand_of_row(shop), on_hand_of_row(shop, "mug"), outbound(shop)) == (8, 9, {})
 
 
 @pytest.mark.parametrize(
@@ -437,36 +324,7 @@ def test_rows_that_are_too_large_for_one_transaction_are_folded_in_several(shop)
     assert {on_hand_of_row(shop, product_id) for product_id in units} == {4}
 
 
-@pytest.mark.parametrize("damage", [None, {"units": {"S": "?"}}])
-def test_a_page_deleted_or_damaged_during_its_fold_is_skipped_immediately(shop, damage):
-    ship(shop, "o-1", tea=2)
-    ((number, _),) = pages(shop).items()
-    key = (f"out/{number}",)
-
-    def meddle(_):
-        items = shop.items(Table.ALLOTMENTS)
-        items[key] |= damage or {}
-        items[key]["_version"] = {"N": "9"}
-        if damage is None:
-            del items[key]
-
-    shop.once("TransactWriteItems", meddle)
-    shop.calls.clear()
-    done = fold(shop)
-    assert (done.folded, len(done.problems)) == (0, 0 if damage is None else 1)
-    assert (shop.calls.count("TransactWriteItems"), on_hand_of_row(shop)) == (1, 10)
-
-
 # ---------------------------------------------------------------- counts
-
-
-def test_a_count_includes_committed_units(shop):
-    """With 10 units on hand, 3 of them committed, a count of 10 does not put any units on sale."""
-    sell(shop, "o-1", tea=3)
-    begun = lease(shop)
-    assert begun.product.lock_on_hand == 10
-    count = begun.commit(10, "count", shop.soon())
-    assert (count.delta, level(shop)) == (0, (10, 3, 7))
 
 
 def test_units_handed_over_during_a_count_count_as_on_hand(shop):
@@ -536,24 +394,6 @@ def test_units_shipped_before_their_receipt_are_named_when_a_count_begins(shop):
 
 
 # ---------------------------------------------------------------- lost units, delisting
-
-
-def test_a_lost_unit_is_not_on_hand_and_not_sold_again(shop):
-    sell(shop, "o-1", tea=4)
-    assert shop.do(command("o-1", "cancel", "lost", restock=False, tea=1)) == [APPLIED]
-    assert level(shop) == (9, 3, 6)
-    again = command("o-1", "cancel", "lost", tea=1)
-    assert shop.do(again) == [Outcome.INVALID], "the same step with another meaning"
-    returned = shop.commit(shop.worker(), command("o-1", "return", "r", restock=True, tea=4))
-    assert returned.outcomes[0].cause == "NOT_DELIVERED"
-    assert shop.do(command("o-1", "cancel", "rest", tea=3)) == [APPLIED]
-    assert (level(shop), shop.status("o-1")) == ((9, 0, 9), "CANCELLED")
-
-
-def test_a_pending_order_may_lose_units_and_then_expires_with_the_rest(shop):
-    shop.order("o-1", tea=2)
-    assert shop.do(command("o-1", "cancel", "lost", restock=False, tea=2)) == [APPLIED]
-    assert (level(shop), shop.status("o-1")) == ((8, 0, 8), "CANCELLED")
 
 
 def test_a_unit_lost_after_its_order_was_cancelled_is_refused_and_not_called_done(shop):

@@ -16,12 +16,11 @@ from inventory_orders.errors import (
     RepairNeededError,
 )
 from inventory_orders.products.catalogue import ProductCatalogue
-from inventory_orders.products.lease import Lease
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.schedules.in_turn.lanes import LaneShop
 from testing.world.events import order_body, sqs_event
-from testing.world.faults import cancels, of_product
+from testing.world.faults import LOST, cancels, of_product
 
 TEA, AT_BERLIN = "tea", "tea#berlin"
 
@@ -167,38 +166,6 @@ def test_the_products_own_row_is_delisted_last(shop):
     assert adjustments(shop, AT_BERLIN) == [5, -5]
 
 
-@pytest.mark.parametrize("is_lent", [False, True])
-def test_a_product_is_not_delisted_while_a_place_is_listed_at_the_same_time(shop, is_lent):
-    if is_lent:
-        shop.lend(TEA, {1: 2}, depot=1)
-    shop.on("TransactWriteItems", lambda _: shop.calm() or (create(shop) and None), of_product(TEA))
-    assert result(delist(shop)) == ("REFUSED", "HAS_PLACES")
-    assert (places(shop), shop.total(TEA)) == (["berlin"], 10)
-
-
-def test_a_place_that_was_listed_again_is_another_one(shop):
-    created_at = create(shop)["createdAt"]
-    delist(shop, "berlin")
-    create(shop)
-    stale = command(shop, "delist", locationId="berlin", createdAt=created_at)
-    assert stale == {
-        "result": "STALE",
-        "productId": TEA,
-        "locationId": "berlin",
-        "createdAt": created_at,
-    }
-    assert places(shop) == ["berlin"]
-
-
-def test_delisting_a_location_does_not_disturb_a_count_of_the_product(shop):
-    lease = Lease.acquire(RetryingClient(shop.store), TEA, 60, shop.soon())
-    assert create(shop)["result"] == "APPLIED"
-    assert delist(shop, "berlin")["result"] == "APPLIED"
-    assert create(shop, "lyon")["result"] == "APPLIED"
-    assert lease.commit(8, "count-1", shop.soon()).delta == -2
-    assert places(shop) == ["lyon"]
-
-
 def test_a_products_own_row_that_dynamodb_refuses_needs_an_operator(shop):
     shop.once("TransactWriteItems", cancels("ValidationError", lambda each: "Update" in each))
     refused = create(shop)
@@ -218,20 +185,6 @@ def test_a_location_whose_product_has_lost_its_own_row_needs_an_operator(shop, i
         shop.products.delist(AT_BERLIN, created_at, shop.soon())
     assert shop.total(AT_BERLIN) == 5
     assert (TEA,) not in shop.items(Table.PRODUCTS)
-
-
-def test_the_product_s_own_row_under_way_elsewhere_is_waited_for(shop):
-    create(shop)
-    shop.once("TransactWriteItems", cancels("TransactionConflict", lambda each: "Update" in each))
-    assert delist(shop, "berlin")["result"] == "APPLIED"
-    assert places(shop) is None
-    create(shop)
-    shop.on("TransactWriteItems", cancels("TransactionConflict", lambda each: "Update" in each))
-    busy = delist(shop, "berlin")
-    assert result(busy) == ("RETRY_LATER", "CONTENTION")
-    assert busy["message"].endswith(
-        "too many concurrent writers of tea at berlin: TransactionConflict on every attempt"
-    )
 
 
 # ---------------------------------------------------------------- changes
@@ -292,15 +245,6 @@ def test_a_location_that_is_delisted_during_the_change_is_skipped(shop):
     shop.once("TransactWriteItems", lambda _: delist(shop, "berlin") and None)
     assert command(shop, "discontinue")["result"] == "APPLIED"
     assert statuses(shop) == {"": "DISCONTINUED"}
-
-
-def test_a_product_without_locations_costs_no_extra_request(shop):
-    shop.calls.clear()
-    for action in ("discontinue", "listAgain"):
-        command(shop, action)
-    delist(shop)
-    update = ["GetItem", "TransactWriteItems"]
-    assert shop.calls == [*update, "TransactGetItems", *update, "TransactGetItems", *update]
 
 
 def test_an_edit_may_not_change_the_places(shop):
@@ -387,7 +331,36 @@ def test_a_receipt_in_the_queue_that_names_no_location_is_booked_at_the_default_
     assert (shop.stock(TEA), shop.stock(AT_BERLIN)) == (14, 5)
 
 
-# ---------------------------------------------------------------- events
+@pytest.mark.parametrize(
+    ("first", "answer", "deltas"),
+    [
+        ("neither", "APPLIED", [5, -5, 1, 4]),
+        ("rival", "REPLAYED", [5, 4, -9, 1]),
+        ("lost", "APPLIED", [5, 4, -9, 1]),
+    ],
+)
+def test_a_receipt_is_booked_once_if_its_location_is_listed_again(shop, first, answer, deltas):
+    """Before the location is listed again, the receipt is booked by a rival, or its response is lost, or neither."""
+    create(shop)
+    receipt = {"action": "adjust", "adjustmentId": "r", "productId": TEA, "locationId": "berlin"}
+    receipt |= {"delta": 4, "reason": "RECEIPT"}
+
+    def meanwhile(request):
+        if first == "rival":
+            shop.invoke("adjust_stock", receipt)
+        elif first == "lost":
+            shop.aws.answer("dynamodb", "TransactWriteItems", request)
+        delist(shop, "berlin")
+        create(shop, stock=1)
+        if first == "lost":
+            raise LOST
+
+    shop.once("TransactWriteItems", meanwhile)
+    answers = [shop.invoke("adjust_stock", receipt)["result"] for _ in range(2)]
+    assert answers == [answer, "REPLAYED"]
+    assert sorted(adjustments(shop, AT_BERLIN)) == sorted(deltas)
+    assert shop.stock(AT_BERLIN) == (5 if first == "neither" else 1)
+    assert set(shop.unexplained().values()) == {0}
 
 
 # ---------------------------------------------------------------- on both implementations

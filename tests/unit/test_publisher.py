@@ -412,13 +412,14 @@ def brown_out(world, kind, share):
         world.bridge.judge = lambda *_: FAILURE if chance.random() < share else None
 
 
-@pytest.mark.parametrize(("share", "age"), [(0.7, 0), (0.9, 7200)])
-@pytest.mark.parametrize("kind", ["entry", "call", "connection"])
+@pytest.mark.parametrize(
+    ("kind", "share", "age"), [("entry", 0.9, 7200), ("call", 0.7, 0), ("connection", 0.9, 7200)]
+)
 def test_a_brown_out_parks_nothing_and_nothing_overtakes(kind, share, age):
     """In some cases, the records are the backlog of a two-hour outage."""
     world = World()
     brown_out(world, kind, share)
-    orders = [f"o-{number}" for number in range(100)]
+    orders = [f"o-{number}" for number in range(40)]
     records = records_of(*orders, at=timestamp(world.clock.now()))
     world.clock.seconds += age
     shard = Shard(world.clock, world.handle)

@@ -5,7 +5,7 @@ The real client and engine run on the simulated AWS, in virtual time. A product'
 """
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -13,30 +13,24 @@ from inventory_orders.domain.adjustment import Adjustment, Decrement
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import CatalogueEvent, ProductStatus
-from inventory_orders.domain.record import AdjustmentRecord, OrderAction
+from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
     CorruptItemError,
     LeaseLostError,
     Outcome,
-    ProductNotFoundError,
     ThrottledError,
 )
-from inventory_orders.lanes import recall as recall_module
 from inventory_orders.lanes.depot import Depot
 from inventory_orders.lanes.recall import Recall, reclaim
 from inventory_orders.products.catalogue import AtomicDecrement
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.tables import Table
-from inventory_orders.store.writes import product_replace_action
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import LENT, LaneShop
 from testing.schedules.in_turn.shop import CALL_SECONDS
-from testing.world.faults import cancels, of_product
 
-LARGEST_ROW = 400 * 1024
 APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED
 WHERE = {DEPOT: 10, **LENT}
 """The units of a lent product in pages, by lane."""
@@ -72,13 +66,6 @@ def in_lanes(recalled):
     return {p for p, row in recalled.rows.items() if row is not None and row.lent_to - {DEPOT}}
 
 
-def sizes_of_transactions(shop):
-    """Record the number of actions in each transaction from now on."""
-    sizes = []
-    shop.on("TransactWriteItems", lambda request: sizes.append(len(request["TransactItems"])))
-    return sizes
-
-
 def lease(shop, seconds=30.0):
     return Lease.acquire(RetryingClient(shop.store), "p", seconds, shop.soon())
 
@@ -112,14 +99,6 @@ def test_a_lane_that_sells_in_between_loses_its_units_in_a_later_attempt(shop, r
     assert shop.held() == ({} if reclaims else {DEPOT: 59})
 
 
-def test_the_last_attempt_only_leaves_out_lanes_that_were_busy_before(shop):
-    busy, idle = iter([1, 2, 2]), 8
-    shop.before_each("TransactWriteItems", lambda: shop.sell_from(next(busy, idle)))
-    recalled = recall_units(shop, "p")
-    assert recalled.rows["p"].lent_to == {DEPOT, 2}
-    assert shop.total() == 100
-
-
 def test_more_lanes_than_a_transaction_holds_are_recalled_step_by_step(empty):
     """Between the steps, the row names the remaining lanes."""
     empty.list_lent(stock=200, lanes=dict.fromkeys(range(1, 121), 1), reach=120)
@@ -131,17 +110,6 @@ def test_more_lanes_than_a_transaction_holds_are_recalled_step_by_step(empty):
     left = {DEPOT, *range(91, 121)}
     assert seen == [(set(range(121)), set(range(121))), (left, left)]
     assert (empty.product().lent_to, empty.held()) == ({DEPOT}, {DEPOT: 130})
-
-
-def test_pages_too_large_for_one_transaction_are_recalled_in_several(empty, monkeypatch):
-    empty.list_lent(lanes=dict.fromkeys(range(1, 7), 5))
-    of_page = empty.store.read([PageKey.of(1, "p")]).pages[PageKey.of(1, "p")].size
-    # This leaves room for the pages of two lanes and the depot's page.
-    monkeypatch.setattr(recall_module, "Limits", lambda: Limits(size=5 * of_page))
-    sizes = sizes_of_transactions(empty)
-    recall_units(empty, "p")
-    assert len(sizes) > 1
-    assert (empty.held(), empty.product().lent_to) == ({DEPOT: 40}, {DEPOT})
 
 
 def test_a_delisted_or_leased_product_is_left_alone(shop):
@@ -177,18 +145,6 @@ def test_units_of_a_delisted_generation_are_named_and_not_moved(shop):
     assert (shop.held("r"), shop.stock("r")) == ({}, 100)
 
 
-def test_a_row_that_is_only_older_than_the_pages_is_read_again(shop):
-    """The product is relisted between the two reads."""
-
-    def list_again(_):
-        shop.delist("p")
-        shop.list_lent(stock=50, lanes={1: 5}, depot=5)
-
-    shop.once("BatchGetItem", lambda _: shop.once("BatchGetItem", list_again))
-    assert recall_units(shop, "p", reclaims=True, lanes=()).lent == {}
-    assert (shop.stock("p"), shop.held()) == (50, {})
-
-
 @pytest.mark.parametrize(
     "broken", [{"lowStockThreshold": {"N": "60"}}, {"status": {"S": "DISCONTINUED"}}]
 )
@@ -204,17 +160,6 @@ def test_an_invalid_lent_row_delays_no_other_and_can_reclaim(shop, broken):
     assert shop.stock("p") == 100
 
 
-def test_a_row_that_dynamodb_does_not_take_is_named(shop):
-    """A write would add `lastUpdatedAt` to a row that has no room for it."""
-    del shop.items(Table.PRODUCTS)["p",]["lastUpdatedAt"]
-    shop.edit(Table.PRODUCTS, "p", others={"S": ""})
-    shop.edit(Table.PRODUCTS, "p", others={"S": "x" * (LARGEST_ROW - shop.size("p"))})
-    with pytest.raises(CorruptItemError, match="DynamoDB does not accept p") as raised:
-        recall_units(shop, "p")
-    assert raised.value.code == "CORRUPT_PRODUCT"
-    assert shop.total() == 100
-
-
 # ---------------------------------------------------------------- contention, and lost responses
 
 
@@ -224,14 +169,6 @@ def test_reclaiming_survives_the_loss_of_any_response(shop, number):
     shop.lose_responses(number)
     reclaim_units(shop, row)
     assert (shop.product().lent_to, shop.held(), shop.total()) == (frozenset(), {}, 100)
-
-
-def test_conflicts_in_every_attempt_are_contention(shop):
-    row = shop.product()
-    shop.on("TransactWriteItems", cancels("TransactionConflict", of_product("p")))
-    with pytest.raises(ThrottledError, match="CONTENTION"):
-        reclaim_units(shop, row, seconds=0.5)
-    assert shop.held() == WHERE
 
 
 # ---------------------------------------------------------------- the line at the depot
@@ -248,13 +185,6 @@ def test_reclaiming_a_product_that_is_not_lent_sends_nothing(empty):
     empty.list("p")
     reclaim_units(empty, empty.product())
     assert empty.calls == []
-
-
-def test_if_units_are_already_reclaimed_the_depot_is_released_immediately(shop):
-    row = shop.product()
-    recall_units(shop, "p", reclaims=True)
-    reclaim_units(shop, row)
-    assert shop.calls == ["UpdateItem", "BatchGetItem", "UpdateItem"]
 
 
 def test_reclaiming_waits_for_the_depot_and_gives_up_in_time(shop):
@@ -274,30 +204,6 @@ def test_a_permanently_busy_lane_is_waited_for_until_the_deadline(empty):
         reclaim_units(empty, row, seconds=0.5)
     assert empty.product().lent_to == {DEPOT, 2}
     assert empty.total() == 2000
-
-
-def test_a_visitor_whose_lease_was_taken_over_still_reclaims(shop):
-    row = shop.product()
-
-    def take_over(_):
-        shop.clock.sleep(3.0)
-        shop.occupy_depot(2.0, "next")
-
-    shop.once("TransactWriteItems", take_over)
-    reclaim_units(shop, row)
-    assert (shop.stock("p"), shop.held()) == (100, {})
-    assert shop.item(Table.ALLOTMENTS, "0/lease")["lockedBy"] == {"S": "next"}
-
-
-def test_a_change_whose_record_exists_already_releases_the_depot(shop):
-    """Otherwise, the next visitor would wait until an unused lease ends."""
-    row = shop.product()
-    closing = f"closing-{row.created_at.removesuffix('+00:00')}"
-    shop.put_record(AdjustmentRecord("p", closing, -1, "CLOSING", row.created_at, 9, "then"))
-    with pytest.raises(ThrottledError):
-        shop.products.delist("p", row.created_at, shop.soon(0.5))
-    assert set(shop.item(Table.ALLOTMENTS, "0/lease")) == {"page"}
-    assert (shop.product().is_same_version(row), shop.total()) == (True, 100)
 
 
 # ---------------------------------------------------------------- the engine, where rows are sold from
@@ -372,19 +278,6 @@ def test_a_process_that_reclaims_from_its_own_lane_knows_what_is_left(empty):
     assert empty.outcomes(worker, *changes) == [APPLIED, APPLIED]
     assert empty.outcomes(worker, empty.new_order("r")) == [APPLIED]
     assert empty.calls == ["TransactWriteItems"]
-
-
-def test_a_refused_loss_of_a_busy_lent_product_is_decided_by_one_visit(shop):
-
-    def write(_):
-        version = str(shop.product().version + 1)
-        shop.edit(Table.PRODUCTS, "p", _version={"N": version})
-
-    shop.on("UpdateItem", write)
-    report = shop.sell(shop.worker(), Adjustment("p", "a", -101, "CORRECTION"))
-    assert outcomes(report) == [(REJECTED, "BELOW_FLOOR")]
-    assert shop.calls.count("UpdateItem") == 1
-    assert (shop.stock("p"), shop.held()) == (100, {})
 
 
 @pytest.mark.parametrize("delta", [1, -1])
@@ -473,61 +366,6 @@ def test_an_update_function_cannot_change_lanes(shop):
         shop.products.update_with_retry("p", lambda p: replace(p, lent_to=frozenset()), shop.soon())
 
 
-def test_no_invalid_lent_row_is_written(shop):
-    row, now = shop.product(), datetime.now(UTC)
-    for after in (replace(row, status=ProductStatus.DISCONTINUED), replace(row, stock_count=0)):
-        with pytest.raises(ValueError, match="p is in lanes"):
-            product_replace_action(row, after, now)
-
-
-def bookings(shop):
-    """Return the deltas of the adjustments that open and close a product's books."""
-    return sorted(int(item["delta"]["N"]) for item in shop.items(Table.STOCK_ADJUSTMENTS).values())
-
-
-@pytest.mark.parametrize("is_applied", [True, False])
-def test_delisting_a_lent_product_is_done_once_despite_a_lost_response(shop, is_applied):
-    writes = shop.lose_responses(1, operations=["TransactWriteItems"], is_applied=is_applied)
-    assert shop.products.delist("p", shop.product().created_at, shop.soon())
-    assert (shop.item(Table.PRODUCTS, "p"), shop.held(), bookings(shop)) == (None, {}, [-100, 100])
-    assert len(writes) == 2
-
-
-@pytest.mark.parametrize("operation", ["UpdateItem", "BatchGetItem", "TransactWriteItems"])
-@pytest.mark.parametrize("is_lent", [True, False])
-def test_operators_changes_do_not_touch_a_product_relisted_in_between(shop, operation, is_lent):
-    former = shop.product().created_at
-
-    def list_again(_):
-        shop.delist("p")
-        shop.list("p", 50)
-        if is_lent:
-            shop.lend("p", {1: 5}, depot=10)
-
-    shop.once(operation, list_again)
-    assert not shop.products.delist("p", former, shop.soon())
-    shop.calm()
-    assert not shop.products.delist("p", former, shop.soon()), (
-        "a late request does not delist it either"
-    )
-    if is_lent:
-        shop.once(operation, list_again)
-        with pytest.raises(ProductNotFoundError):
-            shop.products.update_with_retry("p", threshold(99), shop.soon())
-    assert (shop.product().low_stock_threshold, shop.total()) == (0, 50)
-    assert shop.held() == ({DEPOT: 10, 1: 5} if is_lent else {})
-
-
-def test_a_change_that_cannot_have_its_units_in_time_changes_nothing(shop):
-    row = shop.product()
-    shop.occupy_depot(60.0)
-    with pytest.raises(ThrottledError, match="CONTENTION"):
-        shop.products.discontinue("p", shop.soon(0.3))
-    with pytest.raises(ThrottledError, match="CONTENTION"):
-        shop.products.delist("p", row.created_at, shop.soon(0.3))
-    assert shop.product() == row
-
-
 # ---------------------------------------------------------------- counts
 
 
@@ -552,34 +390,6 @@ def test_the_fence_of_a_count_is_written_with_its_recall(empty, held):
     begun.renew(60.0, empty.soon())
     resumed = Lease.resume(RetryingClient(empty.store), begun.token, empty.soon())
     assert resumed.commit(stock, "c1", empty.soon()).delta == 0
-
-
-def test_a_count_that_died_while_it_recalled_leaves_a_lease_that_ends(shop):
-    class DeadError(BaseException):
-        pass
-
-    shop.refuse("TransactWriteItems", DeadError())
-    with pytest.raises(DeadError):
-        lease(shop)
-    shop.calm()
-    assert shop.product().lent_to == set(range(9))
-    shop.clock.sleep(31.0)
-    assert recall_units(shop, "p", reclaims=True).lent == {}
-    assert shop.stock("p") == 100
-
-
-def test_an_owner_whose_lease_has_expired_gets_no_fence(empty):
-    empty.list("p", 101)
-    owner = lease(empty, seconds=5.0).owner
-    empty.clock.sleep(6.0)
-    empty.do(empty.new_order("p"))
-    empty.lend("p", {1: 20})
-    assert empty.product().locked_by == owner
-    depot, rows = Depot(empty.worker().client), [empty.product()]
-    reclaimed = reclaim(depot, rows, empty.soon(), CommitStats(), owner)
-    assert (reclaimed.lent, empty.stock("p")) == ({}, 100)
-    assert empty.product().lock_version != empty.product().version
-    assert reclaimed.rows["p"].lock_version != reclaimed.rows["p"].version
 
 
 def test_a_count_is_not_committed_while_lanes_may_hold_the_product(empty):

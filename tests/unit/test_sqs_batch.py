@@ -249,24 +249,6 @@ def test_the_oldest_message_gives_the_age_of_the_batch(stamps, since, monkeypatc
     assert batch.age == (1790000010.0 - since if since else 0.0)
 
 
-def test_an_invalid_message_that_stays_in_its_queue_has_an_age_too(monkeypatch):
-    monkeypatch.setattr(time, "time", lambda: 1790000010.0)
-    event = sqs_event("invalid", order_body("a", {"p": 1}))
-    event["Records"][0]["attributes"]["ApproximateFirstReceiveTimestamp"] = "1790000001000"
-    batch = Bench(product("p", 9), sqs=FakeSqs(fail=True)).process(event)
-    assert ends(batch) == [Outcome.RETURNED, Outcome.APPLIED]
-    assert batch.age == 9
-
-
-def test_messages_returned_together_get_the_same_delay():
-    bench = Bench(product("p", 9))
-    bench.faults.extend([Fault(error=THROTTLED)] * 50)
-    bodies = [order_body(f"o-{n}", {"p": 1}) for n in range(30)]
-    batch = bench.process(sqs_event(*bodies, receive_count=6))
-    assert ends(batch) == [Outcome.RETURNED] * 30
-    assert len({seconds for _, seconds in bench.sqs.visibility.values()}) == 1
-
-
 def test_a_returned_group_is_redelivered_together_with_its_first_message():
     bench = Bench(product("p", 9))
     bench.faults.extend([Fault(error=THROTTLED)] * 50)
@@ -301,16 +283,6 @@ def test_without_time_left_sqs_is_not_called_and_nothing_is_lost():
     assert "no time was left" in batch.calls.errors[0]
 
 
-def test_a_returned_duplicate_in_another_group_stops_that_group():
-    bench = Bench(product("p", 5), product("q", 5))
-    bench.lease("p", 600)
-    event = sqs_event(order_body("a", {"p": 1}), group="g")
-    behind = sqs_event("-", order_body("a", {"p": 1}), order_body("b", {"q": 1}), group="h")
-    event["Records"] += behind["Records"][1:]
-    assert ends(bench.process(event)) == [Outcome.RETURNED] * 3
-    assert bench.stock("q") == 5
-
-
 def test_an_invalid_message_behind_a_returned_one_of_its_group_is_dead_lettered():
     bench = Bench(product("p", 5))
     bench.lease("p", 600)
@@ -336,16 +308,6 @@ def test_an_outcome_is_not_dead_lettered_behind_a_returned_message_of_its_group(
     batch = bench.process(event)
     assert returned(batch) == ["m-0", "m-1"]
     assert not bench.sqs.sent
-
-
-def test_a_message_gets_its_outcome_once():
-    bench = Bench(product("p", 5))
-    end = Deadline.after(30.0, SystemClock())
-    batch = SqsBatch(read_messages(sqs_event(order_body("a", {"p": 1}))), bench.queue, end)
-    report = bench.apply(*batch.parse(parse), seconds=10)
-    batch.settle(report.outcomes, QueueRules())
-    with pytest.raises(ValueError, match="longer"):
-        batch.settle(report.outcomes, QueueRules())
 
 
 @pytest.mark.parametrize(

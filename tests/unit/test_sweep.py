@@ -215,39 +215,6 @@ def test_a_lost_response_a_throttle_or_another_sweep_loses_no_unit(shop, fault):
     assert checked >= 2 * 8
 
 
-def test_a_visit_that_moved_nothing_ends_immediately(shop):
-    list_and_lend(shop, 50, {1: 20}, "x")
-    shop.clock.sleep(LEASE_SECONDS)
-    shop.once("TransactWriteItems", lambda _: shop.sell_from(1, "x"))
-    assert sweep(shop) == IdleReport()
-    assert where(shop, "x") == (50, {0: 30, 1: 19}, {0, 1})
-    assert shop.item(Table.ALLOTMENTS, "0/lease").keys() == {"page"}
-
-
-def test_a_lane_that_is_filled_between_the_look_and_the_write_loses_no_unit(shop):
-    list_and_lend(shop, 50, {1: 0}, "a")
-    shop.clock.sleep(IDLE_SECONDS)
-    shop.before = Interrupt(1, lambda *_: shop.fill(1, "a", 10))
-    sweep(shop)
-    assert where(shop, "a") == (100, {}, set())
-
-
-def test_no_more_units_are_reclaimed_from_a_page_that_is_used_again(shop):
-    products = sorted(in_one_page(95))
-    list_and_lend(shop, 50, {}, *products)
-    shop.clock.sleep(IDLE_SECONDS)
-
-    def sells(_):
-        shop.calm()
-        shop.sell_from(DEPOT, products[-1])
-
-    shop.on("BatchGetItem", sells, lambda _: "TransactWriteItems" in shop.calls)
-    shop.calls = []
-    assert sweep(shop) == IdleReport(products=90)
-    assert where(shop, products[-1]) == (50, {0: 49}, {0})
-    assert where(shop, products[0])[0] == 100
-
-
 def test_units_that_a_visitor_moves_while_a_sweep_waits_are_left_alone(shop):
     products = sorted(in_one_page(95))
     list_and_lend(shop, 50, {1: 0}, *products)
@@ -266,19 +233,6 @@ def test_contradictory_pages_are_named_and_kept_and_the_rest_is_reclaimed(shop):
     assert problem.endswith(f"0/0 holds 50 of {other} unknown to its row")
     assert where(shop, other) == (50, {0: 50}, {0})
     assert where(shop, fine) == (100, {}, set())
-
-
-def test_a_lane_with_another_generation_than_the_depot_keeps_it(shop):
-    other, fine = in_one_page(2)
-    list_and_lend(shop, 50, {1: 10}, other, fine)
-    shop.sell_from(DEPOT, other, 40)
-    shop.edit(Table.PRODUCTS, other, createdAt=ANOTHER)
-    lend(shop, other, 5)
-    shop.clock.sleep(LEASE_SECONDS)
-    (problem,) = sweep(shop).problems
-    assert problem.endswith(f"1/0 and 0/0 hold different generations of {other}")
-    assert where(shop, other)[1] == {0: 5, 1: 10}
-    assert where(shop, fine)[1] == {0: 50}
 
 
 def test_a_page_that_cannot_be_read_is_named_and_the_others_are_emptied(shop):

@@ -13,12 +13,13 @@ from bench.simulator import engine
 from bench.simulator.callers import Callers
 from bench.simulator.handovers import CalledHandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
-from bench.simulator.queues import FifoQueue, Message, Poller, Queue
 from bench.workloads import Workload, at_locations, hot_product, sell_out, zipf
 from inventory_orders.store.tables import Index
 from testing.aws import DynamoDB, ServiceError, answered_directly_by
 from testing.schedules.by_time.contention import ContendedDynamoDB
 from testing.schedules.by_time.latency import PUBLISHED, VISIBILITY_SECONDS, TokenBucket
+from testing.schedules.by_time.queues import FifoQueue, Message, Poller, Queue
+from testing.schedules.by_time.world import TimedWorld
 from testing.schedules.scheduler import Scheduler, SchedulerError, VirtualExecutor
 from testing.world.tables import creation
 
@@ -481,7 +482,7 @@ def test_concurrent_writers_leave_balanced_books(contender):
 @pytest.fixture
 def without_botocore(monkeypatch):
     """Skip botocore's work, which takes most of the time. Our handlers' clients repeat no request on their own."""
-    monkeypatch.setattr(engine, "answered_by", answered_directly_by)
+    monkeypatch.setattr(TimedWorld, "answered_by", staticmethod(answered_directly_by))
 
 
 @pytest.mark.usefixtures("without_botocore")
@@ -543,7 +544,7 @@ class TestHandlers:
         assert holds._sent == 120
         assert 3.0 < holds._expired[0] - 1.0 < found.took < 10.0, "not during the grace period"
         assert found.rate > 25
-        left = holds._store.tables["Orders"].items.values()
+        left = holds.items("Orders").values()
         assert all(row["status"]["S"] != "PENDING" for row in left if "holdSeconds" in row)
 
     @pytest.mark.parametrize(

@@ -262,6 +262,9 @@ https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
 INVOCATION_SECONDS = 30.0
 """Timeout of the function in seconds, as in the stack. An invocation that takes longer is killed."""
 
+SWEEP_SECONDS = 50.0
+"""Timeout of the sweep in seconds, as in the stack."""
+
 VISIBILITY_SECONDS = 180.0
 """Visibility timeout in seconds, as in the stack: 6 times the function's timeout."""
 

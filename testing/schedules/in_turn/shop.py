@@ -62,6 +62,7 @@ class Shop(World):
         call_seconds: How long each call takes.
     """
 
+    clock: ManualClock
     call_seconds = CALL_SECONDS
 
     def __init__(
