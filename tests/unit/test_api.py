@@ -1309,6 +1309,15 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
 
 
+def test_a_history_continues_with_orders_after_its_last_adjustment(api, monkeypatch):
+    for number in range(3):
+        place(api, f"o-{number}")
+    scan = api.shop.store.scan
+    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=1, **more))
+    (page,) = pages(api, "/products/tea-gyokuro/history")
+    assert [entry["action"] for entry in page["entries"]] == ["adjust"]
+
+
 def ids_of(found):
     """Return the ids of the orders on each page."""
     return [[order["orderId"] for order in page["orders"]] for page in found]
@@ -1530,8 +1539,9 @@ def test_a_products_availability_is_the_best_of_the_locations_in_the_setting(loc
     sell("berlin", 12)
     receipt = {"adjustmentId": "r", "delta": 500, "reason": "RECEIPT"}
     for change, shown in (
-        # Backorders at one location take nothing from another.
-        (lambda: sell("", 60), ("IN_STOCK", 300)),
+        # A line takes its units from one location, and backorders take nothing from another.
+        (lambda: sell("", 50), ("IN_STOCK", 300)),
+        (lambda: sell("", 10), ("IN_STOCK", 300)),
         (lambda: located("PATCH", path, {"lowStockThreshold": 300, **at("lyon")}), ("LOW", 300)),
         (lambda: sell("lyon", 300), ("BACKORDER", 0)),
         (lambda: sell("berlin", 2), ("OUT", 0)),
