@@ -1,4 +1,4 @@
-"""Use a page by keyboard alone. Controls are found by their accessible names."""
+"""Uses a page by keyboard alone; controls are found by their accessible names."""
 
 from __future__ import annotations
 

@@ -330,6 +330,19 @@ def test_a_call_has_less_than_a_megabyte():
     assert BusEntry(Event("ä", "o-1", "o-1", "", {}), '"€"').size == len(SOURCE) + 2 + 5
 
 
+@pytest.mark.parametrize(("image", "left"), [("OldImage", "NewImage"), ("NewImage", "OldImage")])
+def test_a_change_without_its_image_is_not_a_created_row(image, left):
+    record = change(*life("o-1")[:2])
+    del record["dynamodb"][image]
+    world = World()
+    world.handle([record])
+    assert world.bridge.outcomes == []
+    (parked,) = world.parked
+    assert parked.code == "UNREADABLE_ROW"
+    assert image in parked.message
+    assert left in parked.body
+
+
 def test_an_unreadable_change_is_parked_and_the_next_ones_continue():
     good, bad = life("o-1")[0], order_row("o-1", status="ON_HOLD", _version=2)
     records = [change(None, good, 1), change(good, bad, 2), change(bad, life("o-1")[2], 3)]
