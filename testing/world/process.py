@@ -81,11 +81,13 @@ class LateRequest:
     Attributes:
         process: Its sender.
         call: The request.
+        begun: `begun` of its sender's invocation, which may have ended.
         repeated: Whether the sender has continued. Until then, its arrival would have the effect of a lost response.
     """
 
     process: Process
     call: Call
+    begun: int | None = None
     repeated: bool = False
 
 

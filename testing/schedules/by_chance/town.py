@@ -269,7 +269,9 @@ class Town(World):
         messages = [m for q in self._feeds() for m in q.messages]
         orders = self.aws.dynamodb.tables["Orders"].items
         is_held = any("expiresAt" in item for item in orders.values())
-        if not (self._mail or messages or self._at_work or is_held):
+        # A publisher may wait until the bus takes its events.
+        is_busy = any(math.isfinite(process.ends_at) for process in self.processes.values())
+        if not (self._mail or messages or self._at_work or is_held or is_busy):
             return False
         moments = [call.request["until"] for call in calls if call.service == "clock"]
         moments += [message.visible_at for message in messages]

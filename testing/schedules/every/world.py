@@ -556,7 +556,7 @@ class World(PausingWorld):
                 return self._note(process, call, "reads old rows", self._read_old(call))
             case "late":
                 self.clock.seconds += LOST_SECONDS
-                self.late.append(LateRequest(process, call))
+                self.late.append(LateRequest(process, call, process.begun))
                 self._note(process, call, "is delayed, and its sender gives up on it")
                 return LOST
             case "refused":
@@ -583,7 +583,9 @@ class World(PausingWorld):
         """Carry out a late request, which arrives now."""
         late = next(late for late in self.late if late.repeated and _arrival(late).choice == choice)
         self.late.remove(late)
+        now, late.process.begun = late.process.begun, late.begun
         outcome = self._apply(late.process, late.call)
+        late.process.begun = now
         self.trace.append(f"{choice.process:4} {late.call} arrives: {_short(outcome)}")
 
     def _tear(self, process: Process, call: Call, first: int) -> None:
