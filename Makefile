@@ -141,9 +141,9 @@ newest: setup ## test all code that calls AWS with the newest boto3 and botocore
 	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/world \
 		$(patsubst %,tests/integration/test_%.py,concurrency faults faulty_proxy)
 
-explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, 60 whole shops, mutants of the code, and the API for 5 minutes
+explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, 60 whole shops, mutants of the code, and the API for 2 minutes
 	@$(VENV)/bin/python -m tests.explore
-	@API_SECONDS=300 $(VENV)/bin/python -m pytest tests/e2e/test_api.py -k keeps_its_contract
+	@API_SECONDS=120 $(VENV)/bin/python -m pytest tests/e2e/test_api.py -k keeps_its_contract
 
 soak: setup ## send 250 orders and other messages to a separate embedded AWS while workers are killed and connections break
 	@$(VENV)/bin/python -m tests.soak

@@ -200,4 +200,15 @@ def pytest_configure(config: Any) -> None:
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     if hasattr(config, "workerinput"):
         place = {folder: number for number, folder in enumerate(LONGEST_FIRST)}
-        items.sort(key=lambda item: (place.get(folder_of(item.path), 0), item.path.name != UPGRADE))
+        size = cache(lambda path: path.stat().st_size)
+
+        def order(item: Any) -> tuple[int, bool, int]:
+            # A long file that begins last would keep one process busy while the others wait.
+            is_shared = folder_of(item.path) in IN_ONE_PROCESS
+            return (
+                place.get(folder_of(item.path), 0),
+                item.path.name != UPGRADE,
+                0 if is_shared else -size(item.path),
+            )
+
+        items.sort(key=order)
