@@ -192,3 +192,18 @@ def test_the_embedded_aws_synthesises_the_same_inputs_once(tmp_path, monkeypatch
     assert stack._synthesise({}) != assembly
     assert len(runs) == 3
     assert not assembly.is_dir(), "templates of old sources are deleted"
+
+
+def test_a_dependency_that_was_changed_by_hand_makes_another_layer(monkeypatch, tmp_path):
+    files_of = assets._files_of
+    changed = sample(tmp_path / "changed", "raise SystemExit\n", "__init__.py") / "__init__.py"
+
+    def with_another_file(found, prefix):
+        return {
+            place: changed if place == "python/jmespath/__init__.py" else path
+            for place, path in files_of(found, prefix).items()
+        }
+
+    before = assets.layer(HERE).digest
+    monkeypatch.setattr(assets, "_files_of", with_another_file)
+    assert assets.layer(HERE, tmp_path / "assets").digest != before
