@@ -1,4 +1,4 @@
-"""Places orders, in batches from both order queues or one by one in direct invocations."""
+"""Places orders, in batches from the order queues or one by one in direct invocations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare("store", "queue", "engine_with_lanes", "hold_seconds", "locations")
+runtime.prepare("store", "queues_of_orders", "engine_with_lanes", "hold_seconds", "locations")
 
 
 @logger.inject_lambda_context
@@ -33,7 +33,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     messages = read_messages(event)
     if messages is None:
         return direct.answer(lambda: _place(event, context))
-    batch: SqsBatch[Order] = SqsBatch(messages, runtime.process().queue, runtime.end_of(context))
+    queue = runtime.process().queue_of(messages)
+    batch: SqsBatch[Order] = SqsBatch(messages, queue, runtime.end_of(context))
     defaults = runtime.process().hold_seconds, runtime.process().locations
     orders = batch.parse(
         lambda message: parse_order(message.body, message.group, *defaults, message.request_id)

@@ -44,6 +44,9 @@ FEEDS = {
     "OrderFifo": Feed(
         "OrderQueueFifo.fifo", "OrderFifoDeadLetterQueue.fifo", "place_orders", "FIFO_"
     ),
+    "OrderExpress": Feed(
+        "OrderQueueExpress", "OrderExpressDeadLetterQueue", "place_orders", "EXPRESS_"
+    ),
     "Stock": Feed("StockQueue", "StockDeadLetterQueue", "adjust_stock"),
     "Catalogue": Feed("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products"),
     "OrderCommand": Feed("OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders"),
@@ -68,6 +71,7 @@ def settings(url_of: Mapping[str, str]) -> dict[str, str]:
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
         "SHOW_STOCK": "numbers",
         "LANES": "2",
+        "API_LANES": "1",
         "HOLD_GRACE_SECONDS": "60",
         "SWEEP_MINUTES": "1",
         "EVENT_BUS_NAME": "Bus",
@@ -80,7 +84,8 @@ def queue_settings(function: str, url_of: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that name the queues that feed a function."""
     found = {}
     for feed in FEEDS.values():
-        if function == feed.function or (function, feed.prefix) == ("sweep", "EXPIRY_"):
+        senders = {"EXPIRY_": "sweep", "EXPRESS_": "api"}
+        if function in (feed.function, senders.get(feed.prefix)):
             found[f"{feed.prefix}QUEUE_URL"] = url_of[feed.queue]
             found[f"{feed.prefix}DEAD_LETTER_QUEUE_URL"] = url_of[feed.dead_letters]
     return found

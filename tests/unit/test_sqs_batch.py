@@ -57,14 +57,14 @@ class Bench(engine_bench.Bench):
     def __init__(self, *products, sqs=None):
         super().__init__(*products, attempts=2)
         self.sqs = sqs or FakeSqs()
-        self.queue = Queue(
-            self.sqs, "queue", "dead-letters", Queue(self.sqs, "queue.fifo", "dead-letters.fifo")
-        )
         self.seconds_left = 30.0
 
     def process(self, event, may_be_early=frozenset()):
         end = Deadline.after(self.seconds_left, SystemClock())
-        batch = SqsBatch(read_messages(event), self.queue, end)
+        messages = read_messages(event)
+        kind = ".fifo" if messages[0].group is not None else ""
+        queue = Queue(self.sqs, f"queue{kind}", f"dead-letters{kind}")
+        batch = SqsBatch(messages, queue, end)
         orders = batch.parse(parse)
         report = self.apply(*orders, seconds=10)
         batch.response = batch.settle(report.outcomes, QueueRules(may_be_early))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, cached_property, wraps
@@ -67,13 +67,11 @@ class Process:
             )
         return int(value)
 
-    def _queue(
-        self, prefix: str, *, feeds: bool = True, fifo: sqs.Queue | None = None
-    ) -> sqs.Queue:
+    def _queue(self, prefix: str, *, feeds: bool = True) -> sqs.Queue:
         """Create a queue from its settings. Queues that feed the function also have a dead-letter queue."""
         url = self._text(f"{prefix}QUEUE_URL")
         dead_letter_url = self._text(f"{prefix}DEAD_LETTER_QUEUE_URL") if feeds else ""
-        return sqs.Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url, fifo)
+        return sqs.Queue(client("sqs", sqs.CLIENT_CONFIG), url, dead_letter_url)
 
     @cached_property
     def hold_seconds(self) -> int | None:
@@ -192,9 +190,23 @@ class Process:
 
     @cached_property
     def queue(self) -> sqs.Queue:
-        """The queue that feeds the function, together with its FIFO counterpart if there is one."""
-        has_fifo = self._environment.get("FIFO_QUEUE_URL")
-        return self._queue("", fifo=self._queue("FIFO_") if has_fifo else None)
+        """The queue that feeds the function. If there are several, the one for messages of unknown origin."""
+        return self._queue("")
+
+    @cached_property
+    def queues_of_orders(self) -> list[sqs.Queue]:
+        """The queues of orders that feed the function."""
+        others = [p for p in ("FIFO_", "EXPRESS_") if self._environment.get(f"{p}QUEUE_URL")]
+        return [self.queue, *map(self._queue, others)]
+
+    def queue_of(self, batch: Sequence[sqs.Message]) -> sqs.Queue:
+        """The queue of orders that a batch came from, or the first one of its kind if the batch is a sample.
+
+        A batch only has messages of one queue.
+        """
+        is_fifo = any(message.group is not None for message in batch)
+        of_kind = [q for q in self.queues_of_orders if q.url.endswith(".fifo") is is_fifo]
+        return next((q for q in of_kind if q.feeds(batch)), (*of_kind, self.queue)[0])
 
     @cached_property
     def expiry_queue(self) -> sqs.Queue:
@@ -203,8 +215,13 @@ class Process:
 
     @cached_property
     def order_queue(self) -> sqs.Queue:
-        """The queue to which the function sends orders."""
+        """The queue to which the function sends orders whose sender does not wait."""
         return self._queue("ORDER_", feeds=False)
+
+    @cached_property
+    def express_queue(self) -> sqs.Queue:
+        """The queue to which the function sends orders whose sender waits."""
+        return self._queue("EXPRESS_", feeds=False)
 
     @cached_property
     def undeliverable_events(self) -> sqs.Queue:

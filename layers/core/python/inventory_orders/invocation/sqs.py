@@ -91,13 +91,11 @@ class Queue:
         client: An SQS client; create it with `CLIENT_CONFIG`.
         url: The URL of the queue.
         dead_letter_url: The URL of its dead-letter queue; empty if the function sends no dead letters.
-        fifo: The FIFO queue that feeds the same function; None if there is none.
     """
 
     client: SQSClient
     url: str
     dead_letter_url: str = ""
-    fifo: Queue | None = None
 
     def feeds(self, batch: Iterable[Message]) -> bool:
         """Whether a batch came from this queue."""

@@ -61,7 +61,7 @@ class SqsBatch(Generic[T]):
 
     Args:
         messages: The messages, in the order in which to process them.
-        queue: The queue that feeds the function, together with its FIFO counterpart.
+        queue: The queue that they came from.
         end: When the invocation times out.
 
     Attributes:
@@ -75,9 +75,7 @@ class SqsBatch(Generic[T]):
 
     def __init__(self, messages: Sequence[Message], queue: Queue, end: Deadline) -> None:
         self._messages = messages
-        # A batch only has messages of one queue.
-        is_fifo = any(message.group is not None for message in messages)
-        self.calls = SqsCalls(queue.fifo if is_fifo and queue.fifo else queue, end)
+        self.calls = SqsCalls(queue, end)
         self.contents: dict[Message, T] = {}
         self.outcomes: dict[Message, ChangeOutcome] = {}
         self.ends: dict[Message, Outcome] = {}
