@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from math import nan
 
 from bench.contenders import OURS
@@ -23,6 +25,8 @@ from testing.schedules.by_time.latency import TokenBucket
 from testing.schedules.by_time.queues import Message, Queue
 from testing.schedules.by_time.world import Worker
 
+import os
+_EXPRESS_WORKERS, _EXPRESS_BATCH, _API_LANES = int(os.environ.get("EW", 25)), 10, 30
 RETRY_SECONDS = 1.0
 """The time in `Retry-After`, after which a client repeats a request that was answered with 429 or 503."""
 
@@ -64,12 +68,16 @@ class Callers(Simulation):
         seed: int,
         conditions: Conditions,
         api_limit: int | None = None,
+        once: bool = False,
     ) -> None:
         settings = _deployed()
         queue, limits = settings.queues["OrderQueue"], settings.api_limits
         conditions = replace(conditions, lanes=settings.lanes, batch=queue.batchSize, endless=True)
         self._clients = clients
+        self._once = once
         self._orders = endless(workload, seed)
+        if once:
+            self._orders = islice(self._orders, len(workload.bodies))
         self._sent_orders: dict[str, Mapping[str, int]] = {}
         self._queued: set[str] = set()
         self._answered: list[AnsweredOrder] = []
@@ -78,21 +86,32 @@ class Callers(Simulation):
         self._event["headers"]["prefer"] = "wait=25"
         super().__init__(OURS, workload, queue.maximumConcurrency, seed, conditions)
         self.polled["Order"] = Queue(self.scheduler, (), stays=True)
+        self.polled["OrderExpress"] = Queue(self.scheduler, (), stays=True)
+        self.variables["API_LANES"] = str(_API_LANES)
         self.variables["SHOW_STOCK"] = "availability"
         self._counted = self.observed
         self._counted_units = 0.0
 
     def _start_workers(self) -> None:
         super()._start_workers()
+        for number in range(_EXPRESS_WORKERS):
+            worker = Worker("place_orders", "OrderExpress")
+            self.scheduler.start(partial(self._join, number), worker)
         for _ in range(self._clients):
             self.scheduler.start(self._order, Worker("api"))
+
+    def _join(self, number: int) -> None:
+        """Serve the express queue as one of its workers, of which there are five at first and five more each second."""
+        self.scheduler.sleep(number // 5)
+        self._work(_EXPRESS_BATCH)
 
     # ------------------------------------------------------------------ the clients
 
     def _order(self) -> None:
         """Send one order after the other, and repeat each until it is answered."""
-        while not self.is_closed:
-            order_id, body, wanted = next(self._orders)
+        for order_id, body, wanted in self._orders:
+            if self.is_closed:
+                return
             self._sent_orders[order_id] = wanted
             began = self.scheduler.now
             while (status := self._call(body)) in (429, 503):
@@ -103,6 +122,8 @@ class Callers(Simulation):
             self._answered.append(
                 AnsweredOrder(order_id, now, now - began, status, order_id in self._queued)
             )
+            if self._once and len(self._answered) == len(self._workload.bodies):
+                self._close()
 
     def _call(self, body: str) -> int:
         """Call the API. Returns the status of the answer."""

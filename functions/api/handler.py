@@ -15,7 +15,7 @@ from inventory_orders.invocation.telemetry import logger, metrics
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-runtime.prepare("store", "engine", "impatient_engine", "order_queue")
+runtime.prepare("store", "engine", "engine_for_callers", "order_queue", "express_queue")
 
 _PAGE = ("limit", "cursor")
 

@@ -11,10 +11,10 @@ from inventory_orders.clock import Clock
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.planner import Limits
 from inventory_orders.domain.product import Product, ProductStatus, stock_status
-from inventory_orders.engine.loop import Engine, UncontestedRows
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
-from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Outcome
+from inventory_orders.lanes.callers import engine_for_callers
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
@@ -46,9 +46,8 @@ def stored(value: Product) -> Item:
 def one_attempt(
     store: Store, policy: RetryPolicy | None = None, clock: Clock | None = None
 ) -> Engine:
-    """Create an engine like that of the API, which makes one attempt and sells only from rows."""
-    client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
-    return Engine(client, UncontestedRows())
+    """Create an engine like that of the API, which makes one attempt, but without a lane."""
+    return engine_for_callers(store, 0, 0, policy, clock)
 
 
 def statuses(report: CommitReport) -> list[Outcome]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from itertools import accumulate
 from math import ceil
 from operator import or_
@@ -47,7 +48,7 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs import SqsCalls, attributes
+from inventory_orders.invocation.sqs import Queue, SqsCalls, attributes
 from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
 from inventory_orders.lanes.levels import mark_shippable, open_units
 from inventory_orders.messages.commands import order_command, order_in
@@ -62,10 +63,10 @@ MAX_WAIT_SECONDS = 25
 _MOST_PRODUCTS = 300
 """Maximum number of products on a page of orders to ship. Four requests read their rows and the outbound pages."""
 
-# Seconds between two reads of an order that was sent to the queue. Most orders are decided within a second, which is the
-# queue's batching window, so the caller would notice longer pauses.
-_FIRST_LOOK = 0.1
-_LAST_LOOK = 0.25
+# When to read the row of an order that was sent to a queue, in multiples of the time that recent orders took. The last read is
+# at the end of the wait.
+_LOOKS = ((1.6, 0.0), (3.6, 0.0), (6.0, 1.2))
+_READ_SECONDS = 0.1
 
 _SECONDS_OF_REPAIR = 60
 """When to ask again for an order that has no outcome before an operator has repaired something."""
@@ -88,7 +89,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         _check_fields_of_customer(document)
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(order, body, request)
+        _send(process.order_queue, order, body, request)
         return _accepted(order)
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     answer = _place_now(order, body, seconds, caller, request)
@@ -127,7 +128,7 @@ def _place_now(
     order: Order, body: str, seconds: int, caller: Caller, request: Request
 ) -> HttpAnswer:
     """Try once to place an order. If concurrent writers get in the way, send it to its queue and wait for its row."""
-    engine = runtime.process().impatient_engine
+    engine = runtime.process().engine_for_callers
     left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
     deadline = Deadline.after(min(seconds, left), engine.client.clock)
     report = engine.apply([order], deadline)
@@ -140,21 +141,39 @@ def _place_now(
     if outcome.applied is order:
         # The row was just written, so there is no need to read it.
         return _answer_of(order, order.record(None, outcome.after, outcome.at), caller)
-    stored = _stored(order, engine.client, deadline)
-    if stored is None and outcome.kind is Outcome.RETURNED:
-        _send(order, body, request)
+    stored = None
+    if outcome.kind is Outcome.RETURNED:
+        _send(runtime.process().express_queue, order, body, request)
         if seconds_left := _seconds_beyond_wait(report):
             return _accepted(order, seconds_left)
-    pause = _FIRST_LOOK
-    while stored is None and engine.client.pause(pause, deadline):
+    else:
         stored = _stored(order, engine.client, deadline)
-        pause = min(2 * pause, _LAST_LOOK)
+    if stored is None:
+        stored = _await(order, engine.client, deadline)
     if stored is None:
         return _accepted(order)
     if not caller.acts_for(stored.user_id):
         # The stored order's user was pseudonymised, so the two orders cannot be compared.
         raise id_reused_error("ORDER_ID_REUSED", ["userId"])
     return _answer_of(order, stored, caller, outcome.rejection)
+
+
+def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
+    """Wait for the row of an order that was sent to a queue; None if it does not exist at the deadline.
+
+    The row shows when the order was decided. So the process learns when to read the row of the next order.
+    """
+    delay, sent, waited = runtime.process().express_delay, client.clock.now(), 0.0
+    ends = deadline.remaining() - _READ_SECONDS
+    for moment in (*(max(delay.seconds * times, least) for times, least in _LOOKS), ends):
+        pause, waited = min(moment, ends) - waited, min(moment, ends)
+        if pause > 0 and client.pause(pause, deadline):
+            stored = _stored(order, client, deadline)
+            if stored is not None:
+                decided_at = datetime.fromisoformat(stored.created_at)
+                delay.observe((decided_at - sent).total_seconds())
+                return stored
+    return None
 
 
 def _seconds_beyond_wait(report: CommitReport) -> int:
@@ -166,9 +185,9 @@ def _seconds_beyond_wait(report: CommitReport) -> int:
     return ceil(outcome.retry_after)
 
 
-def _send(order: Order, body: str, request: Request) -> None:
-    """Send an order to its queue. Its customer is the message's group, so that a flood of orders delays no other customer."""
-    calls = SqsCalls(runtime.process().order_queue, runtime.end_of(request.context))
+def _send(queue: Queue, order: Order, body: str, request: Request) -> None:
+    """Send an order to a queue. Its customer is the message's group, so that a flood of orders delays no other customer."""
+    calls = SqsCalls(queue, runtime.end_of(request.context))
     sender = {} if order.request_id is None else attributes(requestId=order.request_id)
     if not calls.send_one(body, sender, order.user_id):
         log_queue_errors(calls.errors)

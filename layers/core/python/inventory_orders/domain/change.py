@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import ClassVar, Generic, TypeAlias, TypeVar
@@ -229,6 +229,15 @@ class Transaction:
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
     outbound: Update[OutboundPage] | None = None
+
+    def is_loan(self, update: Update[Product]) -> bool:
+        """Whether an update does nothing but lend units of a row to the depot."""
+        before, after = update.before, update.after
+        units = self.lent.get(before.product_id)
+        if units is None:
+            return False
+        lent = replace(after, stock_count=after.stock_count + units, lent_to=before.lent_to)
+        return replace(lent, version=before.version) == before
 
     def stock_after_each(self) -> list[dict[str, Stock]]:
         """The products that each decision changes, in their state after it; the version is that after the transaction.

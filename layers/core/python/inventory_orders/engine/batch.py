@@ -49,8 +49,8 @@ from inventory_orders.store.rows import Key, described
 
 K = TypeVar("K", str, PageKey, str | PageKey)
 
-# How long a caller that cannot wait avoids a product after meeting a concurrent writer.
-_AVOIDED_SECONDS = 5.0
+AVOIDED_SECONDS = 5.0
+"""How long a caller that cannot wait avoids a product after meeting a concurrent writer."""
 
 # How often a read that has to prove a rejection is tried.
 _PROOFS = 3
@@ -555,7 +555,7 @@ class Batch:
         Returns whether this avoids any product that was not avoided before.
         """
         ids, rivals = self.pending.product_ids, self._client.rivals
-        contested = {p for p in ids if rivals.has(p, _AVOIDED_SECONDS)} - self.avoided
+        contested = {p for p in ids if rivals.has(p, AVOIDED_SECONDS)} - self.avoided
         self.avoided |= contested
         pending = self.pending.values()
         stopped = [c for c in pending if not any(map(self.avoided.isdisjoint, c.offers))]

@@ -71,6 +71,9 @@ from inventory_orders.store.writes import ActionKind, transaction_actions
 # For how many batches after a replay it is worth a request to read records first, because more replays are likely.
 _REPLAYS_EXPECTED_FOR = 20
 
+# How often a transaction with a loan is sent before the batch is planned again.
+_LOAN_ATTEMPTS = 5
+
 # How many outbound pages a batch tries before it waits.
 _OUTBOUND_ATTEMPTS = 8
 
@@ -118,11 +121,16 @@ class Attempt:
         actions = transaction_actions(self.transaction, now)
         if not actions:
             return
-        plans_around = {Meaning.RIVAL}
+        # A loan is repeated, because whoever sells from the row in a tight loop would make every new plan fail as well.
+        is_loan = any(map(self.transaction.is_loan, self.transaction.updates))
+        plans_around = set() if is_loan else {Meaning.RIVAL}
+        attempts = _LOAN_ATTEMPTS if is_loan else None
         if skips_throttled or len(self.transaction.updates) != 1:
             plans_around.add(Meaning.THROTTLED)
         try:
-            client.write(actions, deadline, self.stats, plans_around=plans_around)
+            client.write(
+                actions, deadline, self.stats, plans_around=plans_around, attempts=attempts
+            )
         except StoreError as error:
             self.error = error
             return
@@ -170,21 +178,19 @@ class Source:
         """Return whether the next `find` will fetch missing units. Otherwise the engine waits for them."""
         return False
 
+    def tries_again(self, batch: Batch, *, is_lost: bool) -> bool:  # noqa: ARG002
+        """Return whether to try again for a caller who does not wait.
+
+        Args:
+            is_lost: Whether a concurrent writer was faster. Otherwise, units are missing.
+        """
+        return False
+
     def learn(self, batch: Batch, attempt: Attempt) -> None:
         """Take note of a transaction that was applied, or that failed."""
 
     def end_round(self, batch: Batch) -> None:
         """Release what is only needed within a round, such as a lease."""
-
-
-class UncontestedRows(Source):
-    """Sells from rows without recent concurrent writers, for a caller that makes only one attempt."""
-
-    def begin(self, batch: Batch) -> None:
-        """Read all rows and records at the beginning, because a stale copy would waste the only attempt."""
-        batch.avoid_contested()
-        if batch.pending:
-            batch.read([*batch.pending.product_ids, *batch.pending.by_key])
 
 
 class Engine:
@@ -395,6 +401,10 @@ class Engine:
         """Remember the products as an applied transaction left them, and settle its changes."""
         transaction = attempt.transaction
         for update in transaction.updates:
+            if transaction.is_loan(update):
+                # Orders may have changed the row in the meantime.
+                batch.known.forget(update.after.product_id)
+                continue
             batch.known.rows[update.after.product_id] = update.after
             if update.after is not update.before:
                 self._cache.observe_write(update.after)
@@ -471,7 +481,9 @@ class Engine:
     def _settle(self, batch: Batch, planned: Plan, progress: _Progress) -> None:
         """After a round without progress, wait or give up on changes."""
         if self.client.policy.max_attempts == 1:
-            if not batch.avoid_contested():
+            is_lost = progress is _Progress.LOST
+            again = self.source.tries_again(batch, is_lost=is_lost) or batch.avoid_contested()
+            if not again:
                 batch.pending.give_up_all(
                     "CONTENTION", "it would have to wait for a concurrent writer"
                 )

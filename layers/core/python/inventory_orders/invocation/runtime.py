@@ -15,12 +15,12 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
-from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF_ONE_CALL, Store
 from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
+    from inventory_orders.engine.memory import Delay
     from inventory_orders.engine.retrying_client import RetryingClient
     from inventory_orders.publishing.publisher import Bus
 
@@ -160,16 +160,19 @@ class Process:
         """The engine of a function that places orders, with a lane of its own."""
         from inventory_orders.lanes.source import engine_with_lanes  # noqa: PLC0415
 
-        lanes = self._whole_number("LANES")
-        return engine_with_lanes(self.store, executor=executor(), lanes=lanes)
+        return engine_with_lanes(self.store, None, None, executor(), *self._lanes)
 
     @cached_property
-    def impatient_engine(self) -> Engine:
-        """An engine that never waits. It returns changes that it cannot apply immediately."""
-        from inventory_orders.engine import loop, retrying_client  # noqa: PLC0415
+    def engine_for_callers(self) -> Engine:
+        """The engine for callers who wait. It returns orders that it cannot decide immediately."""
+        from inventory_orders.lanes.callers import engine_for_callers  # noqa: PLC0415
 
-        client = retrying_client.RetryingClient(self.store, RetryPolicy(max_attempts=1))
-        return loop.Engine(client, loop.UncontestedRows())
+        return engine_for_callers(self.store, *self._lanes)
+
+    @property
+    def _lanes(self) -> tuple[int, int]:
+        """How many lanes the workers of queues have, and how many the processes of the API."""
+        return self._whole_number("LANES"), self._whole_number("API_LANES", "0")
 
     @cached_property
     def stock_bus(self) -> Bus | None:
@@ -222,6 +225,13 @@ class Process:
     def express_queue(self) -> sqs.Queue:
         """The queue to which the function sends orders whose sender waits."""
         return self._queue("EXPRESS_", feeds=False)
+
+    @cached_property
+    def express_delay(self) -> Delay:
+        """How long orders in the express queue usually take until they are decided."""
+        from inventory_orders.engine.memory import Delay  # noqa: PLC0415 - not all functions need it
+
+        return Delay(0.2)
 
     @cached_property
     def undeliverable_events(self) -> sqs.Queue:

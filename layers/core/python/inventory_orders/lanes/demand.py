@@ -20,7 +20,6 @@ _DEPOT_ORDERS = 40_000
 # Seconds after which a product that no batch wanted is no longer lent.
 _REMEMBERED = 120.0
 
-# Maximum number of remembered products.
 _MAX = 20_000
 
 
@@ -49,10 +48,12 @@ class Demand:
 
     Args:
         clock: Source of time.
+        most: Maximum number of products to remember.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, most: int = _MAX) -> None:
         self._clock = clock
+        self._most = most
         self._products: dict[str, _ProductDemand] = {}
         self._weight = 1.0
         self._orders = 0.0
@@ -73,21 +74,25 @@ class Demand:
             for wanted in products.values():
                 wanted.units /= self._weight
             self._orders, self._weight = self._orders / self._weight, 1.0
-        if len(products) > _MAX:
-            latest = sorted(products, key=lambda p: products[p].last)[-_MAX // 2 :]
-            self._products = {product_id: products[product_id] for product_id in latest}
+        if len(products) > self._most:
+            kept = sorted(products, key=lambda p: products[p].units)[-(self._most - self._most // 10) :]
+            self._products = {product_id: products[product_id] for product_id in kept}
 
     def observe_others(self, product_ids: Iterable[str]) -> None:
         """Note products that other processes sell, as if a batch of this process had just wanted them."""
         now = self._clock.monotonic()
         for product_id in product_ids:
-            if product_id not in self._products:
+            if product_id not in self._products and len(self._products) < self._most:
                 self._products[product_id] = _ProductDemand(last=now)
 
     def fast_sellers(self) -> Iterator[str]:
         """The products that were in at least two recent batches. Lent units of other products would go unused."""
         since = self._clock.monotonic() - _REMEMBERED
         return (p for p, wanted in self._products.items() if wanted.before >= since)
+
+    def has(self, product_id: str) -> bool:
+        """Whether the product is one of the remembered ones."""
+        return product_id in self._products
 
     def is_idle(self, product_id: str) -> bool:
         """Whether no recent batch wanted the product."""

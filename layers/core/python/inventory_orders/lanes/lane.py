@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import DEPOT, PAGES, LaneLease, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.change import Transaction
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
@@ -14,27 +14,37 @@ from inventory_orders.errors import (
 )
 from inventory_orders.store.lane_leases import lease_lane, read_lane_leases
 
-LANE_SECONDS = 60.0
+LANE_SECONDS = 5.0
 """Seconds after which the lease of an unused lane ends. Then other processes can use its units."""
 
-# Seconds for which the number of lanes in use is cached.
-_LOOK_AROUND_SECONDS = 10.0
+# Seconds between two looks at the leases. Together with `LANE_SECONDS`, units of ended processes are back within ten seconds.
+_LOOK_AROUND_SECONDS = 5.0
 
 
 class OwnLane:
     """This process's lane, as the process remembers it. The memory may be wrong: each write is conditioned on what was read.
 
     Args:
-        limit: How many lanes there may be. With 0, this process only sells from rows.
+        lanes: The lanes of which this process takes one. If there are none, it only sells from rows.
+        last: The last lane of all processes.
+        tries: How many free lanes it tries to take at a time.
 
     Attributes:
-        limit: As given.
+        lanes: As given.
+        last: As given.
         in_use: How many lanes were in use when last counted, at least 1. The lane of a new process may be missing.
+        abandoned: Lanes whose leases have ended, and which may hold units.
     """
 
-    def __init__(self, client: RetryingClient, limit: int) -> None:
-        self.limit = limit
+    def __init__(
+        self, client: RetryingClient, lanes: range, last: int, tries: int = MAX_LANES
+    ) -> None:
+        self.lanes = lanes
+        self.last = last
         self.in_use = 1
+        self.abandoned: set[int] = set()
+        self._ended: set[LaneLease] = set()
+        self._tries = tries
         self._client = client
         self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
@@ -49,15 +59,15 @@ class OwnLane:
         soon = self._client.clock.now().timestamp() + LANE_SECONDS / 2
         if self._lease is not None and self._lease.ends_at <= soon:
             self._take_lane(self._lease.lane, deadline, stats)
-        if self._lease is None and self.limit and self._is_refresh_due():
-            for lane in self._free_lanes(deadline, stats):
+        if self._lease is None and self.lanes and self._is_refresh_due():
+            for lane in self._free_lanes(deadline, stats)[: self._tries]:
                 if self._lease is None:
                     self._take_lane(lane, deadline, stats)
 
     def _free_lanes(self, deadline: Deadline, stats: CommitStats) -> list[int]:
         """The lanes that no process uses, in random order so that two processes rarely take the same one."""
         taken = self._live_lanes(deadline, stats) | self._corrupt
-        free = [lane for lane in range(1, self.limit + 1) if lane not in taken]
+        free = [lane for lane in self.lanes if lane not in taken]
         return sorted(free, key=lambda _: self._client.policy.random())
 
     def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
@@ -74,21 +84,28 @@ class OwnLane:
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
         self._refreshed_at = self._client.clock.monotonic()
-        lanes = range(1, self.limit + 1)
+        lanes = range(1, self.last + 1)
         leases = self._client.call(
             lambda: read_lane_leases(self._client.store, lanes), deadline, stats
         )
         now = self._client.clock.now().timestamp()
         live = {lease.lane for lease in leases if lease.ends_at > now}
-        self.in_use = max(1, len(live | ({self._lease.lane} if self._lease else set())))
+        ended = {lease for lease in leases if lease.lane not in live}
+        new = {lease.lane for lease in ended - self._ended}
+        self.abandoned, self._ended = self.abandoned - live | new, ended
+        in_use = live | ({self._lease.lane} if self._lease else set())
+        # The API only has what is plentiful, so workers share everything among themselves.
+        self.in_use = max(1, len(in_use if self.lanes.start > 1 else in_use.intersection(self.lanes)))
         return live
 
-    def _is_refresh_due(self) -> bool:
-        return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
+    def _is_refresh_due(self, within: float = _LOOK_AROUND_SECONDS) -> bool:
+        return self._client.clock.monotonic() - self._refreshed_at > within
 
-    def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
-        """Count the lanes in use, unless they were counted recently."""
-        if self.limit and self._is_refresh_due():
+    def count_in_use(
+        self, deadline: Deadline, stats: CommitStats, within: float = _LOOK_AROUND_SECONDS
+    ) -> None:
+        """Count the lanes in use, and find abandoned ones, unless that was done in the last `within` seconds."""
+        if self.lanes and self._is_refresh_due(within):
             self._live_lanes(deadline, stats)
 
     @property

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 
 from inventory_orders.clock import Clock
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, PageKey
+from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageKey
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import PageStock, Product, Stock
 from inventory_orders.engine.batch import Batch
@@ -27,8 +27,8 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 
-# If the lane is short of at most this number of products, they may be sold from their rows.
-_MOST_ROWS = 10
+# Maximum number of abandoned lanes that one visit empties.
+_LANES_TOGETHER = 5
 
 
 def engine_with_lanes(
@@ -37,6 +37,7 @@ def engine_with_lanes(
     clock: Clock | None = None,
     executor: Executor | None = None,
     lanes: int = 0,
+    api_lanes: int = 0,
 ) -> Engine:
     """Create an engine that takes units from lanes if rows have too few.
 
@@ -45,17 +46,22 @@ def engine_with_lanes(
         policy: How to wait between attempts.
         clock: Source of time.
         executor: Runs reads and transactions in parallel; None runs them one after the other.
-        lanes: How many lanes there are, of which the engine takes one. With 0 it takes none, and only recalls units.
+        lanes: How many lanes the workers of queues have. The engine takes one. With 0 it takes none, and only recalls units.
+        api_lanes: How many lanes the processes of the API have, after these.
     """
     client = RetryingClient(store, policy, clock, executor)
-    return Engine(client, LaneSource(client, lanes))
+    return Engine(
+        client, LaneSource(client, OwnLane(client, range(1, lanes + 1), lanes + api_lanes))
+    )
 
 
 class LaneSource(Source):
     """Sells products with contested rows from this process's lane, and visits the depot for missing units.
 
     Args:
-        lanes: See `engine_with_lanes`.
+        client: The client for the tables.
+        lane: This process's lane.
+        most: Maximum number of products in the lane.
 
     Attributes:
         lane: This process's lane.
@@ -63,10 +69,19 @@ class LaneSource(Source):
         demand: The demand for products.
     """
 
-    def __init__(self, client: RetryingClient, lanes: int) -> None:
-        self.lane = OwnLane(client, lanes)
+    # How long a visit waits for the depot, in seconds, before the batch is returned.
+    patience = 20.0
+    # Whether a visit recalls units that other lanes hold.
+    recalls = True
+    # For how many orders a lane is filled at least.
+    least = 1
+    # If the lane is short of at most this number of products, they may be sold from their rows.
+    most_rows = 10
+
+    def __init__(self, client: RetryingClient, lane: OwnLane, demand: Demand | None = None) -> None:
+        self.lane = lane
         self.depot = Depot(client)
-        self.demand = Demand(client.clock)
+        self.demand = demand or Demand(client.clock)
         self._sold_out: BoundedDict[str, bool] = BoundedDict()
         # Products that were found short. Offers without them are preferred for a while.
         self._found_short = Recent(client.clock)
@@ -78,7 +93,7 @@ class LaneSource(Source):
     def begin(self, batch: Batch) -> None:
         """Note the demand of a batch, and which of its products were recently short."""
         self._to_reclaim = set()
-        if self.lane.limit:
+        if self.lane.lanes:
             self._known_short = set(filter(self._found_short.has, batch.pending.product_ids))
             batch.short |= self._known_short
             changes = batch.pending.by_key.values()
@@ -91,16 +106,32 @@ class LaneSource(Source):
         # A lane's lease is extended in any case; a first lane is only taken for a visit.
         if self.lane.number is not None:
             self.lane.take(deadline, stats)
+            self.lane.count_in_use(deadline, stats)
         if self.lane.pages is None:
             found = read_all(self.depot.client, self.lane.keys, deadline, stats)
             self.lane.remember(found.pages.values())
-        supply = self._without_a_visit(batch, need)
+        abandoned = self._abandoned(batch) if need else []
+        supply = None if abandoned else self._without_a_visit(batch, need)
         if supply is not None or not batch.pending:
             return supply
         if need:
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
-        return Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim).prepare(commit)
+        visit = Visit(
+            self.lane, self.depot, self.demand, batch, need, to_reclaim, abandoned, self.least
+        )
+        return visit.prepare(commit, self.patience, recalls=self.recalls)
+
+    def _abandoned(self, batch: Batch) -> list[PageKey]:
+        """Pages with units of lanes whose processes have ended. A visit returns these units, unless others wait for the depot."""
+        if not self.lane.abandoned or not self.depot.line.is_empty:
+            return []
+        lanes = sorted(self.lane.abandoned)[:_LANES_TOGETHER]
+        keys = [PageKey(lane, number) for lane in lanes for number in range(PAGES)]
+        found = read_all(self.depot.client, keys, batch.deadline, batch.stats).pages
+        held = [key for key, page in found.items() if isinstance(page, Page) and page.entries]
+        self.lane.abandoned -= {*lanes} - {key.lane for key in held}
+        return held
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
         """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""
@@ -124,7 +155,7 @@ class LaneSource(Source):
             stats.measured["UnitsLent"].append(sum(transaction.lent.values()))
         if transaction.release is not None:
             self.depot.lease = None
-        for decision in transaction.decisions if self.lane.limit else ():
+        for decision in transaction.decisions if self.lane.lanes else ():
             if decision.deltas:
                 sold = (transaction.stock_after[product_id] for product_id in decision.deltas)
                 stats.measured["OrdersFromLanes"].append(all(map(_is_in_lane, sold)))
@@ -172,7 +203,7 @@ class LaneSource(Source):
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
         if self.depot.line.is_empty and any(map(self.lane.units, wanted)):
             return True
-        return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.has, wanted))
+        return len(wanted) > self.most_rows or any(map(self.depot.client.rivals.has, wanted))
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether the row has too few units, and lanes may hold more."""
@@ -186,7 +217,7 @@ class LaneSource(Source):
         Products of a change that needs their rows are left out, because a product has one source in each round.
         """
         need, by_row = Counter[str](), set[str]()
-        for change in batch.pending.values() if self.lane.limit else ():
+        for change in batch.pending.values() if self.lane.lanes else ():
             wanted = change.lane_units(batch.short)
             need.update(wanted)
             if not wanted:

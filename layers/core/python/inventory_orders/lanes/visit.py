@@ -54,11 +54,11 @@ _LOANS_TOGETHER = 40
 # Maximum number of products in one recall: short ones, and scarce ones on the same pages, to save further recalls.
 _RECALLED_TOGETHER = 60
 
+# The share of the spare units that a contested row keeps.
+_LEFT_TO_RIVALS = 10
+
 # Maximum number of loans in one transaction, which also writes the depot's page.
 _MAX_LOANS = 99
-
-# Seconds of waiting for the depot after which the batch is returned.
-_PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,8 @@ class Visit:
         batch: The batch. Rows that are read here, and problems with items, are noted there.
         need: Units that pending orders want from lanes, by product.
         to_reclaim: Products whose units a change needs in the row, not in lanes.
+        abandoned: Pages of lanes whose processes have ended. Their units return to the depot.
+        least: For how many orders the lane is filled at least.
     """
 
     def __init__(
@@ -131,6 +133,8 @@ class Visit:
         batch: Batch,
         need: Mapping[str, int],
         to_reclaim: Collection[str],
+        abandoned: Sequence[PageKey] = (),
+        least: int = 1,
     ) -> None:
         self._lane = lane
         self._depot = depot
@@ -138,15 +142,19 @@ class Visit:
         self._batch = batch
         self._need = need
         self._to_reclaim = frozenset(to_reclaim)
+        self._abandoned = abandoned
+        self._least = least
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
 
-    def prepare(self, commit: Commit) -> Supply | None:
+    def prepare(self, commit: Commit, patience: float, *, recalls: bool) -> Supply | None:
         """Wait, read, lend, recall and share out, so that as many of the needed units as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
+            patience: How long to wait for the depot, in seconds.
+            recalls: Whether to recall missing units from other lanes.
 
         Returns:
             The supply, with moves that are not written yet; None if concurrent writers force another read.
@@ -156,12 +164,12 @@ class Visit:
         """
         depot, batch = self._depot, self._batch
         self._lane.count_in_use(batch.deadline, batch.stats)
-        patience = Deadline.after(min(_PATIENCE, batch.deadline.remaining()), depot.client.clock)
-        lease = depot.acquire(patience, batch.stats, batch.age)
+        ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
+        lease = depot.acquire(ends, batch.stats, batch.age)
         is_awaited = not depot.line.is_empty
         if not self._read_and_lend(commit):
             return None
-        if lent := self._lent_elsewhere():
+        if lent := self._lent_elsewhere() if recalls else set():
             problem = self._recall(lent)
             if not self._read_and_lend(commit):
                 return None
@@ -194,18 +202,29 @@ class Visit:
         """Read all pages, and the rows that may lend. Returns False if the visit has to end because changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         own = self._lane.keys
-        found = self._read([*own, *shelves, *self._rows_with_pages()])
+        found = self._read([*own, *shelves, *self._abandoned, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
         self._lane.remember(found.pages[key] for key in own)
-        self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
+        ours = {key: found.pages[key] for key in (*own, *shelves)}
+        self._corrupt |= {k.number: p for k, p in ours.items() if not isinstance(p, Page)}
         # Products that belong on an unreadable page are not touched.
         pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
         self._allocation = Allocation({}, pages)
         if self._give_up_corrupt():
             return False
+        self._empty_abandoned(found)
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         self._read_rows(found)
         return True
+
+    def _empty_abandoned(self, found: Snapshot) -> None:
+        """Return the units of abandoned lanes to the depot, except those of another generation, which the sweep reports."""
+        for key in self._abandoned:
+            page, shelf = found.pages[key], self._allocation.entries(PageKey(DEPOT, key.number))
+            for product_id, held in page.entries.items() if isinstance(page, Page) else ():
+                is_same = shelf.get(product_id, held).created_at == held.created_at
+                if is_same and key.number not in self._corrupt:
+                    self._allocation.give_back(key.lane, product_id)
 
     def _read_rows(self, found: Snapshot) -> None:
         """Read the rows that the visit needs, unless they were read together with the pages."""
@@ -299,7 +318,7 @@ class Visit:
             return False
         held = self._allocation.entry(DEPOT, product_id)
         if held.units < units or (held.units and not held.reach):
-            return held.units < units
+            return held.units < units or self._is_wide(held.units, units)
         return held.units < self._low_level(product_id) and not self._depot.drained.has(product_id)
 
     def _is_avoided(self, product_id: str) -> bool:
@@ -338,17 +357,25 @@ class Visit:
         if not row.may_be_lent or is_full or row.lease_left(self._batch.now):
             return None
         surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
+        if self._depot.client.rivals.has(product_id):
+            # Others sell from the row until the loan is committed.
+            surplus -= surplus // _LEFT_TO_RIVALS
         if surplus <= low:
             self._depot.drained.observe(product_id)
             units = surplus
         else:
             most = max(demand.depot_level(product_id, self._lane.in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
-        if units <= 0 or units + stored < lacks:
-            return None
         need = self._need.get(product_id, demand.last_quantity(product_id))
-        is_wide = units + stored >= _SPARE * self._lane.in_use * need
-        return units, self._lane.limit if is_wide else DEPOT
+        reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        is_useless = units == 0 and reach == self._allocation.entry(DEPOT, product_id).reach
+        if units < 0 or is_useless or units + stored < lacks:
+            return None
+        return units, reach
+
+    def _is_wide(self, units: int, need: int) -> bool:
+        """Whether the depot has enough units to fill lanes."""
+        return units >= _SPARE * self._lane.in_use * need
 
     def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
         """Split products into portions of at most `most` products. Their rows leave room in a transaction for everything else."""
@@ -447,7 +474,7 @@ class Visit:
         use = demand.last_quantity(product_id)
         share = (have + there.units) / (_SPARE * self._lane.in_use)
         is_out_of_reach = there.units > 0 and there.reach < lane
-        if is_out_of_reach or share < max(use, need):
+        if is_out_of_reach or share < self._least * max(use, need):
             return have if need <= have <= 2 * use + need else 0
         level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))

@@ -200,26 +200,36 @@ def decrement_write(
     """
     # While the stock is above this, the status stays `ACTIVE`.
     floor = max(product.low_stock_threshold, -product.backorder_limit)
-    computed = "#stockCount = #stockCount - :quantity, #_version = #_version + :one"
     write = (
-        _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed)
+        _taking(product, quantity, floor, moment)
         .on(
-            "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
             "(attribute_not_exists(#lentTo) OR #stockCount > :leastIfLent) AND "
-            f"{_same('lowStockThreshold')} AND {_same('backorderLimit')} AND {NO_LIVE_LEASE}",
-            quantity=quantity,
-            createdAt=product.created_at,
-            active=ProductStatus.ACTIVE,
-            least=floor + quantity,
+            f"{_same('backorderLimit')}",
             leastIfLent=max(0, floor) + quantity,
-            lowStockThreshold=product.low_stock_threshold,
             backorderLimit=product.backorder_limit,
-            zero=0,
-            now=unix(moment),
         )
         .moving(-quantity)
     )
     return write.on("attribute_not_exists(#places)") if has_one_location else write
+
+
+def _taking(product: Product, units: int, floor: int, moment: datetime) -> Write:
+    """Build the write that takes units from a row, whatever its version, on condition that more than `floor` are left.
+
+    The row has to be `ACTIVE` and without a live lease. Its generation and threshold must equal the known ones.
+    """
+    computed = "#stockCount = #stockCount - :units, #_version = #_version + :one"
+    return _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed).on(
+        "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
+        f"{_same('lowStockThreshold')} AND {NO_LIVE_LEASE}",
+        units=units,
+        createdAt=product.created_at,
+        active=ProductStatus.ACTIVE,
+        least=floor + units,
+        lowStockThreshold=product.low_stock_threshold,
+        zero=0,
+        now=unix(moment),
+    )
 
 
 def _same(name: str) -> str:
@@ -351,7 +361,10 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         now: The current time.
     """
     at = timestamp(now)
-    actions = [_row_update(u.before, u.after, now) for u in transaction.updates]
+    actions = [
+        _loan(u, now) if transaction.is_loan(u) else _row_update(u.before, u.after, now)
+        for u in transaction.updates
+    ]
     actions += [page_action(update, at) for update in transaction.pages]
     if transaction.outbound is not None:
         actions.append(page_action(transaction.outbound, at))
@@ -460,6 +473,19 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
     if after.on_hand != before.on_hand:
         write = write.moving(after.on_hand - before.on_hand)
     write = write.on_unchanged(before, now, before.locked_by if is_owner else None)
+    return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
+
+
+def _loan(update: Update[Product], now: datetime) -> Action:
+    """Build the action that lends units to the depot, even if orders have changed the row since it was read.
+
+    Only transactions that write the depot's page change `lentTo`, and this one writes that page on condition of its version.
+    """
+    before, after = update.before, update.after
+    floor = max(0, before.low_stock_threshold)
+    write = _taking(before, before.stock_count - after.stock_count, floor, now)
+    values = {**write.values, "lanes": after.lent_to}
+    write = replace(write, update=f"{write.update} ADD #lentTo :lanes", values=values)
     return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
