@@ -372,11 +372,11 @@ class Standing:
 
 STANDING = (
     Standing("custom metrics", 39, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 57, prices.ALARM_MONTH),
+    Standing("alarms", 59, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
     Standing("rules of Contributor Insights", 4, prices.INSIGHT_RULE_MONTH),
-    Standing("standard queues, polled while empty", 5, EMPTY_POLLS * prices.SQS_REQUEST),
+    Standing("standard queues, polled while empty", 6, EMPTY_POLLS * prices.SQS_REQUEST),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
     Standing("sweeps, one a minute", SWEEPS, SWEEP),
 )
