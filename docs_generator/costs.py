@@ -373,7 +373,7 @@ class Standing:
 _STANDARD_QUEUES = 6
 
 STANDING = (
-    Standing("custom metrics", 39, prices.CUSTOM_METRIC_MONTH),
+    Standing("custom metrics", 43, prices.CUSTOM_METRIC_MONTH),
     Standing("alarms", 59, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
