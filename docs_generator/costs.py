@@ -370,13 +370,17 @@ class Standing:
         return self.count * self.price
 
 
+_STANDARD_QUEUES = 6
+
 STANDING = (
-    Standing("custom metrics", 39, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 57, prices.ALARM_MONTH),
+    Standing("custom metrics", 43, prices.CUSTOM_METRIC_MONTH),
+    Standing("alarms", 59, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
     Standing("rules of Contributor Insights", 4, prices.INSIGHT_RULE_MONTH),
-    Standing("standard queues, polled while empty", 5, EMPTY_POLLS * prices.SQS_REQUEST),
+    Standing(
+        "standard queues, polled while empty", _STANDARD_QUEUES, EMPTY_POLLS * prices.SQS_REQUEST
+    ),
     Standing("FIFO queues, polled while empty", 1, EMPTY_POLLS * prices.SQS_FIFO_REQUEST),
     Standing("sweeps, one a minute", SWEEPS, SWEEP),
 )
@@ -400,7 +404,7 @@ def in_free_tiers() -> float:
 
     The free tiers cover its alarms and invocations, but not its reads, and not all of its requests to SQS.
     """
-    polls = 5 * EMPTY_POLLS - prices.FREE_SQS_REQUESTS
+    polls = _STANDARD_QUEUES * EMPTY_POLLS - prices.FREE_SQS_REQUESTS
     reads = SWEEPS / SWEEP_MINUTES * READ_UNITS_OF_A_SWEEP
     return polls * prices.SQS_REQUEST + reads * prices.READ_UNIT
 

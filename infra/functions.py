@@ -65,20 +65,23 @@ _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishE
 _CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
 """Variables of the functions that answer the HTTP API: who may call it, and for what."""
 
+_LANES = ("LANES", "API_LANES")
+"""Variables of the functions that sell from lanes."""
+
 _DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS")
 """Variables of the functions that read orders: defaults for fields that an order leaves out."""
 
 _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
         "place_orders",
-        "Places orders from both order queues, in batches",
+        "Places orders from the order queues, in batches",
         {
             "Products": f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem",
             "Orders": _WRITE_ORDERS,
             "Allotments": _USE_LANES,
         },
-        fed_by=("OrderQueue", "OrderQueueFifo"),
-        settings=("LANES", *_DEFAULTS_OF_ORDERS),
+        fed_by=("OrderQueue", "OrderQueueFifo", "OrderQueueExpress"),
+        settings=(*_LANES, *_DEFAULTS_OF_ORDERS),
     ),
     "AdjustStock": _Function(
         "adjust_stock",
@@ -143,7 +146,10 @@ _FUNCTIONS = {
             "StockAdjustments": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
         },
-        settings=("ORDER_QUEUE_URL", "CUSTOMERS_MAY_SET", *_DEFAULTS_OF_ORDERS, *_CALLERS),
+        settings=(
+            *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET"),
+            *(*_LANES, *_DEFAULTS_OF_ORDERS, *_CALLERS),
+        ),
     ),
 }
 
@@ -160,14 +166,17 @@ VARIABLES = {
     "DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
     "FIFO_QUEUE_URL": "`OrderQueueFifo`, if there is one, for `place_orders`",
     "FIFO_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
+    "EXPRESS_QUEUE_URL": "`OrderQueueExpress`, if there is one, for `place_orders` and `api`, which sends orders to it while their callers wait",
+    "EXPRESS_DEAD_LETTER_QUEUE_URL": "its dead-letter queue, for `place_orders`",
     "EXPIRY_QUEUE_URL": "`ExpiryQueue`, for `change_orders` and `sweep`",
     "EXPIRY_DEAD_LETTER_QUEUE_URL": "its dead-letter queue",
-    "LANES": "the setting `lanes`, for `place_orders`",
+    "LANES": "the setting `lanes`, for `place_orders` and `api`",
+    "API_LANES": "the number of lanes for the processes of `api`, which follow the others, for `place_orders` and `api`",
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
     "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders`, `api` and `manage_products`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "SWEEP_MINUTES": "the setting `sweepMinutes`, for `sweep`",
-    "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders",
+    "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders whose callers do not wait",
     "USER_ID_CLAIM": "the setting `jwt.userIdClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
@@ -229,8 +238,9 @@ class Functions(Construct):
         allow(self.all[_SWEEP], expiries, "sqs:SendMessage", "sqs:GetQueueAttributes")
         self._name(self.all[_SWEEP], queues.expiries, _PREFIXES["ExpiryQueue"])
         self.sweep_schedule = self._schedule(_SWEEP, {"action": "sweep"})
-        if settings.api:
-            allow(self.all[_API], queues.orders.queue.queue_arn, "sqs:SendMessage")
+        if queues.express is not None:
+            for pair in (queues.orders, queues.express):
+                allow(self.all[_API], pair.queue.queue_arn, "sqs:SendMessage")
         mappings = events.publish(
             self.all[_PUBLISH_EVENTS],
             self.live[_PUBLISH_EVENTS],
@@ -429,11 +439,13 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
     values = {
         "POWERTOOLS_METRICS_DISABLED": "true" if settings.monitoring == "basic" else None,
         "LANES": str(settings.lanes),
+        "API_LANES": str(settings.api_lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
         "LOCATIONS": ",".join(settings.locations),
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
         "SWEEP_MINUTES": str(settings.sweep_minutes),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
+        "EXPRESS_QUEUE_URL": queues.express and queues.express.queue.queue_url,
         "USER_ID_CLAIM": jwt.user_id_claim if jwt is not None else None,
         "CUSTOMERS_MAY_SET": ",".join(settings.customers_may_set),
         "SHOW_STOCK": settings.show_stock,
@@ -457,8 +469,8 @@ _CONSUME = [
 # from zero. Each message is copied at most once.
 _SENT_AGAIN = {"StockQueue", "CatalogueQueue", "OrderCommandQueue"}
 
-# Prefixes of the variables that name a queue, for functions with two queues.
-_PREFIXES = {"OrderQueueFifo": "FIFO_", "ExpiryQueue": "EXPIRY_"}
+# Prefixes of the variables that name a queue, for functions with several queues.
+_PREFIXES = {"OrderQueueFifo": "FIFO_", "OrderQueueExpress": "EXPRESS_", "ExpiryQueue": "EXPIRY_"}
 
 RETENTION = {
     1: logs.RetentionDays.ONE_DAY,

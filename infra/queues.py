@@ -46,6 +46,7 @@ class Queues(Construct):
     Attributes:
         all: The queues that feed functions, by name, each with its dead-letter queue.
         orders: `OrderQueue`.
+        express: `OrderQueueExpress`; None without an API.
         expiries: `ExpiryQueue`.
         undeliverable_events: `UndeliverableEventsQueue`.
     """
@@ -58,6 +59,11 @@ class Queues(Construct):
         self.orders = self._pair("OrderQueue", "OrderDeadLetterQueue", "place_orders")
         if settings.fifo_queue:
             self._pair("OrderQueueFifo", "OrderFifoDeadLetterQueue", "place_orders", fifo=True)
+        self.express = (
+            self._pair("OrderQueueExpress", "OrderExpressDeadLetterQueue", "place_orders")
+            if settings.api
+            else None
+        )
         self._pair("StockQueue", "StockDeadLetterQueue", "adjust_stock")
         self._pair("CatalogueQueue", "CatalogueDeadLetterQueue", "manage_products")
         self._pair("OrderCommandQueue", "OrderCommandDeadLetterQueue", "change_orders")

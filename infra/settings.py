@@ -31,6 +31,9 @@ _OVERRIDES = "overrides"
 _validate = fastjsonschema.compile(SCHEMA)
 _CONTEXT = ("stage", "settings", "stages", _OVERRIDES)
 
+_MOST_LANES = SCHEMA["properties"]["lanes"]["maximum"]
+_MOST_API_LANES = 30
+
 # A confirmation has to be carried out before the grace ends. With a window, Lambda delays it for up to 20 seconds, or for
 # the length of a longer window, and then it takes a few seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
 _WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
@@ -174,6 +177,11 @@ class Settings:
     def service_name(self) -> str:
         """The value of the dimension `service` of the service's own metrics."""
         return service_name(self.stage)
+
+    @property
+    def api_lanes(self) -> int:
+        """The number of lanes for the API's processes, in addition to `lanes`."""
+        return min(_MOST_API_LANES, _MOST_LANES - self.lanes) if self.api else 0
 
     @classmethod
     def from_context(
@@ -338,10 +346,12 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     queues = chosen["queues"]
     if not chosen["fifoQueue"]:
         del queues["OrderQueueFifo"]
+    if not chosen["api"]:
+        del queues["OrderQueueExpress"]
     # A worker without a lane would sell at the depot, one worker at a time.
     workers = sum(queues[n]["maximumConcurrency"] for n in queues if n.startswith("OrderQueue"))
     chosen.setdefault("production", stage == "prod")
-    chosen.setdefault("lanes", min(workers, SCHEMA["properties"]["lanes"]["maximum"]))
+    chosen.setdefault("lanes", min(workers, _MOST_LANES - _MOST_API_LANES))
     _check_windows(chosen, sources)
     _check_holds(chosen, sources)
     _check_currency(chosen["currency"], sources)

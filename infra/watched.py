@@ -460,7 +460,12 @@ _FLOW = _section(
             ),
             stacked=True,
         ),
-        _graph("Other outcomes of messages", *_OTHER_ENDS),
+        _graph(
+            "Other outcomes of messages",
+            *_OTHER_ENDS,
+            _sum("StaleEventsIgnored", "stale events", _PURPLE),
+            _sum("StaleDeletesIgnored", "stale deletes", _BROWN),
+        ),
     ),
     (
         _graph(
@@ -475,9 +480,14 @@ _FLOW = _section(
     ),
     (
         _graph(
-            "Stale messages ignored",
-            _sum("StaleEventsIgnored", "stale events", _BLUE),
-            _sum("StaleDeletesIgnored", "stale deletes", _PURPLE),
+            "Orders, by where they were decided",
+            _sum("OrdersDirect", "by the API itself", _GREEN),
+            _sum("OrdersExpress", "from the express queue", _ORANGE),
+            _sum("OrdersQueued", "from the senders' queues", _BLUE),
+            stacked=True,
+        ),
+        _graph(
+            "Wait of callers for an order", *_spread("CallerWait", p50=_GREEN, p99=RED), unit="ms"
         ),
         _graph("Products that ran low", _sum("LowStock", "low or out of stock", _ORANGE)),
     ),

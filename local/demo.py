@@ -748,16 +748,11 @@ class Patience:
             )
 
 
-def _waiting(aws: Aws) -> int:
-    order_queues = {queues.STANDARD, queues.FIFO} & aws.outputs.keys()
-    return sum(queues.depth(aws, queue).total for queue in order_queues)
-
-
 def _wait_for_earlier_messages(aws: Aws, emulator: Emulator, console: Console) -> None:
     """Wait until the order queues are empty, because earlier messages would count as work of this run."""
     patience = Patience()
     with console.status("Waiting for earlier messages"):
-        while waiting := _waiting(aws):
+        while waiting := queues.orders_waiting(aws):
             emulator.check()
             patience.look(waiting, waiting)
             time.sleep(0.1)
@@ -793,7 +788,7 @@ def _send_and_watch(
         while True:
             emulator.check()
             done = all(future.done() for future in sending)
-            waiting = _waiting(aws)
+            waiting = queues.orders_waiting(aws)
             settled = max(0, sent - waiting)
             seconds = max(time.monotonic() - began, 0.001)
             pace = settled / seconds

@@ -22,6 +22,14 @@ METRICS: Mapping[str, Metric] = {
     "OrdersPlaced": Metric("batch", "orders placed"),
     "OrdersRejected": Metric("batch", "orders rejected; also emitted with the dimension `reason`"),
     "OrdersReplayed": Metric("batch", "orders that already had an outcome"),
+    "OrdersDirect": Metric("order decided by `api` itself", "always 1: it was placed or rejected"),
+    "OrdersExpress": Metric("batch of `OrderQueueExpress`", "orders placed or rejected"),
+    "OrdersQueued": Metric(
+        "batch of `OrderQueue` or `OrderQueueFifo`", "orders placed or rejected"
+    ),
+    "CallerWait": Metric(
+        "answer to a caller who waits for an order", "time from the request to the answer"
+    ),
     "OrdersPerTransaction": Metric("committed transaction", "orders in the transaction"),
     "OrdersConfirmed": Metric("batch, if not 0", "orders confirmed"),
     "OrdersFulfilled": Metric("batch, if not 0", "orders fulfilled"),

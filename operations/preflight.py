@@ -13,7 +13,7 @@ from urllib.request import urlopen
 from botocore.exceptions import BotoCoreError, ClientError
 
 from .errors import UserError
-from .queues import FIFO, FIFO_DEAD_LETTERS, depth_of
+from .queues import DEAD_LETTERS, OPTIONAL, QUEUES, depth_of
 from .words import without_full_stop
 
 if TYPE_CHECKING:
@@ -186,27 +186,34 @@ def release_failed_creation(account: AwsAccount, stack_name: str) -> str | None:
     )
 
 
-def check_removed_queue(account: AwsAccount, stack_name: str) -> None:
-    """Check that no order waits in the FIFO queue if this deployment removes it.
+def check_removed_queue(account: AwsAccount, stack_name: str, queue: str) -> None:
+    """Check that no order waits in a queue that this deployment removes.
+
+    Args:
+        account: The account and region of the stack.
+        stack_name: Its name.
+        queue: Name of the output with the queue's URL, as in `OPTIONAL`.
 
     Raises:
         UserError: The queue or its dead-letter queue has messages, or they cannot be counted.
     """
+    name, setting = OPTIONAL[queue]
+    letters = dict(zip(QUEUES, DEAD_LETTERS, strict=True))[queue]
     try:
         outputs = _outputs(account, stack_name)
-        if FIFO not in outputs:
+        if queue not in outputs:
             return
         sqs: SQSClient = account.client("sqs")
-        waiting, dead = (depth_of(sqs, outputs[n]).total for n in (FIFO, FIFO_DEAD_LETTERS))
+        waiting, dead = (depth_of(sqs, outputs[n]).total for n in (queue, letters))
     except (BotoCoreError, ClientError) as error:
         raise UserError(
-            "cannot check whether orders are waiting in the FIFO queue, which this deployment would remove (fifoQueue is false): "
-            f"{without_full_stop(error)}. Deploy with the permissions cloudformation:DescribeStacks on the stack and sqs:GetQueueAttributes on the FIFO "
-            "queue and its dead-letter queue, or keep the queue (set fifoQueue to true in cdk.json)"
+            f"cannot check whether orders are waiting in the {name}, which this deployment would remove ({setting} is false): "
+            f"{without_full_stop(error)}. Deploy with the permissions cloudformation:DescribeStacks on the stack and sqs:GetQueueAttributes on the {name} "
+            f"and its dead-letter queue, or keep the queue (set {setting} to true in cdk.json)"
         ) from error
     if waiting or dead:
         raise UserError(
-            f"fifoQueue is false in cdk.json, but the FIFO queue holds {waiting:,} messages and its dead-letter queue "
+            f"{setting} is false in cdk.json, but the {name} holds {waiting:,} messages and its dead-letter queue "
             f"{dead:,}; the deployment would lose them. Stop the senders, wait until `inventory-orders status` shows "
             "that no messages are waiting, redrive the dead letters, or delete them once they are no longer needed, and deploy again"
         )

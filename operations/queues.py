@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 
 STANDARD = "OrderQueueUrl"
 FIFO = "OrderQueueFifoUrl"
+EXPRESS = "OrderQueueExpressUrl"
 STOCK = "StockQueueUrl"
 CATALOGUE = "CatalogueQueueUrl"
 COMMANDS = "OrderCommandQueueUrl"
 EXPIRIES = "ExpiryQueueUrl"
-QUEUES = (STANDARD, FIFO, STOCK, CATALOGUE, COMMANDS, EXPIRIES)
-FIFO_DEAD_LETTERS = "OrderFifoDeadLetterQueueUrl"
+OF_ORDERS = (STANDARD, FIFO, EXPRESS)
+QUEUES = (*OF_ORDERS, STOCK, CATALOGUE, COMMANDS, EXPIRIES)
 DEAD_LETTERS = (
     "OrderDeadLetterQueueUrl",
-    FIFO_DEAD_LETTERS,
+    "OrderFifoDeadLetterQueueUrl",
+    "OrderExpressDeadLetterQueueUrl",
     "StockDeadLetterQueueUrl",
     "CatalogueDeadLetterQueueUrl",
     "OrderCommandDeadLetterQueueUrl",
@@ -44,15 +46,23 @@ rows.
 """
 
 
+OPTIONAL = {
+    FIFO: ("FIFO queue", "fifoQueue"),
+    EXPRESS: ("express queue", "api"),
+}
+"""The queues that not every stack has: the name of each, and the setting that removes it."""
+
+
 def pairs(aws: Aws) -> list[tuple[str, str]]:
-    """List the outputs of the stack's queues, each with its dead-letter queue. Not every stack has a FIFO queue."""
+    """List the outputs of the stack's queues, each with its dead-letter queue."""
     return [pair for pair in zip(QUEUES, DEAD_LETTERS, strict=True) if pair[1] in aws.outputs]
 
 
 def url_of(aws: Aws, queue: str) -> str:
-    """Find the URL of a queue by the name of its output. Not every stack has a FIFO queue."""
+    """Find the URL of a queue by the name of its output. Not every stack has all of them."""
     if queue not in aws.outputs:
-        raise UserError("the stack has no FIFO queue, because `fifoQueue` is false in cdk.json")
+        name, setting = OPTIONAL[queue]
+        raise UserError(f"the stack has no {name}, because `{setting}` is false in cdk.json")
     return aws.outputs[queue]
 
 
@@ -153,6 +163,11 @@ def send(
 def depth(aws: Aws, queue: str) -> Depth:
     """Count the messages in a queue: exactly on the embedded AWS, approximately on AWS."""
     return depth_of(aws.sqs, aws.outputs[queue])
+
+
+def orders_waiting(aws: Aws) -> int:
+    """Count the messages in all queues of orders that the stack has."""
+    return sum(depth(aws, queue).total for queue in OF_ORDERS if queue in aws.outputs)
 
 
 def depth_of(sqs: SQSClient, url: str) -> Depth:

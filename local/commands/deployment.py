@@ -24,6 +24,7 @@ from operations.account import AwsAccount
 from operations.commands.common import AsJson, aside, print_json, screen, table_of
 from operations.commands.target import checked_stage
 from operations.errors import UserError
+from operations.queues import EXPRESS, FIFO
 
 app = typer.Typer()
 _ACCOUNT_PANEL = "Your AWS account"
@@ -174,8 +175,9 @@ def _check(account: AwsAccount, settings: Settings) -> None:
     Raises:
         UserError: The deployment would fail, or would lose orders or refuse every token.
     """
-    if not settings.fifo_queue:
-        preflight.check_removed_queue(account, settings.stack_name)
+    for queue, is_kept in ((FIFO, settings.fifo_queue), (EXPRESS, settings.api)):
+        if not is_kept:
+            preflight.check_removed_queue(account, settings.stack_name, queue)
     warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
     needs = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
     needs["publish_events"] = preflight.count_publishers(account, settings.stack_name, warm)

@@ -160,9 +160,7 @@ class Desk:
 
     def waiting(self) -> int:
         """Count the orders that are waiting in the queues."""
-        aws = self._stack()
-        names = [name for name in (queues.STANDARD, queues.FIFO) if name in aws.outputs]
-        return sum(queues.depth(aws, name).total for name in names)
+        return queues.orders_waiting(self._stack())
 
     def find(self, text: str) -> Document:
         """Find what has exactly this id or, if nothing has it, search parts of ids, names and references, and dead letters.

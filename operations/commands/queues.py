@@ -39,7 +39,7 @@ _SHOWN_ORDERS = 5
 
 
 class QueueName(StrEnum):
-    """The queues for new orders."""
+    """The queues to which programs send new orders."""
 
     STANDARD = "standard"
     FIFO = "fifo"
@@ -50,6 +50,7 @@ class AnyQueue(StrEnum):
 
     STANDARD = "standard"
     FIFO = "fifo"
+    EXPRESS = "express"
     STOCK = "stock"
     CATALOGUE = "catalogue"
     COMMAND = "command"

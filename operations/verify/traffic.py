@@ -251,7 +251,7 @@ def api(run: Run) -> list[Line]:
     expect(placed[0] in (201, 202), f"POST /orders was answered {placed}{needs}")
     shown = run.wait(
         lambda: _found(ask("GET", one)),
-        f"no answer to an order through the API (check the event source mapping of OrderQueue, or whether API Gateway changes ids: GET {one})",
+        f"no answer to an order through the API (check the event source mapping of OrderQueueExpress, or whether API Gateway changes ids: GET {one})",
     )
     seconds = time.monotonic() - began
     expect(

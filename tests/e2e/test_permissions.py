@@ -37,6 +37,7 @@ ONLY_FOR_POLLERS = {
     for function, queue in (
         ("place_orders", "OrderQueue"),
         ("place_orders", "OrderQueueFifo"),
+        ("place_orders", "OrderQueueExpress"),
         ("adjust_stock", "StockQueue"),
         ("manage_products", "CatalogueQueue"),
         ("change_orders", "ExpiryQueue"),
@@ -122,8 +123,8 @@ class Preparation:
             ExpressionAttributeValues={":value": value},
         )
 
-    def expiry(self, body):
-        return sqs_event(body, queue=self.aws.outputs["ExpiryQueueUrl"].rsplit("/", 1)[-1])
+    def through(self, queue, body):
+        return sqs_event(body, queue=self.aws.outputs[f"{queue}Url"].rsplit("/", 1)[-1])
 
 
 def again(function, event):
@@ -164,7 +165,7 @@ def cancelled_too_early(shop):
 def expiry_of_a_broken_order(shop):
     row = {"orderId": {"S": shop.new_id}, "items": {"S": "?"}}
     shop.aws.dynamodb.put_item(TableName=shop.aws.tables[Table.ORDERS], Item=row)
-    return shop.expiry({"orderId": shop.new_id})
+    return shop.through("ExpiryQueue", {"orderId": shop.new_id})
 
 
 def hold_and_idle_units(shop):
@@ -225,12 +226,16 @@ EVENTS = {
     "order of a leased product, FIFO": lambda s: (
         s.product() and s.leased(sqs_event(s.order(), group="g"))
     ),
+    "order of a leased product, express": lambda s: (
+        s.product() and s.leased(s.through("OrderQueueExpress", s.order()))
+    ),
     "order of more than the row has": lambda s: s.lent() and sqs_event(s.order(10), group="g"),
     "order that two locations lack": lambda s: (
         s.product() and sqs_event(s.order(11, locations=["", "berlin"]))
     ),
     "invalid": lambda s: sqs_event("invalid"),
     "invalid, FIFO": lambda s: sqs_event("invalid", group="g"),
+    "invalid, express": lambda s: s.through("OrderQueueExpress", "invalid"),
     "receipt": lambda s: s.product() and s.adjustment(1),
     "receipt, booked before": again("adjust_stock", lambda s: s.product() and s.adjustment(1)),
     "receipt before its product": lambda s: sqs_event(s.adjustment(1)),
@@ -244,7 +249,7 @@ EVENTS = {
     "cancellation that reclaims units": reclaiming_cancellation,
     "cancellation before its order": lambda s: sqs_event(s.order_command("cancel")),
     "direct cancellation": lambda s: s.order_command("cancel"),
-    "invalid among expiries": lambda s: s.expiry("invalid"),
+    "invalid among expiries": lambda s: s.through("ExpiryQueue", "invalid"),
     "expiry of a broken order": expiry_of_a_broken_order,
     "new product": lambda s: s.command("create", openingStock=1),
     "price": lambda s: s.product("changePrice", price=1),
@@ -261,6 +266,9 @@ EVENTS = {
     "outcome": outcome,
     "outcome that cannot be published": lambda s: outcome(s, status="ON_HOLD"),
     "POST order": lambda s: s.product() and asked("POST", "/orders", s.order()),
+    "POST order of a leased product": lambda s: (
+        s.product() and s.leased(asked("POST", "/orders", s.order()))
+    ),
     "POST order without waiting": lambda s: (
         s.product() and asked("POST", "/orders", s.order(), prefer="")
     ),
@@ -289,8 +297,10 @@ NEEDED = {
         order, cancelled before it came: OrdersTable dynamodb:UpdateItem
         invalid: OrderDeadLetterQueue sqs:SendMessage
         invalid, FIFO: OrderFifoDeadLetterQueue sqs:SendMessage
+        invalid, express: OrderExpressDeadLetterQueue sqs:SendMessage
         order of a leased product: OrderQueue sqs:ChangeMessageVisibility
         order of a leased product, FIFO: OrderQueueFifo sqs:ChangeMessageVisibility
+        order of a leased product, express: OrderQueueExpress sqs:ChangeMessageVisibility
         order of more than the row has: {LANES}""",
     "adjust_stock": f"""
         receipt: ProductsTable dynamodb:BatchGetItem dynamodb:UpdateItem
@@ -359,6 +369,7 @@ NEEDED = {
         GET history: OrdersTable dynamodb:Scan
         GET adjustments: StockAdjustmentsTable dynamodb:Query
         POST order without waiting: OrderQueue sqs:SendMessage
+        POST order of a leased product: OrderQueueExpress sqs:SendMessage
         POST cancel: {LANES}""",
     "publish_events": """
         outcome: EventBus events:PutEvents

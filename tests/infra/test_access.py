@@ -43,18 +43,18 @@ everybody with a signature | execute-api:Invoke | POST /counts | route to CountS
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
 Api                      | dynamodb:Query          | byUser, byToFulfil      | role
-Api                      | sqs:SendMessage         | OrderQueue              | role
+Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
 SweepSchedule            | lambda:InvokeFunction   | Sweep live              | role
 SweepSchedule            | invokes                 | Sweep live              | schedule, as SweepScheduleRole
 # Lambda polls with the role of the function: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-OrderQueue, OrderQueueFifo | feeds                 | PlaceOrders live        | event source mapping
+OrderQueue, OrderQueueFifo, OrderQueueExpress | feeds | PlaceOrders live      | event source mapping
 StockQueue               | feeds                   | AdjustStock live        | event source mapping
 CatalogueQueue           | feeds                   | ManageProducts live     | event source mapping
 OrderCommandQueue, ExpiryQueue | feeds             | ChangeOrders live       | event source mapping
 # Queues whose messages may be early: one that has waited for long is sent again.
-PlaceOrders              | CONSUME                 | OrderQueue, OrderQueueFifo | role
+PlaceOrders              | CONSUME                 | OrderQueue, OrderQueueFifo, OrderQueueExpress | role
 AdjustStock              | CONSUME sqs:SendMessage | StockQueue              | role
 ManageProducts           | CONSUME sqs:SendMessage | CatalogueQueue          | role
 ChangeOrders             | CONSUME sqs:SendMessage | OrderCommandQueue       | role
@@ -69,12 +69,13 @@ PublishEvents            | sqs:SendMessage         | UndeliverableEventsQueue   
 # Messages that SQS has delivered too often.
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
 OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
+OrderQueueExpress        | moves dead letters      | OrderExpressDeadLetterQueue | redrive policy
 StockQueue               | moves dead letters      | StockDeadLetterQueue        | redrive policy
 CatalogueQueue           | moves dead letters      | CatalogueDeadLetterQueue    | redrive policy
 OrderCommandQueue        | moves dead letters      | OrderCommandDeadLetterQueue | redrive policy
 ExpiryQueue              | moves dead letters      | ExpiryDeadLetterQueue       | redrive policy
 # Messages that a handler finds invalid.
-PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue, OrderFifoDeadLetterQueue | role
+PlaceOrders              | sqs:SendMessage         | OrderDeadLetterQueue, OrderFifoDeadLetterQueue, OrderExpressDeadLetterQueue | role
 AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue        | role
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
 ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue, ExpiryDeadLetterQueue | role

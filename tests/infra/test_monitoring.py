@@ -267,7 +267,7 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 6 * 2 + 6 + 2 + 8 * 3 + 1 + 1 + 4 * 2 + 3
+    assert len(alarms) == 7 * 2 + 6 + 2 + 8 * 3 + 1 + 1 + 4 * 2 + 3
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id

@@ -208,7 +208,7 @@ def test_the_error_of_a_stage_names_the_stage():
             Settings.from_context("dev", {}, {"dev": wrong})
     with pytest.raises(SettingsError, match=r"stages\.Dev is not a valid stage name"):
         Settings.from_context("dev", {}, {"Dev": {}})
-    assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 55
+    assert Settings.from_context("prod", {}, {"dev": {"lanes": 91}}).lanes == 60
     assert Settings.from_context("dev", {"jwt": JWT}, {"dev": {"jwt": None}}).jwt is None
     found = Settings.from_context("dev", {"jwt": JWT, "holdSeconds": 900})
     assert found.values["jwt.userIdClaim"] == "sub"
@@ -231,26 +231,34 @@ def test_a_command_shows_each_settings_value_and_origin(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "lanes"),
+    ("path", "value", "lanes", "of_the_api"),
     [
-        ("queues.OrderQueue.maximumConcurrency", 7, 57),
-        ("queues.OrderQueue.maximumConcurrency", 1000, 90),
-        ("fifoQueue", False, 5),
-        ("lanes", 1, 1),
-        ("lanes", 90, 90),
+        ("queues.OrderQueueFifo.maximumConcurrency", 7, 37, 30),
+        ("queues.OrderQueue.maximumConcurrency", 1000, 60, 30),
+        ("fifoQueue", False, 30, 30),
+        ("api", False, 55, 0),
+        ("lanes", 1, 1, 30),
+        ("lanes", 61, 61, 29),
+        ("lanes", 90, 90, 0),
     ],
 )
-def test_by_default_there_are_as_many_lanes_as_workers(path, value, lanes):
-    assert Settings.from_context("dev", changed(path, value)).lanes == lanes
-    assert lanes <= allotments.MAX_LANES == 90
+def test_by_default_each_worker_has_a_lane_and_the_api_has_the_lanes_after_those(
+    path, value, lanes, of_the_api
+):
+    settings = Settings.from_context("dev", changed(path, value))
+    assert (settings.lanes, settings.api_lanes) == (lanes, of_the_api)
+    assert lanes + of_the_api <= allotments.MAX_LANES == 90
 
 
-def test_a_stage_without_the_fifo_queue_has_no_settings_for_it():
-    settings = Settings.from_context("dev", {"queues": {"OrderQueueFifo": {"batchSize": 5}}})
-    assert settings.queues["OrderQueueFifo"].batchSize == 5
-    settings = Settings.from_context("dev", changed("fifoQueue", False))
-    assert "OrderQueueFifo" not in settings.queues
-    assert not any("Fifo." in name for name in settings.values)
+@pytest.mark.parametrize(
+    ("setting", "queue"), [("fifoQueue", "OrderQueueFifo"), ("api", "OrderQueueExpress")]
+)
+def test_a_stage_without_a_queue_has_no_settings_for_it(setting, queue):
+    settings = Settings.from_context("dev", {"queues": {queue: {"batchSize": 5}}})
+    assert settings.queues[queue].batchSize == 5
+    settings = Settings.from_context("dev", changed(setting, False))
+    assert queue not in settings.queues
+    assert not any(f"{queue}." in name for name in settings.values)
 
 
 def test_customers_hold_stock_forever_only_if_the_shop_says_so():
@@ -375,6 +383,7 @@ def test_a_runtime_whose_support_ends_is_reported():
         ("functions", 3, "settings.functions is 3; it must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
         ("queues.OrderQueueFifo.batchWindowSeconds", 1, "batchWindowSeconds is unknown"),
+        ("queues.OrderQueueExpress.batchSize", 11, "it must be a whole number from 1 to 10"),
         ("warmThroughput.Ordres", {}, "warmThroughput.Ordres is unknown; did you mean Orders?"),
         ("warmThroughput.Products", {"readUnitsPerSecond": 1, "writeUnitsPerSecond": 1}, "12000"),
     ],

@@ -142,6 +142,7 @@ def optional():
         holdSeconds=900,
         holdGraceSeconds=0,
         sweepMinutes=5,
+        lanes=80,
         locations=["", "berlin"],
         currency="KWD",
         tracing=True,
@@ -296,8 +297,6 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         assert "LogGroup" in properties["LoggingConfig"]
         variables = variables_of(properties)
         assert variables["POWERTOOLS_SERVICE_NAME"] == "inventory-orders-dev"
-        lanes = str(SETTINGS.lanes) if name == "place_orders" else None
-        assert variables.get("LANES") == lanes
     assert {group["RetentionInDays"] for group in all_of(dev, "Logs::LogGroup")} == {30}
 
 
@@ -306,6 +305,8 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
     [
         ("HOLD_GRACE_SECONDS", "60", "0", {"ChangeOrders", "Sweep"}),
         ("SWEEP_MINUTES", "1", "5", {"Sweep"}),
+        ("LANES", "60", "80", {"PlaceOrders", "Api"}),
+        ("API_LANES", "30", "10", {"PlaceOrders", "Api"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
         ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api", "ManageProducts"}),
         ("CUSTOMERS_MAY_SET", None, "locations,split", {"Api"}),
@@ -342,7 +343,7 @@ def test_a_function_may_be_part_of_a_loop_if_it_sends_to_a_queue_that_invokes_it
         assert function["Properties"].get("RecursiveLoop") == wanted, name
 
 
-def test_the_functions_with_two_queues_are_told_which_is_which(dev):
+def test_the_functions_with_several_queues_are_told_which_is_which(dev):
     def variable(function, name):
         properties = properties_of(dev, "Lambda::Function", f"Functions{function}")
         found = variables_of(properties).get(name)
@@ -351,14 +352,17 @@ def test_the_functions_with_two_queues_are_told_which_is_which(dev):
     for function, prefix, queue in (
         ("PlaceOrders", "", "Order"),
         ("PlaceOrders", "FIFO_", "OrderFifo"),
+        ("PlaceOrders", "EXPRESS_", "OrderExpress"),
         ("ChangeOrders", "", "OrderCommand"),
         ("ChangeOrders", "EXPIRY_", "Expiry"),
         ("Sweep", "EXPIRY_", "Expiry"),
     ):
-        fed = "OrderQueueFifo" if prefix == "FIFO_" else f"{queue}Queue"
-        assert variable(function, f"{prefix}QUEUE_URL") == fed
+        fed = {"OrderFifo": "OrderQueueFifo", "OrderExpress": "OrderQueueExpress"}.get(queue)
+        assert variable(function, f"{prefix}QUEUE_URL") == (fed or f"{queue}Queue")
         assert variable(function, f"{prefix}DEAD_LETTER_QUEUE_URL") == f"{queue}DeadLetterQueue"
     assert variable("Sweep", "QUEUE_URL") is None
+    assert variable("Api", "ORDER_QUEUE_URL") == "OrderQueue"
+    assert variable("Api", "EXPRESS_QUEUE_URL") == "OrderQueueExpress"
 
 
 def test_the_sweep_runs_once_a_minute_one_at_a_time_and_is_not_retried(dev, optional):
@@ -483,7 +487,8 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
 
 def test_the_api_can_be_left_out(prod):
     without = synthesise("prod", api=False)
-    assert not [name for name in without.find_outputs("*") if name.startswith("Api")]
+    assert not [n for n in without.find_outputs("*") if n.startswith("Api") or "Express" in n]
+    assert "EXPRESS_" not in json.dumps(without.to_json())
     assert "ApiGateway" not in json.dumps(without.to_json()["Resources"]), (
         "its metrics are left out too"
     )

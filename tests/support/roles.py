@@ -89,7 +89,7 @@ def name_of(aws: Aws, arn: str) -> str:
     (name,) = {
         output
         for output, value in aws.outputs.items()
-        if output.endswith(("TableName", "QueueUrl", "QueueFifoUrl", "LogGroupName", "BusName"))
+        if ("Queue" in output or output.endswith(("TableName", "LogGroupName", "BusName")))
         and arn.removesuffix(":*").endswith(
             (f":{value}", f"/{value}", f":{value.rsplit('/', 1)[-1]}")
         )

@@ -29,7 +29,7 @@ from operations.aws import Aws
 from operations.commands import books, target
 from operations.commands.target import Target
 from operations.errors import UserError
-from operations.queues import FIFO, FIFO_DEAD_LETTERS
+from operations.queues import DEAD_LETTERS, QUEUES
 
 STAGED = ("diff", "validate", "deploy", "diagnose", "destroy")
 ON_ACCOUNT = (
@@ -240,11 +240,11 @@ def test_without_warm_throughput_in_the_settings_no_quota_is_checked(cdk, accoun
 
 LOW = (
     "Note: the account allows {0} concurrent executions of Lambda in us-east-1, {0} of them unreserved, but queues and "
-    "streams may use 114 (OrderQueue 5, OrderQueueFifo 50, "
+    "streams may use 139 (OrderQueue 5, OrderQueueFifo 50, OrderQueueExpress 25, "
 )
 CALLERS = (
     "Note: waiting callers of the API may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), and queues "
-    "and streams 114, but only {0:,} are unreserved. Waiting callers can starve the workers"
+    "and streams 139, but only {0:,} are unreserved. Waiting callers can starve the workers"
 )
 FIFTY, NINETY = ({"apiLimits": {"concurrentExecutions": number}} for number in (50, 90))
 
@@ -253,10 +253,10 @@ FIFTY, NINETY = ({"apiLimits": {"concurrentExecutions": number}} for number in (
     ("free", "reserved_now", "settings", "note"),
     [
         (10, {}, {}, LOW),
-        (113, {}, {}, LOW),
-        (114, {}, {}, CALLERS),
-        (5113, {}, {}, CALLERS),
-        (5114, {}, {}, None),
+        (138, {}, {}, LOW),
+        (139, {}, {}, CALLERS),
+        (5138, {}, {}, CALLERS),
+        (5139, {}, {}, None),
         # Callers with reserved concurrency do not starve the workers.
         (200, {}, FIFTY, None),
         (200, {"ReservedConcurrentExecutions": 50}, NINETY, None),
@@ -327,35 +327,42 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
 def test_deploy_continues_if_it_may_not_read_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
     said = deploy(cdk)
-    assert "114 concurrent executions" in said
+    assert "139 concurrent executions" in said
     assert "API: An error occurred (AccessDeniedException)" in said
 
 
 QUEUE = "ApproximateNumberOfMessages"
 
 
-@pytest.mark.parametrize("held", [QUEUE, f"{QUEUE}NotVisible", f"{QUEUE}Delayed"])
-def test_deploy_refuses_to_remove_a_fifo_queue_that_holds_messages(cdk, account, monkeypatch, held):
-    with_fifo_queue(account, defaultdict(lambda: "0", {held: "3"}))
+@pytest.mark.parametrize(
+    ("held", "setting", "name"),
+    [
+        (QUEUE, "fifoQueue", "FIFO queue"),
+        (f"{QUEUE}NotVisible", "fifoQueue", "FIFO queue"),
+        (f"{QUEUE}Delayed", "api", "express queue"),
+    ],
+)
+def test_deploy_refuses_to_remove_a_queue_that_holds_orders(
+    cdk, account, monkeypatch, held, setting, name
+):
+    with_queues(account, defaultdict(lambda: "0", {held: "3"}))
     CliRunner().invoke(app, ["deploy", "--stage", "dev"], catch_exceptions=False)
-    assert len(cdk) == 1, "the FIFO queue was not removed"
-    with_settings(monkeypatch, fifoQueue=False)
+    assert len(cdk) == 1, "no queue was removed"
+    with_settings(monkeypatch, **{setting: False})
     assert refused().startswith(
-        "fifoQueue is false in cdk.json, but the FIFO queue holds 3 messages and its dead-letter queue 3"
+        f"{setting} is false in cdk.json, but the {name} holds 3 messages and its dead-letter queue 3"
     )
     assert len(cdk) == 1
 
 
-def test_deploy_removes_an_empty_fifo_queue_only_if_it_may_read_its_depth(
-    cdk, account, monkeypatch
-):
-    with_fifo_queue(account, defaultdict(lambda: "0"), refusal("AccessDenied"))
+def test_deploy_removes_an_empty_queue_only_if_it_may_read_its_depth(cdk, account, monkeypatch):
+    with_queues(account, defaultdict(lambda: "0"), refusal("AccessDenied"))
     with_settings(monkeypatch, fifoQueue=False)
     said = refused(["deploy", "--stage", "dev", "--yes"])
     assert said.startswith("cannot check whether orders are waiting in the FIFO queue")
     assert "sqs:GetQueueAttributes" in said
     assert cdk == []
-    with_fifo_queue(account, defaultdict(lambda: "0"))
+    with_queues(account, defaultdict(lambda: "0"))
     deploy(cdk)
 
 
@@ -582,9 +589,9 @@ def test_after_a_failed_deployment_the_command_that_shows_the_cause_is_named(acc
     assert done.stderr.endswith("To see the cause again: make diagnose STAGE=dev\n")
 
 
-def with_fifo_queue(account, attributes, error=None):
+def with_queues(account, attributes, error=None):
     account["describe_stacks"]["Stacks"][0]["Outputs"] += [
-        {"OutputKey": name, "OutputValue": "https://q"} for name in (FIFO, FIFO_DEAD_LETTERS)
+        {"OutputKey": name, "OutputValue": "https://q"} for name in (*QUEUES, *DEAD_LETTERS)
     ]
     account["get_queue_attributes"] = error or {"Attributes": attributes}
 

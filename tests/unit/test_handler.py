@@ -27,6 +27,7 @@ from testing.world.events import order_body, sqs_event
 from testing.world.handlers import FakeContext, function_names, load_handler
 
 EVENTS = ROOT / "events"
+ORDER_FEEDS = ("Order", "OrderFifo", "OrderExpress")
 
 
 @pytest.fixture
@@ -272,6 +273,23 @@ def test_a_redelivered_message_has_an_age(handle, monkeypatch):
     assert ages == [pytest.approx(60, abs=5), 0.0, 0.0], (
         "clocks may differ, and SQS may omit the time"
     )
+
+
+@pytest.mark.parametrize("feed", ORDER_FEEDS)
+def test_a_dead_letter_goes_to_the_dead_letter_queue_of_its_own_queue(feed, tea_shop):
+    group = {"MessageGroupId": "g"} if feed == "OrderFifo" else {}
+    tea_shop.send(feed, "no order", **group)
+    assert tea_shop.deliver(feed) == 0
+    letters = {name: len(tea_shop.dead_letters(name)) for name in ORDER_FEEDS}
+    assert letters == dict.fromkeys(ORDER_FEEDS, 0) | {feed: 1}
+
+
+@pytest.mark.parametrize(("group", "feed"), [(None, "Order"), ("g", "OrderFifo")])
+def test_a_dead_letter_of_an_unknown_queue_goes_to_a_queue_of_its_kind(
+    handle, group, feed, tea_shop
+):
+    handle(sqs_event("no order", group=group, queue="unknown"))
+    assert [letter.code for letter in tea_shop.dead_letters(feed)] == ["INVALID_JSON"]
 
 
 def test_a_missing_table_returns_everything_and_is_logged(handle, tea_shop, capsys):

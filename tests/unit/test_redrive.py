@@ -1,6 +1,7 @@
 """Redrive: which dead letters are sent back and which stay, and what an interruption does."""
 
 import json
+import re
 import threading
 import time
 import uuid
@@ -67,19 +68,20 @@ def run(*arguments):
     return CliRunner().invoke(app, arguments)
 
 
-def test_a_stack_without_the_fifo_queue_can_be_looked_at(monkeypatch):
-    without = ("OrderQueueFifoUrl", "OrderFifoDeadLetterQueueUrl")
-    aws = stack_with(EmptyQueues(QUEUES[1:]), *without)
+def test_a_stack_without_the_optional_queues_can_be_looked_at(monkeypatch):
+    without = [name for name in (*QUEUES, *DEAD_LETTERS) if "Fifo" in name or "Express" in name]
+    aws = stack_with(EmptyQueues(QUEUES[2:]), *without)
     monkeypatch.setattr(queue_commands, "aws_of", lambda *_: aws)
     found = json.loads(run("status", "--json").stdout)
     assert found["queues"]["OrderQueue"] == {"waiting": 0, "inFlight": 0, "later": 0}
-    assert not any("Fifo" in name for name in found["queues"])
+    assert not any("Fifo" in name or "Express" in name for name in found["queues"])
     assert run("redrive").exit_code == 0
-    for arguments in (
-        ("redrive", "--queue", "fifo"),
-        ("send", "--queue", "fifo", str(ROOT / "events/orders.csv")),
+    for arguments, setting in (
+        (("redrive", "--queue", "fifo"), "fifoQueue"),
+        (("redrive", "--queue", "express"), "api"),
+        (("send", "--queue", "fifo", str(ROOT / "events/orders.csv")), "fifoQueue"),
     ):
-        assert "`fifoQueue` is false" in str(run(*arguments).exception)
+        assert f"`{setting}` is false" in str(run(*arguments).exception)
 
 
 def test_the_status_counts_delayed_messages_separately(monkeypatch):
@@ -265,8 +267,5 @@ def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before
 
 def test_dead_letter_queues_are_in_the_order_of_their_queues():
     for dead_letters, queue in zip(DEAD_LETTERS, QUEUES, strict=True):
-        both = {
-            dead_letters.replace("DeadLetter", ""),
-            queue.replace("QueueFifoUrl", "FifoQueueUrl"),
-        }
-        assert len(both) == 1
+        kind = re.sub("Queue(Fifo|Express)Url", r"\1QueueUrl", queue)
+        assert dead_letters == kind.replace("QueueUrl", "DeadLetterQueueUrl")
