@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.support.desk import ask, desk_for
+from tests.support.desk import TEA, ask, desk_for
 from tests.support.hands import Keyboard
-from tests.support.pages import MILK, TEA
+from tests.support.pages import MILK
 
 WRONG = {"orderId": "o-9", "userId": "auth0:ben", "items": [{"productId": TEA, "quantity": "2"}]}
 RIGHT = {**WRONG, "items": [{"productId": TEA, "quantity": 2}]}
@@ -16,9 +16,7 @@ RIGHT = {**WRONG, "items": [{"productId": TEA, "quantity": 2}]}
 def desk(page):
     with desk_for(page) as desk:
         for number in range(1, 5):
-            lines = [{"productId": TEA, "quantity": 2}, {"productId": MILK, "quantity": 1}]
-            desk.place({"orderId": f"o-{number}", "userId": "auth0:anna", "items": lines})
-            desk.command("ChangeOrders", action="confirm", orderId=f"o-{number}")
+            desk.sell(f"o-{number}", (TEA, 2), (MILK, 1))
         desk.letter = desk.dead_letter(
             "OrderDeadLetterQueueUrl", json.dumps(WRONG), "SCHEMA_VIOLATION"
         )

@@ -18,9 +18,8 @@ from local.desk import work
 from operations.commands import queues as queue_commands
 from operations.dead_letters import SEEN_IN_A_GROUP, DeadLetterReader
 from operations.redrive import MAY_SUCCEED_NOW
-from tests.support.desk import TOKEN, ask, desk_of_shop
+from tests.support.desk import TEA, TOKEN, ask, desk_of_shop
 
-TEA = "tea-earl-grey"
 PAGES = ("/", "/dashboard", "/try", "/contract")
 OF_TEA = (f"product?id={TEA}", f"promised?id={TEA}", f"history?id={TEA}")
 READS = ("about", "products", *OF_TEA, "orders", "order?id=o-1")
@@ -54,11 +53,6 @@ def data(desk, method, path, body=None):
     reply = ask(desk.origin, method, f"/data/{path}", body)
     assert reply.status == 200, reply.said
     return reply.said
-
-
-def place(desk, order_id="o-1", quantity=2, user_id="u-1", **more):
-    lines = [{"productId": TEA, "quantity": quantity}]
-    desk.place({"orderId": order_id, "userId": user_id, "items": lines, **more})
 
 
 @pytest.mark.parametrize(
@@ -160,13 +154,13 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
         (True, "APPLIED"),
         (True, "REPLAYED"),
     ]
-    place(desk)
+    desk.place("o-1")
     shown = get(desk, f"product?id={TEA}")
     numbers = {name: shown[name] for name in ("onHand", "committed", "available", "ordersToRead")}
     assert numbers == {
         "onHand": before + 7,
-        "committed": 2,
-        "available": before + 5,
+        "committed": 3,
+        "available": before + 4,
         "ordersToRead": 1,
     }
     history = get(desk, f"history?id={TEA}")
@@ -174,27 +168,26 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
     assert [(one["delta"], one["available"], one["what"]) for one in history["entries"]] == [
         (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
         (7, before + 7, f"RECEIPT desk-1 by {ACTOR} (dn-7)"),
-        (-2, before + 5, "order o-1"),
+        (-3, before + 4, "order o-1"),
     ]
     opening, receipt, order = history["entries"]
     assert (opening["kind"], "actor" in opening) == ("OPENING", False)
     assert (receipt["kind"], receipt["actor"], receipt["reference"]) == ("RECEIPT", ACTOR, "dn-7")
-    assert (order["kind"], order["orderId"], order["userId"]) == ("place", "o-1", "u-1")
+    assert (order["kind"], order["orderId"], order["userId"]) == ("place", "o-1", "auth0:anna")
 
 
 @pytest.mark.parametrize(
     ("query", "first", "more"),
-    [("user=u-1", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
+    [("user=auth0:anna", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
 )
 def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     desk, monkeypatch, query, first, more
 ):
     monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", len(first))
     for number, seconds in enumerate((900, 300, 600)):
-        place(desk, f"o-{number}", holdSeconds=seconds)
+        desk.place(f"o-{number}", holdSeconds=seconds)
     for number in (3, 4):
-        place(desk, f"o-{number}", user_id="u-2")
-        desk.command("ChangeOrders", action="confirm", orderId=f"o-{number}")
+        desk.sell(f"o-{number}", user="u-2")
     shown, both = get(desk, f"orders?{query}"), get(desk, f"orders?{query}&pages=2")
     ids = [[order["orderId"] for order in page["orders"]] for page in (shown, both)]
     assert ids == [[f"o-{each}" for each in numbers] for numbers in (first, first + more)]
@@ -204,7 +197,7 @@ def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
 
 
 def test_every_change_of_an_order_has_its_actor(desk):
-    place(desk)
+    desk.place("o-1", (TEA, 2))
     part = {"stepId": "desk-2", "items": [{"productId": TEA, "quantity": 1}]}
     lost = {**part, "stepId": "desk-3", "restock": False}
     taken = part | {"stepId": "desk-4", "restock": True}
@@ -233,13 +226,12 @@ def test_the_open_orders_of_a_product_are_counted_before_it_goes(desk, monkeypat
     nothing = {"units": 0, "isExact": True, "orders": 0, "ordersAreAll": True}
     assert get(desk, f"promised?id={TEA}") == nothing
     for number in range(4):
-        place(desk, f"o-{number}", 3)
+        desk.place(f"o-{number}")
     for action, order_id in (("confirm", "o-1"), ("fulfil", "o-1"), ("cancel", "o-2")):
         post(desk, "command", {"action": action, "orderId": order_id})
     part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 1}], "restock": False}
     post(desk, "command", {"action": "cancel", "orderId": "o-3", **part})
-    other = [{"productId": "tea-first-flush-drop", "quantity": 1}]
-    desk.place({"orderId": "o-4", "userId": "u-1", "items": other})
+    desk.place("o-4", ("tea-first-flush-drop", 1))
     desk.shop.edit(Table.ORDERS, "o-5", items={"L": [{"S": "no line"}]}, status={"S": "PENDING"})
     promised = {"units": 5, "isExact": True, "orders": 2, "ordersAreAll": True}
     assert get(desk, f"promised?id={TEA}") == promised
@@ -265,7 +257,7 @@ def at_berlin(desk):
 
 def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     desk, here = at_berlin, at_berlin.shop.stock(TEA)
-    desk.place({"orderId": "o-1", "userId": "u-1", "items": [{**BERLIN, "quantity": 2}]})
+    desk.place("o-1", {**BERLIN, "quantity": 2})
     change = {"action": "change", **BERLIN, "lowStockThreshold": 50}
     assert post(desk, "command", change)["done"]
     out = {"action": "adjust", "adjustmentId": "t-1", "delta": -1, "reason": "TRANSFER_OUT"}
@@ -307,8 +299,8 @@ def test_the_page_to_try_the_service_offers_a_product_once(desk):
 
 
 def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin):
-    place(at_berlin, "o-0", 3)
-    at_berlin.place({"orderId": "o-1", "userId": "u-1", "items": [{**BERLIN, "quantity": 2}]})
+    at_berlin.place("o-0")
+    at_berlin.place("o-1", {**BERLIN, "quantity": 2})
     promised = {
         where: get(at_berlin, f"promised?id={TEA}&location={where}") for where in ("", "berlin")
     }

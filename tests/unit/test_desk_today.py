@@ -15,9 +15,7 @@ from local.dashboard.metrics import Metric, Samples
 from local.dashboard.signals import CloudWatch, orders_of_last_hour
 from local.desk import work
 from operations import search
-from tests.support.desk import ask, desk_of_shop
-
-TEA = "tea-earl-grey"
+from tests.support.desk import TEA, ask, desk_of_shop
 
 
 @pytest.fixture
@@ -30,13 +28,6 @@ def get(desk, path):
     reply = ask(desk.origin, "GET", f"/data/{path}")
     assert reply.status == 200, reply.said
     return reply.said
-
-
-def place(desk, order_id, units=3, *, paid=True, user="auth0|anna", **more):
-    items = [{"productId": TEA, "quantity": units}]
-    desk.place({"orderId": order_id, "userId": user, "items": items, **more})
-    if paid:
-        desk.command("ChangeOrders", action="confirm", orderId=order_id)
 
 
 def test_a_quiet_day_reads_no_dead_letters(desk):
@@ -53,11 +44,11 @@ def test_a_quiet_day_reads_no_dead_letters(desk):
 def test_today_counts_what_needs_somebody(desk):
     there = desk.shop.stock(TEA)
     desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=9)
-    place(desk, "o-1")
+    desk.sell("o-1")
     # One unit more than is in stock, so that all units are promised.
-    place(desk, "o-2", there)
-    place(desk, "o-3", 1, paid=False, holdSeconds=600)
-    place(desk, "o-4", 1, paid=False, holdSeconds=60)
+    desk.sell("o-2", (TEA, there))
+    desk.place("o-3", (TEA, 1), holdSeconds=600)
+    desk.place("o-4", (TEA, 1), holdSeconds=60)
     loss = {"adjustmentId": "r-1", "productId": TEA, "delta": -1, "reason": "LOSS"}
     desk.command("AdjustStock", action="adjust", **loss, actor="anna")
     for code in ("INVALID_JSON", "INVALID_JSON", "SCHEMA_VIOLATION"):
@@ -100,15 +91,15 @@ def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk)
 def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
     monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 1)
     for number in range(2):
-        place(desk, f"o-{number}")
-        place(desk, f"h-{number}", 1, paid=False, holdSeconds=60)
+        desk.sell(f"o-{number}")
+        desk.place(f"h-{number}", (TEA, 1), holdSeconds=60)
     shown = get(desk, "today")
     for of in ("toShip", "held"):
         assert (shown[of]["count"], shown[of]["isAll"]) == (1, False)
 
 
 def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
-    place(desk, "o-1/2%", user="auth0|anna")
+    desk.sell("o-1/2%", user="auth0|anna")
 
     def find(text, *unsearched):
         found = get(desk, f"search?text={quote(text, safe='')}")
@@ -141,7 +132,7 @@ def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
     assert find("berlin", "parts") == {"locations": ["berlin"]}
     assert find("x" * 5000) == {}
     # The search also finds shipped orders.
-    place(desk, "shop-4711")
+    desk.sell("shop-4711")
     desk.command("ChangeOrders", action="fulfil", orderId="shop-4711", reference="DN-17")
     for text in ("4711", "dn-17"):
         assert find(text) == {"orders": ["shop-4711"]}
@@ -184,7 +175,7 @@ def test_the_search_says_when_there_is_more(desk, monkeypatch):
     monkeypatch.setattr(work, "MOST_HITS", 2)
     found = get(desk, "search?text=tea")
     assert (len(found["products"]), found["isAll"]) == (2, False)
-    place(desk, "o-1")
+    desk.sell("o-1")
     desk.shop.edit(Table.ORDERS, "o-1", steps={"L": [{"S": "no step"}]})
     desk.shop.edit(Table.PRODUCTS, TEA, stockCount={"S": "many"})
     rows = [{"what": "rows", "kind": kind, "count": 1} for kind in ("orders", "products")]
