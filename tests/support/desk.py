@@ -84,6 +84,19 @@ class DeskOfShop:
     def address(self, part: str = "") -> str:
         return f"{self.origin}/{part}#token={TOKEN}"
 
+    def get(self, path: str) -> Any:
+        """Read the data of a page."""
+        return self._data("GET", path)
+
+    def post(self, path: str, body: Any) -> Any:
+        """Send a change as the page does."""
+        return self._data("POST", path, body)
+
+    def _data(self, method: str, path: str, body: Any = None) -> Any:
+        reply = ask(self.origin, method, f"/data/{path}", body)
+        assert reply.status == 200, reply.said
+        return reply.said
+
     def command(self, function: str, **command: Any) -> None:
         answer = self.aws.invoke(function, command)
         assert answer["result"] == "APPLIED", answer
