@@ -81,6 +81,8 @@ def test_the_same_as_json(shop):
     [
         (["--out"], [("tea", "berlin"), ("tea", "rome")]),
         (["--low"], [("mug", None)]),
+        (["--low", "--out"], [("tea", "berlin"), ("tea", "rome"), ("mug", None)]),
+        (["--out", "--in-lanes"], []),
         (["--in-lanes"], [("tea", None)]),
         (["--location", "lyon"], [("tea", "lyon")]),
         (["--location", ""], [("mug", None), ("tea", None)]),
