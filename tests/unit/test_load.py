@@ -278,14 +278,6 @@ def test_a_product_that_was_sold_and_renamed_since_counts_as_existing(shelf):
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
 
 
-def test_a_corrected_file_only_books_what_was_missing(shelf):
-    first = shelf.load(MIXED.replace("-2,CORRECTION", "-2.5,CORRECTION"))
-    assert codes(first) == [(6, "q", "SCHEMA_VIOLATION")]
-    second = shelf.load(MIXED)
-    assert (second.bad, second.done[Done.BOOKED], second.done[Done.BOOKED_BEFORE]) == ([], 1, 1)
-    assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (15, 18)
-
-
 def test_a_check_includes_units_in_lanes(shelf):
     shelf.load(MIXED)
     lend(shelf.store, "p", 10, {1: 3})
