@@ -113,8 +113,6 @@ def test_the_columns_determine_a_lines_action(read):
     ):
         assert [line.content.product_id for line in getattr(read(content), name)] == ["p"]
         assert read(content).good == 1
-    missing = read("productId,openingStock,name\np,,Tea\n")
-    assert missing.bad[0].message.startswith("openingStock: is missing in the line")
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.engine import memory
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import LeaseLostError, StoreUnavailableError, ThrottledError
-from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import Snapshot, Store
@@ -56,10 +55,6 @@ def one_worker(monkeypatch):
 @pytest.fixture
 def shelf(shop, tmp_path):
     return Shelf(shop, tmp_path / "catalogue.csv")
-
-
-def soon():
-    return Deadline.after(5, SystemClock())
 
 
 def many(count, prefix="p"):
@@ -144,7 +139,7 @@ def test_a_check_adds_up_the_lines_before(shelf):
 
 def test_a_limit_that_would_forget_units_on_backorder_is_refused(shelf):
     shelf.load("productId,openingStock,backorderLimit\np,1,5\n")
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 4})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 4}))
     content = "productId,backorderLimit\np,2\n"
     for load in shelf.check_and_load(content):
         assert codes(load) == [(2, "p", "BELOW_FLOOR")]
@@ -161,7 +156,7 @@ def test_a_concurrent_change_between_read_and_write_is_kept(shelf, monkeypatch):
             event_time = product.details_event_time
             rival = Change("p", {"name": rivals.pop()}, {}, event_time, "load-z")
             ProductCatalogue(RetryingClient(shelf.store)).update_with_retry(
-                "p", lambda now: apply(rival, now), soon()
+                "p", lambda now: apply(rival, now), shelf.shop.soon()
             )
         return apply(change, product)
 
@@ -187,7 +182,7 @@ def test_counts_are_booked_and_loading_the_same_file_again_books_nothing(shelf):
     ]
     assert (record.reason, record.counted, record.delta) == ("COUNT", 12, -3)
     assert record.notes == {"reference": "November"}
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 5}))
     rows = shelf.rows()
     for load in shelf.check_and_load(COUNTS):
         assert (load.bad, load.findings, load.done) == ([], [], {Done.COUNTED_BEFORE: 2})
@@ -200,7 +195,7 @@ def test_counts_are_booked_and_loading_the_same_file_again_books_nothing(shelf):
 
 def test_a_count_includes_open_orders_and_fails_for_an_unknown_product(shelf):
     shelf.load(MIXED)
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5, "q": 5})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 5, "q": 5}))
     shelf.begin_count()
     content = "productId,counted\np,14\nq,4\nr,1\n"
     for load in shelf.check_and_load(content):
@@ -215,7 +210,7 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
     shelf.load(MIXED)
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.shop.edit(Table.PRODUCTS, "bad")
-    Lease.acquire(RetryingClient(shelf.store), "q", 30.0, soon())
+    Lease.acquire(RetryingClient(shelf.store), "q", 30.0, shelf.shop.soon())
     shelf.begin_count()
     content = "productId,counted,adjustmentId\np,1,r-1\nq,1,\nbad,1,\nnew,1,\n"
     load = shelf.load(content)
@@ -238,7 +233,7 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
 
 def test_a_count_waits_for_the_lease_of_a_load_that_was_killed(shelf):
     shelf.load(MIXED)
-    Lease.acquire(RetryingClient(shelf.store), "p", 0.2, soon())
+    Lease.acquire(RetryingClient(shelf.store), "p", 0.2, shelf.shop.soon())
     shelf.begin_count()
     assert shelf.load("productId,counted\np,1\n").done == {Done.COUNTED: 1}
 
@@ -269,9 +264,9 @@ def test_two_loads_of_the_same_counts_book_each_once(shelf):
 
 def test_a_product_that_was_sold_and_renamed_since_counts_as_existing(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 3}))
     event = CatalogueEvent("p", "e", timestamp(SystemClock().now()), {"name": "Tau"})
-    ProductCatalogue(RetryingClient(shelf.store)).change_details(event, soon())
+    ProductCatalogue(RetryingClient(shelf.store)).change_details(event, shelf.shop.soon())
     again = shelf.load()
     assert again.done == {Done.THERE: 1}
     assert "exists; kept name, price as changed at 20" in findings(again)[0][2]
@@ -298,8 +293,7 @@ def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):
 
 def test_an_adjustment_that_was_refused_as_a_decrement_stays_refused(shelf):
     shelf.load(MIXED)
-    change = Decrement("p", "d", -99, "DECREMENT")
-    engine_with_lanes(shelf.store).apply([change], Deadline.after(20, SystemClock()))
+    shelf.shop.do(Decrement("p", "d", -99, "DECREMENT"))
     content = HEADER + "adjust,p,,,,r-2,100,RECEIPT\nadjust,p,,,,d,-99,DECREMENT\n"
     for load in shelf.check_and_load(content):
         assert codes(load) == [(3, "p", "BELOW_FLOOR")]
@@ -310,7 +304,8 @@ def test_an_id_that_was_used_for_something_else(shelf):
     at = "2026-01-01T00:00:00.000000+00:00"
     shelf.load(MIXED)
     ProductCatalogue(RetryingClient(shelf.store)).change_details(
-        CatalogueEvent("q", "e", timestamp(SystemClock().now() + timedelta(minutes=1)), {}), soon()
+        CatalogueEvent("q", "e", timestamp(SystemClock().now() + timedelta(minutes=1)), {}),
+        shelf.shop.soon(),
     )
     newest = shelf.product("q").details_event_time
     content = (
@@ -330,7 +325,7 @@ def test_a_corrupt_or_leased_product_delays_no_other(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.load(many(3))
     shelf.shop.edit(Table.PRODUCTS, "bad")
-    Lease.acquire(RetryingClient(shelf.store), "p-001", 30.0, soon())
+    Lease.acquire(RetryingClient(shelf.store), "p-001", 30.0, shelf.shop.soon())
     content = HEADER + (
         "create,bad,1,,,,,\ncreate,new,1,,,,,\n"
         "changeDetails,bad,,,,,,\nchangeDetails,p-001,,,,,,\nchangeDetails,p-002,,Zwei,,,,\n"

@@ -261,12 +261,3 @@ def test_a_redrive_that_is_interrupted_anywhere_loses_nothing(pair, calls_before
     if pair.fifo:
         assert len(found) == 4, "a FIFO queue drops the repetition"
     assert set(pair.bodies(pair.dead)) == {"bad"}
-
-
-def test_dead_letter_queues_are_in_the_order_of_their_queues():
-    for dead_letters, queue in zip(DEAD_LETTERS, QUEUES, strict=True):
-        both = {
-            dead_letters.replace("DeadLetter", ""),
-            queue.replace("QueueFifoUrl", "FifoQueueUrl"),
-        }
-        assert len(both) == 1

@@ -20,7 +20,7 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.levels import estimate_levels, read_level
+from inventory_orders.lanes.levels import read_level
 from inventory_orders.products.fold import Fold
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.lane_leases import lease_lane
@@ -34,12 +34,10 @@ from operations.errors import UserError
 from operations.stock import list_stock
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import lend
+from testing.world.faults import cancelled
 from tests.support.terminal import on_a_terminal
 
-CONFLICT = {
-    "Error": {"Code": "TransactionCanceledException", "Message": "a rival"},
-    "CancellationReasons": [{"Code": "TransactionConflict"}],
-}
+CONFLICT = cancelled("TransactionConflict")
 
 
 @pytest.fixture
@@ -61,17 +59,6 @@ def level(shop, product_id):
 
 def show(*arguments):
     return CliRunner().invoke(main.app, ["stock", *arguments])
-
-
-def test_row_and_lanes_are_read_at_one_moment(shop):
-    found = level(shop, "tea")
-    assert (found.available, found.product.stock_count, found.is_exact) == (1000, 890, True)
-    assert found.in_lanes == {DEPOT: 60, 1: 20, 9: 30}
-    assert shop.calls[-2:] == ["TransactGetItems"] * 2
-    shop.calls.clear()
-    assert level(shop, "mug").available == 5
-    assert shop.calls == ["TransactGetItems"]
-    assert level(shop, "no-such-thing") is None
 
 
 def test_a_count_that_was_left_open_is_shown_with_the_command_that_cancels_it(shop):
@@ -119,7 +106,7 @@ def fill_pages(shop, lanes):
 
 
 DISTURBANCES = {
-    "contention": lambda shop: shop.refuse("TransactGetItems", ClientError(CONFLICT, "")),
+    "contention": lambda shop: shop.refuse("TransactGetItems", CONFLICT),
     "pages too large for a transaction": lambda shop: fill_pages(shop, range(12)),
     "pages that grow": lambda shop: shop.once(
         "TransactGetItems", lambda _: fill_pages(shop, range(12))
@@ -147,20 +134,6 @@ def test_an_unreadable_page_is_an_error_instead_of_a_number(shop):
     with pytest.raises(CorruptItemError):
         level(shop, "tea")
     assert isinstance(show("tea").exception, UserError)
-
-
-def test_many_products_are_estimated_with_two_reads(shop):
-    client = shop.worker().client
-    before = len(shop.calls)
-    snapshot = shop.store.read(["tea", "mug", "nothing"])
-    levels = estimate_levels(client, snapshot, Deadline.after(10, client.clock))
-    assert {product_id: one.available for product_id, one in levels.items()} == {
-        "tea": 1000,
-        "mug": 5,
-    }
-    assert snapshot.products["nothing"] is None
-    assert not any(one.is_exact for one in levels.values())
-    assert shop.calls[before:] == ["BatchGetItem"] * 2
 
 
 def test_the_list_starts_with_low_stock_and_includes_lanes(shop):
@@ -351,7 +324,7 @@ def leave_out(table):
 
     def before(operation, request):
         if operation == "TransactGetItems":
-            raise ClientError(CONFLICT, operation)
+            raise CONFLICT
         if operation != "BatchGetItem" or table not in request["RequestItems"]:
             return None
         return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
