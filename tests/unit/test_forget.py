@@ -136,18 +136,6 @@ def test_the_same_order_is_still_recognised_and_nothing_else(shop):
     assert balances(shop)
 
 
-def test_a_forgotten_order_continues_its_life(shop):
-    place(shop, ORDER, Order("o-2", "u-7", {"tea": 5}))
-    forget("u-7", "--yes")
-    place(shop, command(OrderAction.CONFIRM), command(OrderAction.CANCEL, "o-2"))
-    place(shop, command(OrderAction.FULFIL))
-    assert [shop.order_row(o)["status"] for o in ("o-1", "o-2")] == ["FULFILLED", "CANCELLED"]
-    assert {shop.order_row(o)["userId"] for o in ("o-1", "o-2")} == {PSEUDONYM}
-    assert all("pseudonymisedAt" in shop.order_row(o) for o in ("o-1", "o-2"))
-    assert shop.stock("tea") == 98
-    assert balances(shop)
-
-
 def test_notes_of_a_later_command_are_removed_by_the_next_run(shop):
     place(shop, ORDER)
     forget("u-7", "--yes")

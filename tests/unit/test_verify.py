@@ -438,32 +438,22 @@ def test_the_log_shows_invocations_their_price_and_cold_starts():
 
 def test_a_run_continues_although_a_dead_letter_queue_is_too_long_to_read(run):
     """The first messages become visible again before the end of the queue is reached."""
-    removed = []
+    bodies, removed = iter(['{"orderId": "verify-260101-000000-abcd-o"}']), []
 
-    class Endless:
-        def get_queue_attributes(self, AttributeNames, **_):
-            return {"Attributes": dict.fromkeys(AttributeNames, "100000")}
+    def receive(**_):
+        time.sleep(1)
+        assert time.monotonic() < 3600
+        message = {"MessageId": "m", "ReceiptHandle": "r", "Attributes": {"SentTimestamp": "0"}}
+        return {"Messages": [message | {"Body": next(bodies, "another sender's")}]}
 
-        def receive_message(self, **_):
-            time.sleep(1)
-            assert time.monotonic() < 3600
-            body = (
-                '{"orderId": "verify-260101-000000-abcd-o"}' if not removed else "another sender's"
-            )
-            sent = {"SentTimestamp": "0"}
-            return {
-                "Messages": [
-                    {"MessageId": "m", "ReceiptHandle": "r", "Body": body, "Attributes": sent}
-                ]
-            }
-
-        def delete_message(self, **request):
-            removed.append(request)
-
-        def change_message_visibility_batch(self, **_):
-            return {}
-
-    run.aws.sqs = Endless()
+    run.aws.sqs = SimpleNamespace(
+        get_queue_attributes=lambda AttributeNames, **_: {
+            "Attributes": dict.fromkeys(AttributeNames, "100000")
+        },
+        receive_message=receive,
+        delete_message=lambda **request: removed.append(request),
+        change_message_visibility_batch=lambda **_: {},
+    )
     run.aws.outputs = dict.fromkeys(queues.DEAD_LETTERS, QUEUE_URL)
     assert run.remove_old_dead_letters() == len(removed) == 1
 
