@@ -5,6 +5,7 @@ import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError
@@ -379,23 +380,15 @@ def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
         "IAM::Policy", Roles=[{"Ref": "Role"}], PolicyDocument=document
     )
     run.deployed.physical["Role"] = "the-role"
-    asked = []
-
-    def simulate(**question):
-        asked.append(question)
-        return {
-            "EvaluationResults": [{"EvalActionName": tracing["Action"], "EvalDecision": "allowed"}]
-        }
-
+    allowed = {"EvalActionName": tracing["Action"], "EvalDecision": "allowed"}
+    simulate = Mock(return_value={"EvaluationResults": [allowed]})
     clients(monkeypatch, run, iam=SimpleNamespace(simulate_principal_policy=simulate))
     assert states(stack.roles(run)) == [State.PASSED]
-    assert asked == [
-        {
-            "PolicySourceArn": "arn:aws:iam::123456789012:role/the-role",
-            "ActionNames": ["xray:PutTraceSegments"],
-            "ResourceArns": ["*"],
-        }
-    ]
+    simulate.assert_called_once_with(
+        PolicySourceArn="arn:aws:iam::123456789012:role/the-role",
+        ActionNames=["xray:PutTraceSegments"],
+        ResourceArns=["*"],
+    )
 
 
 # ------------------------------------------------------------------ traffic
