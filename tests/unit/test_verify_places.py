@@ -124,6 +124,7 @@ def test_the_orders_of_a_run_that_was_killed_are_cancelled_by_the_next(
 ):
     order = run.order("open", {run.list_product("open", 1): 1})
     traffic.place(run, order)
+    shop.stack.invoke("ChangeOrders", {"action": "confirm", "orderId": order["orderId"]})
     run.dead_letters["OrderDeadLetterQueueUrl"] = {"m-1"}
     following = RunOnShop(shop)
     monkeypatch.setattr(run, interrupted, _killed)
