@@ -20,7 +20,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import LeaseLostError, StoreUnavailableError, ThrottledError
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
-from inventory_orders.store.dynamodb import Snapshot, Store
+from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
@@ -30,7 +30,9 @@ from operations.commands import load as load_command
 from operations.currency import Currency
 from operations.errors import UserError
 from operations.load import Done, Load
+from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import lend
+from testing.schedules.in_turn.shop import Fault
 from testing.world.clock import FakeClock
 from testing.world.faults import lose_responses
 from tests.support.parallel import in_threads
@@ -380,29 +382,17 @@ def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(
         assert simulated_store.get_product(f"p-{n}").places == {"a", "b"}
 
 
-class Refusing(Store):
-    """A store that refuses the first writes."""
-
-    errors: list
-
-    def write(self, actions, token):
-        if self.errors:
-            raise self.errors.pop()
-        super().write(actions, token)
-
-
 def test_a_throttled_load_continues(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
     monkeypatch.setattr(memory, "_MAX_PACE", 0.001)
-    shelf.store.__class__ = Refusing
-    shelf.store.errors = [ThrottledError("ThrottlingException", "slow down")] * 12
+    slow_down = Fault(ServiceError("ThrottlingException", "slow down"))
+    shelf.shop.planned["TransactWriteItems"].extend([slow_down] * 12)
     load = shelf.load(MIXED)
     assert (load.bad, load.done[Done.CREATED]) == ([], 2)
 
 
 def test_a_load_without_access_stops_immediately(shelf):
-    shelf.store.__class__ = Refusing
-    shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
+    shelf.shop.refuse("TransactWriteItems", ServiceError("AccessDeniedException", "no"))
     load = Load(shelf.file(many(60)), shelf.store)
     with pytest.raises(StoreUnavailableError):
         load.run()
@@ -542,8 +532,7 @@ class TestTheCommand:
             app(["load", str(shelf.path)], standalone_mode=False)
 
     def test_it_reports_what_stopped_it_and_what_to_do(self, shelf, run, monkeypatch):
-        shelf.store.__class__ = Refusing
-        shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
+        shelf.shop.refuse("TransactWriteItems", ServiceError("AccessDeniedException", "no"))
         said = run(shelf.path, content=MIXED, status=1)
         assert "Not finished: DynamoDB failed (AccessDeniedException: no)" in said
         assert "run the same command again" in said
