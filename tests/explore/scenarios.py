@@ -11,8 +11,8 @@ from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from inventory_orders.lanes.idle import IDLE_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.rows import page_units
-from testing.schedules.every.invariants import end_of, pages
-from testing.schedules.every.world import GRACE_SECONDS, Rival, Scenario, SetUp, World
+from testing.schedules.every.world import Rival, Scenario, SetUp, World
+from testing.world.invariants import GRACE_SECONDS, end_of
 from testing.world.process import LAMBDA_SECONDS, Client
 from testing.world.violation import require
 from tests.explore.rivals import (
@@ -273,7 +273,7 @@ def _at_once(world: World) -> None:
 
 
 def _nothing_is_left(world: World) -> None:
-    left = _stock(world) + sum(page.units("p") for page in pages(world))
+    left = _stock(world) + sum(world.pages().units("p").values())
     require(left == 0, f"{left} units are left, but orders needed them")
     _at_once(world)
 
@@ -353,7 +353,7 @@ def _is_lost(world: World) -> None:
 
 def _units_in_lane(world: World, lane: int) -> int:
     """Count the units of product `p` in a lane."""
-    return sum(page.units("p") for page in pages(world) if page.key.lane == lane)
+    return world.pages().units("p").get(lane, 0)
 
 
 def _units_at_depot(world: World) -> int:
@@ -414,7 +414,7 @@ def _page_replaced(*, same_epoch: bool) -> SetUp:
     worker A remembers."""
 
     def set_up(world: World) -> None:
-        (page,) = (page for page in pages(world) if page.key.lane == 1)
+        (page,) = (page for page in world.pages().by_name.values() if page.key.lane == 1)
         held, units = page.entries["p"], 1 - page.units("p")
         fewer = page_units(replace(page, entries={**page.entries, "p": replace(held, units=1)}))
         world.edit(
