@@ -196,7 +196,7 @@ class World:
             row = order_row(record) if isinstance(record, OrderRecord) else adjustment_row(record)
             self.write(key_of(record.key)[0], row)
 
-    def product(self, product_id: str) -> Product:
+    def product(self, product_id: str = "p") -> Product:
         """A product as stored."""
         return read_product(self.items(Table.PRODUCTS)[product_id,])
 
@@ -206,7 +206,7 @@ class World:
         item = self.item(table, *values)
         return None if item is None else read_record(item)
 
-    def stock(self, product_id: str) -> int:
+    def stock(self, product_id: str = "p") -> int:
         """Units in a product's row."""
         return int(self.items(Table.PRODUCTS)[product_id,]["stockCount"]["N"])
 
