@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,17 +23,25 @@ def key_of(place: Row) -> str:
 def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
     """Count an order's units by product: units neither handed over nor cancelled, and units with the customer."""
     open_, delivered = named(order), Counter[str]()
-    for step in order.get("steps", ()):
-        match step["action"]:
-            case "fulfil":
-                moved = named(step) if "items" in step else Counter(open_)
-                open_ -= moved
-                delivered += moved
-            case "cancel" | "expire":
-                open_ -= named(step)
-            case "return":
-                delivered -= named(step)
+    for step, moved in steps_of(order):
+        if step["action"] == "return":
+            delivered -= moved
+        else:
+            open_ -= moved
+        if step["action"] == "fulfil":
+            delivered += moved
     return open_, delivered
+
+
+def steps_of(order: Row) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
+    """Yield the steps of an order, each with the units that it moves. A fulfilment without items moves all open units."""
+    open_ = named(order)
+    for step in order.get("steps", ()):
+        is_whole = step["action"] == "fulfil" and "items" not in step
+        moved = Counter(open_) if is_whole else named(step)
+        if step["action"] != "return":
+            open_ -= moved
+        yield step, moved
 
 
 def named(step: Row) -> Counter[str]:
