@@ -1,4 +1,4 @@
-"""A world whose processes move one call at a time, perhaps hit by a fault. The invariants are checked after every write."""
+"""A world whose processes move one call at a time, perhaps hit by a fault; each write must keep the invariants."""
 
 from __future__ import annotations
 
