@@ -44,6 +44,7 @@ from tests.support.schemas import closed, is_open
 TEA = "tea-earl-grey"  # the catalogue has 60 packets
 ORDER = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 2}]}
 JSON = {"content-type": "application/json"}
+WAIT = JSON | {"prefer": "wait=5"}
 OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
 
 
@@ -69,6 +70,7 @@ OPERATIONS = {
     for method, operation in operations.items()
     if method != "parameters"
 }
+ROUTES = {operation["operationId"]: route for route, operation in OPERATIONS.items()}
 FROM_API_GATEWAY_ONLY = {(*route, status) for route in OPERATIONS for status in (401, 429)} | {
     ("POST", "/orders", 500)
 }
@@ -213,7 +215,7 @@ def place(api, order_id="o-1", quantity=2, product_id=TEA, user="u-7", claims=No
         "userId": user,
         "items": [{"productId": product_id, "quantity": quantity}],
     }
-    return api("POST", "/orders", body | more, JSON | {"prefer": "wait=5"}, claims=claims)
+    return api("POST", "/orders", body | more, WAIT, claims=claims)
 
 
 # ---------------------------------------------------------------------- the contract
@@ -312,114 +314,40 @@ def test_generators_of_clients_can_read_all_constants():
     assert {type(value) for value in constants(CONTRACT)} == {str}
 
 
-def test_every_example_of_the_contract_succeeds(api):
-    """Send the requests in the sequence of an order's life."""
-    path_of = {"orderId": "o-1001", "productId": TEA}
-    for (method, path), operation in sorted(
-        OPERATIONS.items(), key=lambda item: LIFE.index(item[1]["operationId"])
-    ):
-        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-        parameters = operation.get("parameters", [])
-        query = {
-            parameter["name"]: given if isinstance(given, str) else ",".join(given)
-            for parameter in parameters
-            if parameter["in"] == "query" and (given := parameter.get("example"))
-        }
-        headers = {
-            parameter["name"]: parameter["example"]
-            for parameter in parameters
-            if parameter["in"] == "header" and parameter["name"] == "Prefer"
-        }
-        where = re.sub(r"{(\w+)}", lambda found: path_of[found[1]], path)
-        if operation["operationId"] == "transferStock":
-            place = {"productId": TEA, "locationId": "berlin", "openingStock": 0}
-            assert api("POST", "/products", place).status == 201
-        said = api(method, where, content.get("example"), JSON | headers, query=query)
-        assert said.status in (200, 201), (method, path, said.text)
+def example_of(operation):
+    """Return the body and the query in the examples of a route."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    query = {
+        parameter["name"]: given if isinstance(given, str) else ",".join(given)
+        for parameter in operation.get("parameters", [])
+        if parameter["in"] == "query" and (given := parameter.get("example"))
+    }
+    return {"body": content.get("example"), "query": query}
 
 
-LIFE = [
+EXAMPLES = {name: example_of(OPERATIONS[route]) for name, route in ROUTES.items()}
+
+
+def send(api, name, order_id="o-1001", product_id=TEA, **more):
+    """Send the example of a route to an order or a product, with some parts replaced."""
+    method, path = ROUTES[name]
+    path = path.format(orderId=order_id, productId=product_id)
+    return api(method, path, **{"headers": WAIT, **EXAMPLES[name], **more})
+
+
+LIFE = (
     *("placeOrder", "getOrder", "listOrders", "extendHold", "confirmOrder", "fulfilOrder"),
-    "takeBack",
-    *("getProducts", "getProduct", "cancelOrder", "createProduct", "changeProduct", "adjustStock"),
-    *(
-        "listAdjustments",
-        "listHistory",
-        "listStock",
-        "getStock",
-        "transferStock",
-        "discontinueProduct",
-        "listProductAgain",
-    ),
-    *("countStock", "delistProduct"),
-]
+    *("takeBack", "cancelOrder", "getProducts", "getProduct", "createProduct", "changeProduct"),
+    *("adjustStock", "listAdjustments", "listHistory", "listStock", "getStock", "transferStock"),
+    *("discontinueProduct", "listProductAgain", "countStock", "delistProduct"),
+)
+"""The routes in a sequence in which each example succeeds."""
 
-
-BACK = {"stepId": "rt-1", "items": [{"productId": TEA, "quantity": 1}], "restock": True}
-
-COMMANDS = {
-    "extend": {"until": "2031-01-01T00:00:00Z"},
-    "confirm": None,
-    "fulfil": None,
-    "cancel": None,
-    "returns": BACK,
-}
-"""Commands, each with its request body."""
 
 TOO_LARGE = "x" * 262_145
-
-
-def statuses_seen(api, monkeypatch):
-    """Send a request for each status of each route, and return the pairs of route and status."""
-    seen = set()
-
-    def see(method, path, *given, claims=OPERATOR, **more):
-        route = re.sub("(?<=/orders/)[^/]+", "{orderId}", path)
-        route = re.sub("(?<=/products/)[^/]+|(?<=/stock/)[^/]+", "{productId}", route)
-        seen.add(((method, route), api(method, path, *given, claims=claims, **more).status))
-
-    see_orders_placed(see)
-    see_commands(see, api)
-    see_operators_requests(see, api)
-    see_reads_and_refusals(see)
-    see_failures(see, monkeypatch)
-    return seen
-
-
-def see_orders_placed(see):
-    wait = JSON | {"prefer": "wait=5"}
-    for body, headers in ((ORDER, wait), (ORDER, wait), (ORDER, JSON)):
-        see("POST", "/orders", body, headers)
-    see("POST", "/orders", ORDER | {"userId": "u-8"}, wait)
-
-
-def see_commands(see, api):
-    see("POST", "/orders/o-1/fulfil")
-    for command, body in COMMANDS.items():
-        see("POST", f"/orders/o-1/{command}", body)
-    place(api, "o-6", claims=OPERATOR, holdSeconds=900)
-    see("POST", "/orders/o-6/extend", COMMANDS["extend"])
-    place(api, "o-4", claims=OPERATOR)
-    see("POST", "/orders/o-4/cancel")
-    see("POST", "/orders/o-4/confirm")
-    see("POST", "/orders/o-4/returns", BACK)
-
-
-OPERATORS_REQUESTS = (
-    ("POST", "/products", {"productId": "mug", "openingStock": 4}),
-    ("PATCH", "/products/mug", {"lowStockThreshold": 5}),
-    ("POST", "/products/mug/adjustments", {"adjustmentId": "r-1", "delta": -2, "reason": "LOSS"}),
-    ("POST", "/products/mug/transfers", {"transferId": "t", "from": "", "to": "x", "quantity": 1}),
-    ("POST", "/counts", {"action": "acquire", "productId": "tea-hojicha", "seconds": 1}),
-    ("POST", "/products/mug/discontinue", None),
-    ("POST", "/products/mug/list-again", None),
-    ("DELETE", "/products/mug", None),
-)
-"""Requests in a sequence in which each one succeeds, except for the transfer to an unknown location."""
-
-QUERIES = {"DELETE": {"createdAt": "2026-01-01T00:00:00.000000+00:00"}}
+BERLIN = {"productId": TEA, "locationId": "berlin", "openingStock": 0}
 LOST = {
-    "productId": "mug",
+    "productId": TEA,
     "createdAt": "2026-11-20T09:30:00.000000+00:00",
     "owner": "w",
     "version": 1,
@@ -427,52 +355,80 @@ LOST = {
 }
 
 
-def see_operators_requests(see, api):
-    for method, path, body in OPERATORS_REQUESTS:
-        see(method, path, body, query=QUERIES.get(method))
-    see(*OPERATORS_REQUESTS[0])
-    too_many = {"adjustmentId": "r-2", "delta": -90, "reason": "LOSS"}
-    see("POST", "/products/mug/adjustments", too_many)
-    see("POST", "/products", {"productId": "pot", "openingStock": 1, "backorderLimit": 5})
-    see("POST", "/products/pot/adjustments", too_many | {"delta": -3})
-    see("PATCH", "/products/pot", {"backorderLimit": 1})
-    for product_id in ("cup", "pot", "mug"):
-        place = {"productId": product_id, "locationId": "berlin", "openingStock": 1}
-        see("POST", "/products", place)
-    for quantity in (1, 90):
-        transfer = {"transferId": f"t-{quantity}", "from": "", "to": "berlin", "quantity": quantity}
-        see("POST", "/products/mug/transfers", transfer)
-    created_at = api.shop.row("pot")["createdAt"]["S"]
-    see("DELETE", "/products/pot", query={"createdAt": created_at})
-    see("POST", "/counts", {"action": "acquire", "productId": "cup", "seconds": 1})
-    see("POST", "/counts", {"action": "release", "lease": LOST})
-    see("POST", "/counts", {"action": "renew", "lease": LOST, "seconds": 9})
+def test_every_example_of_the_contract_succeeds_and_every_status_occurs(customers, monkeypatch):
+    """The service returns every documented status, except the ones that only API Gateway returns."""
+    seen = set()
+
+    def see(name, *ids, **more):
+        said = send(customers, name, *ids, **{"claims": OPERATOR} | more)
+        seen.add((*ROUTES[name], said.status))
+        return said
+
+    see_answers(see)
+    see_conflicts(see, customers)
+    see_failures(see, monkeypatch)
+    promised = {
+        (*route, int(status))
+        for route, operation in OPERATIONS.items()
+        for status in operation["responses"]
+    }
+    assert promised - FROM_API_GATEWAY_ONLY == seen
 
 
-def see_reads_and_refusals(see):
-    """Send each route a good request, and requests with a wrong id, query, body, type and caller."""
-    for (method, template), (body, query) in good_requests().items():
-        path = template.format(orderId="o-1", productId=TEA)
-        if method == "GET":
-            see(method, path, query=query)
-            see(method, path, headers={"if-none-match": "*"}, query=query)
+def see_answers(see):
+    """Send each example while it succeeds, and then with a wrong id, query, body, type and caller."""
+    for name in LIFE:
+        if name == "transferStock":
+            see("createProduct", body=BERLIN)
+        said = see(name)
+        assert said.status in (200, 201), (name, said.text)
+        see(name, "o-9", "p-9")
+        if ROUTES[name][0] == "GET":
+            see(name, headers={"if-none-match": "*"})
         else:
-            see(method, path, TOO_LARGE, query=query)
-            see(method, path, {"why": 1}, {}, query=query)
-        see(method, path, body, query=query, claims={})
-        see(method, path, body, query=query | {"wrong": "1"})
-        see(method, template.format(orderId="o-2", productId="p-2"), body, query=query)
+            see(name, body=TOO_LARGE)
+            see(name, body={"why": 1}, headers={})
+        see(name, claims={})
+        see(name, query={"wrong": "1"})
+    see("placeOrder")
+    see("placeOrder", headers=JSON)
+    see("createProduct", body=BERLIN | {"productId": "unknown"})
+    see("countStock", body={"action": "acquire", "productId": "unknown", "seconds": 1})
+
+
+def see_conflicts(see, api):
+    """Send commands that the status of an order, of a product or of a lease does not allow."""
+    api.shop.clock.sleep(300)
+    see("placeOrder", body=ORDER)
+    see("placeOrder", body=ORDER | {"userId": "u-8"})
+    see("fulfilOrder", "o-1")
+    see("takeBack", "o-1")
+    see("cancelOrder", "o-1", body=None)
+    see("confirmOrder", "o-1")
+    see("extendHold", "o-1")
+    see("cancelOrder", body=None)
+    see("createProduct")
+    see("countStock", body={"action": "renew", "lease": LOST, "seconds": 9})
+    berlin = {"locationId": "berlin"}
+    see("changeProduct", body={"backorderLimit": 9} | berlin)
+    see("adjustStock", body={"adjustmentId": "r-1", "delta": -9, "reason": "LOSS"} | berlin)
+    see("adjustStock", body={"adjustmentId": "r-1", "delta": -8, "reason": "LOSS"} | berlin)
+    see("changeProduct", body={"backorderLimit": 1} | berlin)
+    see("transferStock", body=EXAMPLES["transferStock"]["body"] | {"quantity": 999})
+    see("delistProduct", query={"createdAt": api.shop.row(TEA)["createdAt"]["S"]})
 
 
 def see_failures(see, monkeypatch):
+    """Send all examples while every request to the tables and to the queue fails."""
+    monkeypatch.setattr(RetryingClient, "pause", lambda *_: False)
+    monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
     for error in (
         ThrottledError("ThrottlingException", "secret"),
         StoreUnavailableError("AccessDeniedException", "secret"),
     ):
         broken(monkeypatch, error)
-        monkeypatch.setattr(SqsCalls, "send_one", lambda *_: False)
-        for (method, template), (body, query) in good_requests().items():
-            see(method, template.format(orderId="o-1", productId=TEA), body, query=query)
+        for name in LIFE:
+            see(name)
 
 
 def broken(monkeypatch, error):
@@ -481,28 +437,9 @@ def broken(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(RetryingClient, "pause", lambda *_: False)
     reads = "get_record get_product query scan read read_together"
     for name in (*reads.split(), "write", "update_product"):
         monkeypatch.setattr(Store, name, fail)
-
-
-def good_requests():
-    """Return a valid body and query for each route."""
-    bodies = {
-        ("POST", "/orders"): ORDER,
-        **{("POST", f"/orders/{{orderId}}/{name}"): body for name, body in COMMANDS.items()},
-        **{
-            (method, path.replace("mug", "{productId}")): body
-            for method, path, body in OPERATORS_REQUESTS
-        },
-    }
-    queries = {
-        ("GET", "/orders"): {"userId": "u-7"},
-        ("GET", "/products"): {"ids": TEA},
-        ("DELETE", "/products/{productId}"): QUERIES["DELETE"],
-    }
-    return {route: (bodies.get(route), queries.get(route, {})) for route in OPERATIONS}
 
 
 def mistakes(method, path, body, query):
@@ -529,7 +466,7 @@ def mistakes(method, path, body, query):
             yield name, path, whole | {name: wrong}, query
     yield "", path, {**whole, "stepId": "s", "items": None}, query
     yield "", path, {"stepId": "s", **whole}, query
-    yield "", path, {"items": BACK["items"], **whole}, query
+    yield "", path, {"items": ORDER["items"], **whole}, query
 
 
 OF_OTHER_INTERFACES = re.compile(
@@ -541,9 +478,10 @@ def test_every_refusal_is_in_terms_of_path_query_and_body(api):
     """No error about a request mentions the format of queue messages or direct invocations, and no refusal has effects."""
     place(api)
     refused = Counter()
-    for (method, template), (body, query) in good_requests().items():
+    for (method, template), name in zip(OPERATIONS, ROUTES, strict=True):
         in_path = re.findall(r"{(\w+)}", template)
         good_path = template.format(orderId="o-1", productId="mug")
+        body, query = EXAMPLES[name].values()
         for where, path, wrong_body, wrong_query in mistakes(method, template, body, query):
             before = api.state()
             said = api(method, path, wrong_body, query=wrong_query)
@@ -563,17 +501,6 @@ def test_every_refusal_is_in_terms_of_path_query_and_body(api):
             refused[method, template] += 1
     assert refused.keys() == OPERATIONS.keys()
     assert refused.total() > 500
-
-
-def test_every_status_of_the_contract_occurs(customers, monkeypatch):
-    """The service returns every documented status, except the ones that only API Gateway returns."""
-    seen = {(*route, status) for route, status in statuses_seen(customers, monkeypatch)}
-    promised = {
-        (*route, int(status))
-        for route, operation in OPERATIONS.items()
-        for status in operation["responses"]
-    }
-    assert promised - FROM_API_GATEWAY_ONLY == seen
 
 
 # ---------------------------------------------------------------------- POST /orders
@@ -1284,8 +1211,9 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     for number in range(4):
         place(api, f"o-{number}")
     api("POST", "/orders/o-1/cancel")
-    for step, body in (("confirm", None), ("fulfil", None), ("returns", BACK)):
-        api("POST", f"/orders/o-2/{step}", body)
+    for step in ("confirm", "fulfil"):
+        api("POST", f"/orders/o-2/{step}")
+    send(api, "takeBack", "o-2")
     place(api, "o-9", items=[{"productId": TEA, "quantity": 10_000}])
     line = {"M": encode({"productId": TEA, "quantity": "2"})}
     api.shop.edit(Table.ORDERS, "bad-1", items={"S": "?"})
@@ -1402,13 +1330,9 @@ def test_a_longer_lease_is_reported_immediately(api):
 
 
 def test_customers_may_not_do_what_operators_do(customers):
-    commands = [("POST", f"/orders/o-1/{name}", body) for name, body in COMMANDS.items()]
-    for method, path, body in (*OPERATORS_REQUESTS, *commands):
-        said = customers(method, path, body, query=QUERIES.get(method), claims={"sub": "u-7"})
-        assert said.code == (403, "OPERATORS_ONLY")
-    of_product = (f"/products/{TEA}/adjustments", f"/products/{TEA}/history")
-    for path in ("/stock", f"/stock/{TEA}", *of_product):
-        assert customers("GET", path, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
+    theirs = {"placeOrder", "listOrders", "getOrder", "getProducts", "getProduct"}
+    for name in ROUTES.keys() - theirs:
+        assert send(customers, name, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
 
 
 def test_a_hundred_products_are_read_in_one_request(api):
@@ -1726,7 +1650,7 @@ def test_orders_to_ship_are_listed_by_location_with_its_shortages(located):
 
 
 def test_the_order_of_a_forgotten_customer_has_no_owner(customers):
-    wait = JSON | {"prefer": "wait=5"}
+    wait = WAIT
     for user, status in (("u-7", 201), ("u-8", 409), ("u-7", 409)):
         body = ORDER | {"userId": user}
         said = customers("POST", "/orders", body, wait, claims={"sub": user})
@@ -1808,7 +1732,7 @@ def test_customers_may_hold_stock_as_long_as_the_shop_does(customers, setting, h
 
 
 def test_a_rejection_shows_stock_to_customers_only_if_allowed(customers, monkeypatch):
-    wait = JSON | {"prefer": "wait=5"}
+    wait = WAIT
     order = ORDER | {"items": [{"productId": TEA, "quantity": 61}]}
 
     def tells(claims):
