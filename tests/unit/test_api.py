@@ -532,7 +532,8 @@ def test_a_rejection_is_an_answer_and_is_repeated(api):
 
 def test_another_body_under_a_used_id_is_refused_if_the_order_is_known(api):
     place(api)
-    said = place(api, user="u-8")
+    # A customer does not learn what another one has ordered.
+    said = place(api, user="u-8", quantity=7)
     assert said.code == (409, "ORDER_ID_REUSED")
     assert said.document["detail"].endswith("The two differ in userId")
     assert api("POST", "/orders", ORDER | {"userId": "u-8"}).status == 202
