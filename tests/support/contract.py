@@ -67,7 +67,7 @@ class Kept(NamedTuple):
     @property
     def key(self) -> tuple[str, ...]:
         """The values of the row's key attributes."""
-        return key_of_row(self.table, self.row)
+        return tuple(self.row[name]["S"] for name in KEYS[self.table])
 
     def read(self) -> Read:
         """Read the row with today's code."""
@@ -108,7 +108,7 @@ class Version:
 
     @cached_property
     def events(self) -> dict[str, Document]:
-        """All events by name, as consumers received them."""
+        """All events by id, as consumers received them."""
         found: dict[str, Document] = self._document(EVENTS)["entries"]
         return found
 
@@ -139,11 +139,6 @@ def file_of(table: Table) -> str:
 
 
 # ---------------------------------------------------------------------- reading
-
-
-def key_of_row(table: Table, row: Item) -> tuple[str, ...]:
-    """Return the values of a row's key attributes."""
-    return tuple(row[name]["S"] for name in KEYS[table])
 
 
 def kind_of_page(row: Item) -> str:

@@ -74,7 +74,7 @@ def opened(clock: ManualClock) -> Iterator[StreamedShop]:
 
 
 class Story:
-    """The history of a shop. The ids of its orders say what they show.
+    """The history of a shop. Each order's id describes the order.
 
     Args:
         shop: The shop, which `opened` makes.
