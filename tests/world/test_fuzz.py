@@ -43,7 +43,7 @@ fuzz = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=30,
+    max_examples=20,
     suppress_health_check=list(HealthCheck),
 )
 
@@ -726,7 +726,7 @@ FEED_OF = {
 def test_every_message_of_any_batch_has_exactly_one_outcome(world, function):
     world.met.clear()
 
-    @settings(fuzz, max_examples=EXAMPLES.get(function, 30))
+    @settings(fuzz, max_examples=EXAMPLES.get(function, 20))
     @given(data=st.data())
     def run(data):
         is_fifo = function == "place_orders" and data.draw(st.sampled_from([False, False, True]))
@@ -860,7 +860,7 @@ NEIGHBOURS = {
 
 
 @pytest.mark.parametrize("table", CHANGES)
-@settings(fuzz, max_examples=80)
+@settings(fuzz, max_examples=50)
 @given(data=st.data())
 def test_a_broken_change_is_published_or_parked_and_affects_no_other(world, table, data):
     record = data.draw(broken_changes(table))
@@ -923,7 +923,7 @@ def test_a_command_is_carried_out_or_its_wrong_field_is_named(world, function, a
     commands = named | broken(named)
     results = Counter()
 
-    @settings(fuzz, max_examples=30)
+    @fuzz
     @given(data=st.data())
     def run(data):
         command = data.draw(commands)
