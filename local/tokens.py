@@ -57,15 +57,13 @@ def _token(aws: Aws, claims: dict[str, Any]) -> str:
     return signed(content, key, _BUCKET)
 
 
-def signed(content: Mapping[str, Any], key: RSAPrivateKey, key_id: str, alg: str = "RS256") -> str:
-    """Make a token. The algorithm `none` leaves the signature out, and others are only claimed."""
+def signed(content: Mapping[str, Any], key: RSAPrivateKey, key_id: str) -> str:
+    """Make a token."""
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - slow to import
     from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415
 
-    header = {"alg": alg, "typ": "JWT", "kid": key_id}
+    header = {"alg": "RS256", "typ": "JWT", "kid": key_id}
     text = ".".join(_text(json.dumps(part).encode()) for part in (header, content))
-    if alg == "none":
-        return f"{text}."
     return f"{text}.{_text(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 

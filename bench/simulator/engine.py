@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import gc
-import json
 import os
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -37,7 +34,7 @@ from inventory_orders.domain.outbound import OutboundPage
 from inventory_orders.invocation import runtime
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.source import LaneSource
-from inventory_orders.store.rows import page_units, read_page
+from inventory_orders.store.rows import page_units
 from local.stack import SETTINGS
 from testing.schedules.by_time.latency import (
     MAX_DELIVERIES,
@@ -354,22 +351,12 @@ class Simulation(TimedWorld):
 
     def _audit(self) -> Audit:
         """Compare the books with the tables."""
-        lanes, outbound = [], Counter[str]()
-        for item in self.items("Allotments").values():
-            if "units" in item:
-                units_held = base64.b64decode(item["units"]["B"])
-                if item["page"]["S"].startswith("out/"):
-                    for product_id, _, units in json.loads(zlib.decompress(units_held)):
-                        outbound[product_id] += units
-                else:
-                    lanes.append(read_page({**item, "units": {"B": units_held}}))
-        return self._books.audit(
-            self._workload.stock,
-            self.rows("Products"),
-            lanes,
-            self._lost,
-            outbound,
-        )
+        pages, outbound = self.pages(), Counter[str]()
+        for page in pages.outbound.values():
+            for generation, units in page.units.items():
+                outbound[generation.product_id] += units
+        stock, lanes = self._workload.stock, pages.by_name.values()
+        return self._books.audit(stock, self.rows("Products"), lanes, self._lost, outbound)
 
 
 def run(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
+LONGEST_HOLD = timedelta(days=7)
 OVER = {"REJECTED", "CANCELLED", "EXPIRED"}
 """Statuses in which an order accepts no more commands."""
 
@@ -20,36 +22,39 @@ def key_of(place: Row) -> str:
 
 def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
     """Count an order's units by product: units neither handed over nor cancelled, and units with the customer."""
-    open_, delivered = Counter(lines_of(order)), Counter[str]()
-    for step in order.get("steps", ()):
-        match step["action"]:
-            case "fulfil":
-                moved = named(step) if "items" in step else Counter(open_)
-                open_ -= moved
-                delivered += moved
-            case "cancel" | "expire":
-                open_ -= named(step)
-            case "return":
-                delivered -= named(step)
+    open_, delivered = named(order), Counter[str]()
+    for step, moved in steps_of(order):
+        if step["action"] == "return":
+            delivered -= moved
+        else:
+            open_ -= moved
+        if step["action"] == "fulfil":
+            delivered += moved
     return open_, delivered
+
+
+def steps_of(order: Row) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
+    """Yield the steps of an order, each with the units that it moves. A fulfilment without items moves all open units."""
+    open_ = named(order)
+    for step in order.get("steps", ()):
+        is_whole = step["action"] == "fulfil" and "items" not in step
+        moved = Counter(open_) if is_whole else named(step)
+        if step["action"] != "return":
+            open_ -= moved
+        yield step, moved
 
 
 def named(step: Row) -> Counter[str]:
     """Count the units that a step or a command names, by product."""
-    return Counter({item["productId"]: item["quantity"] for item in step.get("items", ())})
-
-
-def lines_of(row: Row) -> dict[str, int]:
-    """Read the units of an order's lines from its row, by product."""
-    return {line["productId"]: line["quantity"] for line in row["items"]}
+    units = Counter[str]()
+    for item in step.get("items", ()):
+        units[item["productId"]] += item["quantity"]
+    return units
 
 
 def is_order(row: Row | None, body: Row) -> bool:
     """Whether a row belongs to the order in a message."""
-    lines: dict[str, int] = {}
-    for line in body["items"]:
-        lines[line["productId"]] = lines.get(line["productId"], 0) + line["quantity"]
-    if row is None or (row.get("userId"), lines_of(row)) != (body["userId"], lines):
+    if row is None or (row.get("userId"), named(row)) != (body["userId"], named(body)):
         return False
     asked = {i["productId"]: i["locationId"] for i in body["items"] if "locationId" in i}
     kept = {i["productId"]: i["askedLocationId"] for i in row["items"] if "askedLocationId" in i}
@@ -68,7 +73,10 @@ def is_carried_out(row: Row | None, command: Row) -> bool:
     if row is None:
         return False
     if "stepId" in command:
-        wanted = command["action"], command.get("restock"), named(command)
+        # Units of a cancellation are restocked by default.
+        is_default = command["action"] == "cancel" and command.get("restock")
+        restock = None if is_default else command.get("restock")
+        wanted = command["action"], restock, named(command)
         return any(
             (step["action"], step.get("restock"), named(step)) == wanted
             for step in row.get("steps", ())
@@ -83,9 +91,15 @@ def is_carried_out(row: Row | None, command: Row) -> bool:
             ends = (s for s in row.get("steps", ()) if s["action"] == "cancel")
             return row["status"] == "CANCELLED" or any("stepId" not in step for step in ends)
         case "extend":
-            return bool(row.get("expiresAt", "") >= command["until"])
+            latest = _moment(row["createdAt"]) + LONGEST_HOLD
+            until = min(_moment(command["until"]), latest)
+            return "expiresAt" in row and _moment(row["expiresAt"]) >= until
         case _:
             return bool(row["status"] == "EXPIRED")
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.upper())
 
 
 def is_answered_with_no(row: Row | None, command: Row) -> bool:
@@ -147,7 +161,8 @@ def is_done(row_of: Callable[..., Row | None], function: str, asked: dict[str, A
 def _is_managed(row: Row | None, command: dict[str, Any]) -> bool:
     """Whether a product's row shows that a command or a catalogue event was carried out, and not undone later."""
     if "eventTime" in command:
-        return row is not None and row.get("detailsEventTime", "") >= command["eventTime"]
+        newest = (row or {}).get("detailsEventTime")
+        return newest is not None and _moment(newest) >= _moment(command["eventTime"])
     if command["action"] == "delist":
         return row is None or bool(row["createdAt"] != command["createdAt"])
     wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}

@@ -1,12 +1,10 @@
-"""Faults between the service and AWS: errors, and answers that are lost or incomplete.
-
-`testing.schedules.every` lists the kinds of faults that it explores, and says when each may happen.
-"""
+"""Faults between the service and AWS: errors, late requests, crashes, and answers that are lost or incomplete."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ReadTimeoutError
@@ -15,10 +13,98 @@ from inventory_orders.domain.allotments import PageKey
 from testing.aws import Item, ServiceError
 
 if TYPE_CHECKING:
+    from testing.world.checked import CheckedWorld
+    from testing.world.process import Call, Process
     from testing.world.world import World
 
 THROTTLED = ServiceError("ThrottlingException", "Rate exceeded")
 LOST = ReadTimeoutError(endpoint_url="simulated")
+
+BACK = "-back"
+"""Ends the name of a fault that begins with the second half of the items."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """What may go wrong with a call.
+
+    Attributes:
+        name: Its name in schedules.
+        may_hit: Whether it may hit this call of a process.
+        is_applied: Whether the call takes effect.
+        takes_time: Whether the process waits afterwards.
+        has_halves: Whether the items come in two halves, either of which may be the first.
+    """
+
+    name: str
+    may_hit: Callable[[CheckedWorld, Process, Call], bool]
+    is_applied: bool = False
+    takes_time: bool = False
+    has_halves: bool = False
+
+
+def _may_conflict(world: CheckedWorld, process: Process, call: Call) -> bool:
+    return call.operation in (
+        *("TransactWriteItems", "TransactGetItems", "UpdateItem", "PutItem", "DeleteItem"),
+    )
+
+
+def _may_tear(world: CheckedWorld, process: Process, call: Call) -> bool:
+    # Only with strong consistency might code assume that all items are from the same moment.
+    entries = call.request["RequestItems"].values() if call.operation == "BatchGetItem" else ()
+    is_strong = any(entry.get("ConsistentRead") for entry in entries)
+    return len(call.reads) > 1 and is_strong and world.has_rivals(process)
+
+
+def _may_part(world: CheckedWorld, process: Process, call: Call) -> bool:
+    # Only a transaction is sure to see all or none of the writes of another one:
+    # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
+    is_transaction = call.operation == "TransactWriteItems" and len(call.writes) > 1
+    return is_transaction and world.has_rivals(process) and world.makes_a_change(call)
+
+
+def _writes(world: CheckedWorld, process: Process, call: Call) -> bool:
+    return bool(call.writes)
+
+
+FAULTS = (
+    FaultKind("throttled", lambda world, process, call: True, takes_time=True),
+    FaultKind("crash", lambda world, process, call: True),
+    FaultKind("conflict", _may_conflict),
+    FaultKind(
+        "refused", lambda world, process, call: call.operation == "PutEvents", is_applied=True
+    ),
+    FaultKind("lost", _writes, is_applied=True, takes_time=True),
+    FaultKind("lost-twice", _writes, is_applied=True, takes_time=True),
+    FaultKind("crash-after", _writes, is_applied=True),
+    FaultKind(
+        "late",
+        lambda world, process, call: bool(call.writes) and call.service == "dynamodb",
+        takes_time=True,
+    ),
+    FaultKind(
+        "stale", lambda world, process, call: bool(world.changed_since(call)), is_applied=True
+    ),
+    FaultKind("torn", _may_tear, is_applied=True, has_halves=True),
+    FaultKind("parted", _may_part, is_applied=True, has_halves=True),
+)
+"""All faults of calls. A schedule may also redeliver messages, or let time pass."""
+
+
+def faults_of(world: CheckedWorld, process: Process) -> Iterator[tuple[str, FaultKind]]:
+    """Yield the faults that may hit the next call of a process, each by its name in schedules.
+
+    A process with half a read or half a transaction meets no fault.
+    """
+    call = process.call
+    if call is None or call.service == "streams" or process.torn or process.parted:
+        return
+    for fault in FAULTS:
+        if fault.may_hit(world, process, call):
+            yield fault.name, fault
+            if fault.has_halves:
+                yield f"{fault.name}{BACK}", fault
+
 
 Condition = Callable[[Any], bool]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testing.world.ends import Row, key_of, named, units_of
+from testing.world.ends import Row, key_of, steps_of, units_of
 from testing.world.violation import require
 
 Place = tuple[str, tuple[str, ...]]
@@ -304,18 +304,6 @@ def _of_order(order: Row) -> _Figures:
     if order["status"] in {"PENDING", "CONFIRMED"}:
         for product_id, units_open in units_of(order)[0].items():
             yield "open", taken[product_id], units_open
-
-
-def steps_of(order: Row) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
-    """Yield the steps of an order, each with the units that it moves. A step without items moves all open units."""
-    open_ = Counter({line["productId"]: line.get("quantity", 0) for line in order["items"]})
-    for step in order.get("steps", ()):
-        moved = named(step)
-        if step["action"] == "fulfil" and "items" not in step:
-            moved = Counter(open_)
-        if step["action"] != "return":
-            open_ -= moved
-        yield step, moved
 
 
 # ---------------------------------------------------------------------- rules of one write

@@ -10,13 +10,14 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
 
+from inventory_orders.domain.product import NewProduct
 from inventory_orders.holds import ending as holds
 from inventory_orders.invocation import telemetry
 from inventory_orders.store import rows
@@ -73,6 +74,10 @@ class Call:
         )
         return f"{self.operation} {places}"
 
+    def is_like(self, other: Call) -> bool:
+        """Whether another call makes the same request."""
+        return (self.operation, self.request) == (other.operation, other.request)
+
 
 @dataclass(slots=True)
 class LateRequest:
@@ -89,6 +94,11 @@ class LateRequest:
     call: Call
     begun: int | None = None
     repeated: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in schedules."""
+        return f"{self.process.name}*"
 
 
 @dataclass(slots=True)
@@ -185,8 +195,10 @@ class PausingWorld(World):
     max_invocations = 25
     """A scenario has a handful of invocations, and a message that is returned forever is a failure."""
 
-    def __init__(self, clocks: Mapping[str, float] | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, clocks: Mapping[str, float] | None = None, products: Sequence[NewProduct] = ()
+    ) -> None:
+        super().__init__(products)
         self.clocks = clocks or {}
         self.processes: dict[str, Process] = {}
         self.streams: dict[str, list[dict[str, Any]]] = {}

@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -43,7 +44,7 @@ from inventory_orders.store.tables import INDEXES, KEYS, Table
 from operations.aws import Aws
 from operations.books import Account, add_up
 from operations.dead_letters import DeadLetter, peek_dead_letters
-from operations.lanes import Pages, read_pages
+from operations.lanes import Pages, pages_of
 from testing.aws import Consumed, Item, Queue, SimulatedAws, answered_directly_by, in_wire_format
 from testing.aws import Table as SimulatedTable
 from testing.world.clock import ManualClock, VirtualClock, virtual_time
@@ -195,7 +196,7 @@ class World:
             row = order_row(record) if isinstance(record, OrderRecord) else adjustment_row(record)
             self.write(key_of(record.key)[0], row)
 
-    def product(self, product_id: str) -> Product:
+    def product(self, product_id: str = "p") -> Product:
         """A product as stored."""
         return read_product(self.items(Table.PRODUCTS)[product_id,])
 
@@ -205,7 +206,7 @@ class World:
         item = self.item(table, *values)
         return None if item is None else read_record(item)
 
-    def stock(self, product_id: str) -> int:
+    def stock(self, product_id: str = "p") -> int:
         """Units in a product's row."""
         return int(self.items(Table.PRODUCTS)[product_id,]["stockCount"]["N"])
 
@@ -231,8 +232,7 @@ class World:
 
     def pages(self) -> Pages:
         """The pages of all lanes, and outbound pages."""
-        with answered_directly_by(self.aws.answer):
-            return read_pages(self.stack)
+        return pages_of(map(_with_bytes, self.items(Table.ALLOTMENTS).values()))
 
     def accounts(self) -> Sequence[Account]:
         """The books, as an audit reads them."""
@@ -371,6 +371,11 @@ def silent() -> Iterator[None]:
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)
         yield
+
+
+def _with_bytes(item: Item) -> Item:
+    """An item as the SDK returns it. The simulated table stores binary values in their wire format."""
+    return {k: {"B": b64decode(v["B"])} if "B" in v else v for k, v in item.items()}
 
 
 def _keys(table: str) -> Sequence[str]:

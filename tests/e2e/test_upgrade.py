@@ -17,7 +17,7 @@ from operations.audit import read_books, read_rows
 from operations.aws import LIVE
 from operations.follow import listening
 from testing.world.events import order_body
-from tests.support.api import api_of
+from tests.support.api import JsonApi
 from tests.support.stack import QUIET_SECONDS, create, wait_until, wait_until_settled
 from tests.support.template import assemble
 
@@ -58,7 +58,7 @@ class Customers(threading.Thread):
 
     def __init__(self, aws, product):
         super().__init__()
-        self.aws, self.product, self.api = aws, product, api_of(aws)
+        self.aws, self.product, self.api = aws, product, JsonApi.of(aws)
         self.sent, self.problems, self.versions = [], [], set()
         self.over = threading.Event()
 

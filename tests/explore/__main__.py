@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -63,7 +63,7 @@ def explore(
             caught.append((name, part))
             progress.update(bar, advance=1, schedules=sum(p.result.schedules for _, p in caught))
     happened = sum((part.result.happened for part in done), Counter[str]())
-    console.print(_table_of_scenarios(done), _table_of_mutants(caught), _table_of_chance(happened))
+    console.print(_table_of_scenarios(done), _table_of_mutants(caught))
     problems = [part for part in done if part.failure or part.error]
     absent = sorted(HAPPENED - happened.keys())
     missed = [(name, part) for name, part in caught if not part.failure]
@@ -124,15 +124,6 @@ def _table_of_mutants(caught: Sequence[tuple[str, workers.FinishedTask]]) -> Tab
     for name, part in sorted(caught, key=lambda entry: order.index(entry[0])):
         seen = shorten(part.failure.message, 100) if part.failure else "MISSED"
         table.add_row(name, f"{part.result.schedules:,}", escape(seen))
-    return table
-
-
-def _table_of_chance(happened: Mapping[str, int]) -> Table:
-    table = Table(title="What happened by chance", title_justify="left", box=None)
-    for column in ("what", "times"):
-        table.add_column(column, justify="right" if column == "times" else "left")
-    for name, times in sorted(happened.items()):
-        table.add_row(escape(name), f"{times:,}")
     return table
 
 

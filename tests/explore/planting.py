@@ -1,9 +1,7 @@
-"""Injects bugs by replacing pieces of code, which are found even if they were moved or their names have changed."""
+"""Injects bugs by replacing pieces of code, wherever they are and however they are laid out."""
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,14 +16,12 @@ _LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 }
-_FIXED = {*keyword.kwlist, *dir(builtins), "self"}
 
 
 class Edit(NamedTuple):
     """A piece of code and its replacement.
 
-    Pieces are compared token by token, so code that was moved or reformatted is still found. If no piece matches
-    exactly, the one that differs in the fewest names is replaced, and the replacement uses its names.
+    Pieces are compared token by token, so code that was moved or reformatted is still found.
 
     Attributes:
         old: The piece to replace, as whole tokens; a string is one token.
@@ -39,31 +35,9 @@ class Edit(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A token and its position. An attribute includes its dot, because a variable may have the same name."""
-
     text: str
     start: int
     end: int
-
-    @property
-    def is_name(self) -> bool:
-        return self.text.removeprefix(".").isidentifier() and self.text not in _FIXED
-
-    @property
-    def shape(self) -> str:
-        """The parts of the token that renaming does not change."""
-        return "." * self.text.startswith(".") if self.is_name else self.text
-
-
-class _Piece(NamedTuple):
-    path: Path
-    start: int
-    end: int
-    names: Mapping[str, str]
-
-    @property
-    def renamed(self) -> int:
-        return sum(old != new for old, new in self.names.items())
 
 
 def plant(sources: Mapping[Path, str], edit: Edit) -> tuple[Path, str]:
@@ -72,46 +46,36 @@ def plant(sources: Mapping[Path, str], edit: Edit) -> tuple[Path, str]:
     Raises:
         ValueError: The code has no such piece, or several.
     """
-    pieces = [piece for path, text in sources.items() for piece in _pieces(path, text, edit)]
-    fewest = min((piece.renamed for piece in pieces), default=0)
-    pieces = [piece for piece in pieces if piece.renamed == fewest]
+    pieces = [
+        (path, *piece) for path, text in sources.items() for piece in _pieces(path, text, edit)
+    ]
     if not pieces:
         raise ValueError(f"the code no longer has {edit.old!r}: copy the piece that replaced it")
     if len(pieces) > 1:
         places = (
-            f"{path}:{sources[path].count(chr(10), 0, start) + 1}" for path, start, *_ in pieces
+            f"{path}:{sources[path].count(chr(10), 0, start) + 1}" for path, start, _ in pieces
         )
         raise ValueError(
             f"{edit.old!r} occurs in {', '.join(places)}: lengthen it, or set `within`"
         )
-    ((path, start, end, names),) = pieces
+    ((path, start, end),) = pieces
     before, after = sources[path][:start], sources[path][end:]
     line = before.rpartition("\n")[2]
     indentation = line[: len(line) - len(line.lstrip())]
-    new = dedent(edit.new).strip()
-    for token in reversed(_read(new)[0]):
-        new = new[: token.start] + names.get(token.text, token.text) + new[token.end :]
-    return path, before + new.replace("\n", f"\n{indentation}") + after
+    new = dedent(edit.new).strip().replace("\n", f"\n{indentation}")
+    return path, before + new + after
 
 
-def _pieces(path: Path, text: str, edit: Edit) -> Iterator[_Piece]:
-    """Yield the pieces of a file that match an edit, even if up to half of their names have changed consistently."""
-    old, shape = _read(dedent(edit.old).strip())
-    tokens, shapes = _read(text)
-    position = shapes.find(shape)
+def _pieces(path: Path, text: str, edit: Edit) -> Iterator[tuple[int, int]]:
+    """Yield where the pieces of a file that match an edit start and end."""
+    old, wanted = _read(dedent(edit.old).strip())
+    tokens, joined = _read(text)
+    position = joined.find(wanted)
     while position >= 0:
-        first = shapes.count("\0", 0, position)
-        found = tokens[first : first + len(old)]
-        names = {a.text: b.text for a, b in zip(old, found, strict=True) if a.is_name}
-        piece = _Piece(path, found[0].start, found[-1].end, names)
-        if (
-            [names.get(token.text, token.text) for token in old] == [token.text for token in found]
-            and len(set(names.values())) == len(names)
-            and piece.renamed <= len(names) / 2
-            and (not edit.within or edit.within in _surroundings(path, tokens[:first]))
-        ):
-            yield piece
-        position = shapes.find(shape, position + 1)
+        first = joined.count("\0", 0, position)
+        if not edit.within or edit.within in _surroundings(path, tokens[:first]):
+            yield tokens[first].start, tokens[first + len(old) - 1].end
+        position = joined.find(wanted, position + 1)
 
 
 def _surroundings(path: Path, before: Sequence[_Token]) -> set[str]:
@@ -123,7 +87,7 @@ def _surroundings(path: Path, before: Sequence[_Token]) -> set[str]:
 
 @cache
 def _read(text: str) -> tuple[Sequence[_Token], str]:
-    """Split code into tokens. Also returns these as one string without names.
+    """Split code into tokens. Also returns these as one string.
 
     Ignores layout and trailing commas, which a formatter may add or remove.
     """
@@ -134,11 +98,10 @@ def _read(text: str) -> tuple[Sequence[_Token], str]:
             if token.type in _LAYOUT:
                 continue
             (row, column), (last_row, last_column) = token.start, token.end
-            string, start = token.string, starts[row - 1] + column
-            if tokens and tokens[-1].text == "." and token.type == tokenize.NAME:
-                string, start = f".{string}", tokens.pop().start
-            elif tokens and tokens[-1].text == "," and string in {")", "]", "}"}:
+            if tokens and tokens[-1].text == "," and token.string in {")", "]", "}"}:
                 tokens.pop()
-            tokens.append(_Token(string, start, starts[last_row - 1] + last_column))
-    shape = "\0".join(token.shape for token in tokens)
-    return tokens, f"\0{shape}\0"
+            tokens.append(
+                _Token(token.string, starts[row - 1] + column, starts[last_row - 1] + last_column)
+            )
+    joined = "\0".join(token.text for token in tokens)
+    return tokens, f"\0{joined}\0"

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from testing.schedules.every.world import GRACE_SECONDS, Rival, SetUp, World
+from testing.schedules.every.world import Rival, SetUp, World
 from testing.world.ends import key_of, units_of
+from testing.world.invariants import GRACE_SECONDS
 from testing.world.process import Client
 from testing.world.violation import require
 

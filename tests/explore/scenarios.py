@@ -11,8 +11,8 @@ from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from inventory_orders.lanes.idle import IDLE_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.rows import page_units
-from testing.schedules.every.invariants import end_of, pages
-from testing.schedules.every.world import GRACE_SECONDS, Rival, Scenario, SetUp, World
+from testing.schedules.every.world import Rival, Scenario, SetUp, World
+from testing.world.invariants import GRACE_SECONDS, end_of
 from testing.world.process import LAMBDA_SECONDS, Client
 from testing.world.violation import require
 from tests.explore.rivals import (
@@ -111,8 +111,6 @@ def _is_cancelled(world: World) -> None:
     # If another order takes all units first, there is nothing to cancel.
     allowed = {"CANCELLED"} if other == "NONE" else {"CANCELLED", "REJECTED"}
     require(ended in allowed, f"it ended as {ended}")
-    left = 0 if other == "PENDING" else 2
-    require(_stock(world) == left, "the units of the order were not returned")
 
 
 def _newest_stands(world: World) -> None:
@@ -140,19 +138,11 @@ def _others_are_left_alone(world: World) -> None:
     require(ends.count("UNKNOWN_ORDER_STATUS") == 1, f"the messages ended as {ends}")
 
 
-def _check_units_of(world: World, *held: str) -> None:
-    """Check that the stock of product `p` is the one spare unit plus the units that no order holds."""
-    orders = [row for row in world.rows("Orders") if row["status"] not in held]
-    free = 1 + sum(row["items"][0]["quantity"] for row in orders)
-    require(_stock(world) == free, f"{_stock(world)} units are left, but no order holds {free}")
-
-
 def _one_wins(world: World) -> None:
     """Check that the order is paid, or that the customer is told that the payment came too late, but not both."""
     row = _row(world)
     told = [name for name in ("confirmedAt", "confirmationRejected") if name in row]
     require(len(told) == 1, f"the order is {row['status']}, with {told}")
-    _check_units_of(world, "PENDING", "CONFIRMED", "FULFILLED")
 
 
 def _is_cancelled_after_all(world: World) -> None:
@@ -169,7 +159,6 @@ def _is_paid_or_over(world: World) -> None:
 def _is_over(world: World) -> None:
     status = _row(world)["status"]
     require(status in {"CANCELLED", "EXPIRED"}, f"it ended as {status}")
-    _check_units_of(world, "PENDING", "CONFIRMED", "FULFILLED")
 
 
 def _are_over(world: World) -> None:
@@ -178,7 +167,6 @@ def _are_over(world: World) -> None:
     # An early expiry message is acknowledged: the next sweep finds the order again.
     later = {"CONFIRMED"} if paid else {"EXPIRED", "PENDING"}
     require(ended[0] == "EXPIRED" and ended[1] in later, f"they ended as {ended}")
-    _check_units_of(world, "PENDING", "CONFIRMED")
 
 
 def _is_fulfilled_or_cancelled(world: World) -> None:
@@ -213,8 +201,6 @@ def _each_unit_moved_once(world: World) -> None:
     made = {step["stepId"] for step in row["steps"]}
     require(row["status"] == "FULFILLED", f"it ended as {row}")
     require("f-1" in made and len(made) in {2, 3}, f"the order went through {row['steps']}")
-    left = 1 + 2 + len(made & {"rt-1"})
-    require(_stock(world) == left, f"{_stock(world)} units are left")
 
 
 def _only_what_was_delivered(world: World) -> None:
@@ -227,7 +213,6 @@ def _is_extended_or_over(world: World) -> None:
     row = _row(world)
     later = row.get("expiresAt", "") > world.moment(0.0)
     require(row["status"] == ("PENDING" if later else "EXPIRED"), f"it ended as {row}")
-    _check_units_of(world, "PENDING")
 
 
 def _no_dead_letters(world: World) -> None:
@@ -256,7 +241,6 @@ def _is_swept(world: World) -> None:
     # The third rival pays, and may come first.
     allowed |= {"CONFIRMED"} if "C" in world.processes else set()
     require(status in allowed, f"it ended as {status}")
-    _check_units_of(world, "PENDING", "CONFIRMED")
 
 
 def _is_paid(world: World) -> None:
@@ -273,7 +257,7 @@ def _at_once(world: World) -> None:
 
 
 def _nothing_is_left(world: World) -> None:
-    left = _stock(world) + sum(page.units("p") for page in pages(world))
+    left = _stock(world) + sum(world.pages().units("p").values())
     require(left == 0, f"{left} units are left, but orders needed them")
     _at_once(world)
 
@@ -353,7 +337,7 @@ def _is_lost(world: World) -> None:
 
 def _units_in_lane(world: World, lane: int) -> int:
     """Count the units of product `p` in a lane."""
-    return sum(page.units("p") for page in pages(world) if page.key.lane == lane)
+    return world.pages().units("p").get(lane, 0)
 
 
 def _units_at_depot(world: World) -> int:
@@ -414,7 +398,7 @@ def _page_replaced(*, same_epoch: bool) -> SetUp:
     worker A remembers."""
 
     def set_up(world: World) -> None:
-        (page,) = (page for page in pages(world) if page.key.lane == 1)
+        (page,) = (page for page in world.pages().by_name.values() if page.key.lane == 1)
         held, units = page.entries["p"], 1 - page.units("p")
         fewer = page_units(replace(page, entries={**page.entries, "p": replace(held, units=1)}))
         world.edit(

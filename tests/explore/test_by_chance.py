@@ -9,13 +9,16 @@ PROCESSES = 2
 MUTANTS = ["lost unit back on sale", "record condition dropped"]
 
 
-def test_seeds_are_clean():
-    tasks = [workers.Task(workers.BY_CHANCE, seeds=(seed,)) for seed in range(2)]
-    for part in workers.run(tasks, PROCESSES):
-        assert not part.error, part.error
-        assert part.failure is None, part.failure
-        assert part.result.happened["crash"]
-        assert part.result.happened["order FULFILLED"]
+def a_small_run(seed):
+    return workers.town_of().run(seed, orders=120)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_seed_is_clean(seed):
+    result = in_a_process(a_small_run, seed)
+    assert result.failure is None, result.failure
+    assert result.happened["crash"]
+    assert result.happened["order FULFILLED"]
 
 
 def trace_of(seed):

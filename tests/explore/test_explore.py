@@ -91,7 +91,9 @@ def ends(name, faults, kind, reduce):
             repr(
                 [
                     sorted(
-                        _without_times(row) for table in world.initial for row in world.rows(table)
+                        _without_times(row)
+                        for table in world.aws.dynamodb.tables
+                        for row in world.rows(table)
                     ),
                     sorted(str(end_of(world, m)) for m in world.sent),
                     [
@@ -103,7 +105,7 @@ def ends(name, faults, kind, reduce):
         )
 
     explorer = workers.explorer_of(ROOT)(name, 2, faults, reduce=reduce)
-    end_of = sys.modules["testing.schedules.every.invariants"].end_of
+    end_of = sys.modules["testing.world.invariants"].end_of
     result = explorer.every(
         lambda step: step.choice.action.removesuffix("-back") == kind, seen=note
     )

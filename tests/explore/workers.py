@@ -19,7 +19,8 @@ import boto3
 
 from inventory_orders.store.tables import Table
 from local import ROOT
-from testing.schedules.every.result import Failure, Result
+from testing.schedules.result import Failure, Result
+from testing.world.faults import FAULTS
 from tests.explore import mutants
 from tests.explore.scenarios import SCENARIOS
 
@@ -30,18 +31,15 @@ CLOCKS = "clocks"
 BY_CHANCE = "by chance"
 # A mutant that is marked in mutants.toml must be caught by one of these.
 SEEDS_OF_MUTANTS = range(8)
-KINDS = (
-    *(NO_FAULT, "throttled", "conflict", "lost", "lost-twice", "late", "crash", "crash-after"),
-    *("refused", "stale", "torn", "parted", "again", "time", CLOCKS),
-)
+KINDS = (NO_FAULT, *(fault.name for fault in FAULTS), "again", "time", CLOCKS)
 # AWS refuses requests signed more than five minutes in the past or future, so a clock that is further off has no
 # effect. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html
 _WRONG_CLOCKS = tuple({process: seconds} for process in "AB" for seconds in (240.0, -240.0))
 # The code, and what imports it.
 _MODULES = (
     *("inventory_orders", "functions", "operations", "testing.world"),
-    *(f"testing.schedules.every.{name}" for name in ("explorer", "invariants", "world")),
-    *("testing.schedules.by_chance", "tests.explore.rivals", "tests.explore.scenarios"),
+    *("testing.schedules.every", "testing.schedules.by_chance"),
+    *("tests.explore.rivals", "tests.explore.scenarios"),
 )
 
 

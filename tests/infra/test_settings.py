@@ -379,12 +379,10 @@ def test_a_runtime_whose_support_ends_is_reported():
         ("jwt", JWT | {"operatorsClaim": {"name": "g", "value": "a b"}}, "it must be a word"),
         ("customersMaySet", ["x"], 'customersMaySet[0] is "x"; it must be one of attributes, loc'),
         ("tableKey", "alias/aws/dynamodb", "must be the ARN of a KMS key"),
-        ("apiLimits", {"rate": 5}, "settings.apiLimits.rate is unknown"),
         ("functions", 3, "settings.functions is 3; it must be an object"),
         ("functions.place_orders.timeoutSeconds", 1000, "from 25 to 900"),
         ("queues.OrderQueueFifo.batchWindowSeconds", 1, "batchWindowSeconds is unknown"),
         ("queues.OrderQueueExpress.batchSize", 11, "it must be a whole number from 1 to 10"),
-        ("warmThroughput.Ordres", {}, "warmThroughput.Ordres is unknown; did you mean Orders?"),
         ("warmThroughput.Products", {"readUnitsPerSecond": 1, "writeUnitsPerSecond": 1}, "12000"),
     ],
 )

@@ -24,7 +24,6 @@ from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
 from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
 from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
-from local.invoke import FED_BY
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
 from operations.preflight import BATCHES_OF_A_SHARD
@@ -343,28 +342,6 @@ def test_a_function_may_be_part_of_a_loop_if_it_sends_to_a_queue_that_invokes_it
         assert function["Properties"].get("RecursiveLoop") == wanted, name
 
 
-def test_the_functions_with_several_queues_are_told_which_is_which(dev):
-    def variable(function, name):
-        properties = properties_of(dev, "Lambda::Function", f"Functions{function}")
-        found = variables_of(properties).get(name)
-        return found and found["Ref"][:-8].removeprefix("Queues")
-
-    for function, prefix, queue in (
-        ("PlaceOrders", "", "Order"),
-        ("PlaceOrders", "FIFO_", "OrderFifo"),
-        ("PlaceOrders", "EXPRESS_", "OrderExpress"),
-        ("ChangeOrders", "", "OrderCommand"),
-        ("ChangeOrders", "EXPIRY_", "Expiry"),
-        ("Sweep", "EXPIRY_", "Expiry"),
-    ):
-        fed = {"OrderFifo": "OrderQueueFifo", "OrderExpress": "OrderQueueExpress"}.get(queue)
-        assert variable(function, f"{prefix}QUEUE_URL") == (fed or f"{queue}Queue")
-        assert variable(function, f"{prefix}DEAD_LETTER_QUEUE_URL") == f"{queue}DeadLetterQueue"
-    assert variable("Sweep", "QUEUE_URL") is None
-    assert variable("Api", "ORDER_QUEUE_URL") == "OrderQueue"
-    assert variable("Api", "EXPRESS_QUEUE_URL") == "OrderQueueExpress"
-
-
 def test_the_sweep_runs_once_a_minute_one_at_a_time_and_is_not_retried(dev, optional):
     (rare,) = all_of(optional, "Scheduler::Schedule")
     assert rare["ScheduleExpression"] == "rate(5 minutes)"
@@ -617,20 +594,6 @@ def test_the_api_has_the_routes_of_its_contract():
         if method != "parameters"
     }
     assert operations == set(ROUTES)
-
-
-def test_each_queue_feeds_the_function_that_local_commands_expect(dev):
-    def name_of(reference):
-        return reference["Fn::GetAtt"][0]
-
-    fed = {
-        name_of(mapping["EventSourceArn"]): mapping["FunctionName"]
-        for mapping in mappings(dev, "Arn")
-    }
-    assert len(fed) == len(FED_BY)
-    for queue, function in fed.items():
-        expected = max((name for name in FED_BY if name in queue), key=len)
-        assert FED_BY[expected].replace("_", "") in json.dumps(function).lower(), queue
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from operations import forget
 from operations.audit import read_books
 from operations.http_api import HttpApi
 from testing.world.events import order_body, sqs_event
-from tests.support.api import api_of
 from tests.support.shell import NOT_RUN, Shell, commands_of, is_run, make_fresh
 from tests.support.stack import cli, create, wait_until, wait_until_settled
 from tests.support.tokens import Issuer, issued_by
@@ -192,7 +191,7 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
         for command in commands_of("docs/api.md"):
             said = shell.run(command) if is_run(command) else None
             if command == "API=$(output ApiUrl)":
-                shell.variables["API"] = api_of(aws).url
+                shell.variables["API"] = HttpApi.of(aws).url
             elif command == 'eval "$(make tokens)"':
                 assert shell.variables["CUSTOMER_TOKEN"] != shell.variables["OPERATOR_TOKEN"]
                 # The embedded AWS cannot reach itself by TLS, so another issuer without TLS signs the tokens.

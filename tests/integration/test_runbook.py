@@ -21,7 +21,7 @@ from operations.audit import read_books, read_orders
 from operations.dead_letters import peek_dead_letters
 from operations.emf import read_samples, values_of
 from testing.world.events import order_body, sqs_event
-from tests.support.faults import LIMIT, Fault, FaultyProxy, Shares
+from tests.support.faults import LIMIT, Fault, FaultyProxy
 from tests.support.runbook import aws_call, commands, expand
 from tests.support.stack import cli, configured, create, unscheduled, wait_until, wait_until_settled
 
@@ -83,10 +83,10 @@ def changed_environment(aws, change):
 
 
 @contextmanager
-def faults(aws, embedded_aws, **shares):
-    """Put a faulty network between the function and DynamoDB."""
+def throttles(aws, embedded_aws):
+    """Throttle a third of the function's requests to DynamoDB."""
     with (
-        FaultyProxy(embedded_aws[1].endpoint, Shares(**shares), seed=5) as proxy,
+        FaultyProxy(embedded_aws[1].endpoint, {Fault.THROTTLED: 0.33}, seed=5) as proxy,
         changed_environment(aws, lambda own: {**own, "AWS_ENDPOINT_URL_DYNAMODB": proxy.endpoint}),
     ):
         yield proxy
@@ -264,7 +264,7 @@ def test_throttles_of_a_table_and_of_its_index_delay_but_lose_nothing(aws, embed
     found = run(aws, heading, "describe-table")
     assert found["Table"]["TableStatus"] == "ACTIVE"
     create(aws, "rb-throttled", 40)
-    with visibility(aws, 5), faults(aws, embedded_aws, throttled=0.33) as proxy:
+    with visibility(aws, 5), throttles(aws, embedded_aws) as proxy:
         for number in range(40):
             send_order(aws, f"rb-throttled-{number}", "rb-throttled")
         wait_until_settled(aws)

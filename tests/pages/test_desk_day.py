@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.support.desk import ask, desk_for
+from tests.support.desk import TEA, desk_for
 from tests.support.hands import Keyboard
-from tests.support.pages import MILK, TEA
+from tests.support.pages import MILK
 
 WRONG = {"orderId": "o-9", "userId": "auth0:ben", "items": [{"productId": TEA, "quantity": "2"}]}
 RIGHT = {**WRONG, "items": [{"productId": TEA, "quantity": 2}]}
@@ -16,17 +16,11 @@ RIGHT = {**WRONG, "items": [{"productId": TEA, "quantity": 2}]}
 def desk(page):
     with desk_for(page) as desk:
         for number in range(1, 5):
-            lines = [{"productId": TEA, "quantity": 2}, {"productId": MILK, "quantity": 1}]
-            desk.place({"orderId": f"o-{number}", "userId": "auth0:anna", "items": lines})
-            desk.command("ChangeOrders", action="confirm", orderId=f"o-{number}")
+            desk.sell(f"o-{number}", (TEA, 2), (MILK, 1))
         desk.letter = desk.dead_letter(
             "OrderDeadLetterQueueUrl", json.dumps(WRONG), "SCHEMA_VIOLATION"
         )
         yield desk
-
-
-def stock_of(desk, product_id):
-    return json.loads(ask(desk.origin, "GET", f"/data/product?id={product_id}").body)
 
 
 def title(hands, text):
@@ -52,7 +46,7 @@ def receive_goods(hands):
 
 def count(hands, desk):
     find(hands, MILK, "Hojicha")
-    there = stock_of(desk, MILK)["onHand"]
+    there = desk.get(f"product?id={MILK}")["onHand"]
     hands.press("Begin to count")
     said(hands, f"Count {MILK}: begun")
     hands.write("Units on the shelf", str(there - 1))
@@ -95,14 +89,14 @@ def edit_a_dead_letter(hands, desk):
 
 def test_a_day_at_the_desk(page, desk):
     hands = Keyboard(page)
-    before = stock_of(desk, TEA)["onHand"]
+    before = desk.get(f"product?id={TEA}")["onHand"]
     receive_goods(hands)
     count(hands, desk)
     ship_three_at_once_with_a_pick_list(hands)
     lose_a_unit(hands)
     edit_a_dead_letter(hands, desk)
     shipped, lost = 3 * 2, 1
-    tea = stock_of(desk, TEA)
+    tea = desk.get(f"product?id={TEA}")
     assert (tea["onHand"], tea["committed"]) == (before + 40 - shipped - lost, 1)
     assert {desk.shop.status(f"o-{number}") for number in (1, 2, 3)} == {"FULFILLED"}
     assert [json.loads(body) for body in desk.shop.waiting("Order")] == [RIGHT]

@@ -2,33 +2,14 @@
 
 import json
 
-import pytest
-
 from inventory_orders.store.tables import Table
 from local.desk import work
-from tests.support.desk import desk_for, said, show
+from tests.support.desk import TEA, desk_for, said, show
 from tests.support.hands import PERSON_MILLISECONDS, scan
 
-TEA, HOJICHA = "tea-earl-grey", "tea-hojicha"
+HOJICHA = "tea-hojicha"
 # A blank presses a button, and a slash moves to the search.
 SCANNED = "1 /2345"
-
-
-@pytest.fixture
-def desk(page):
-    with desk_for(page) as desk:
-        yield desk
-
-
-def place(desk, order_id, *lines, is_paid=True, user="auth0:anna", **more):
-    """Place an order and, unless told otherwise, confirm it. A line is a dict, or a product and a quantity."""
-    items = [
-        line if isinstance(line, dict) else {"productId": line[0], "quantity": line[1]}
-        for line in lines or [(TEA, 3)]
-    ]
-    desk.place({"orderId": order_id, "userId": user, "items": items, **more})
-    if is_paid:
-        desk.command("ChangeOrders", action="confirm", orderId=order_id)
 
 
 def enter(page):
@@ -46,15 +27,11 @@ def ids(page):
     return page.locator("tbody td.wide:not(.act) > div > a").all_inner_texts()
 
 
-def happened(desk, order_id):
-    desk.live.tell({"event": {"detail": {"data": {"orderId": order_id}}}})
-
-
 def test_selected_orders_are_handed_over_at_once_and_each_row_says_what_came_of_it(page, desk):
     desk.command("ManageProducts", action="change", productId=HOJICHA, backorderLimit=900)
     for number in (1, 2, 3):
-        place(desk, f"o-{number}")
-    place(desk, "o-4", (HOJICHA, 900))
+        desk.sell(f"o-{number}")
+    desk.sell("o-4", (HOJICHA, 900))
     show(page, desk, "orders", "Orders to ship")
     assert "Cannot ship: Hojicha (900 wanted, " in row(page, "o-4").inner_text()
 
@@ -91,7 +68,7 @@ def test_selected_orders_are_handed_over_at_once_and_each_row_says_what_came_of_
 def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 2)
     for number, seconds in enumerate((900, 600, 800)):
-        place(desk, f"h-{number}", is_paid=False, holdSeconds=seconds)
+        desk.place(f"h-{number}", holdSeconds=seconds)
     show(page, desk, "orders", "Orders to ship")
     page.get_by_text("Nothing to ship.").wait_for()
     page.get_by_role("link", name="Waiting for payment").click()
@@ -103,9 +80,9 @@ def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     page.get_by_role("button", name="Confirm payment h-2").click()
     said(page, "Confirm payment of h-2: done")
     row(page, "h-2").get_by_text("paid, to ship").wait_for()
-    place(desk, "h-3", is_paid=False, holdSeconds=300)
+    desk.place("h-3", holdSeconds=300)
     desk.command("ChangeOrders", action="cancel", orderId="h-1")
-    happened(desk, "h-3")
+    desk.happens(orderId="h-3")
     row(page, "h-1").get_by_text("cancelled").wait_for()
     assert ids(page) == ["h-1", "h-2", "h-0", "h-3"]
     page.get_by_role("button", name="Refresh").click()
@@ -125,9 +102,9 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     desk.command("ManageProducts", action="change", productId=HOJICHA, backorderLimit=900)
     berlin = {"productId": TEA, "locationId": "berlin"}
     desk.command("ManageProducts", action="create", **berlin, openingStock=20)
-    place(desk, "o-1", (HOJICHA, 2), (TEA, 3))
-    place(desk, "o-2", {**berlin, "quantity": 4}, (HOJICHA, 900))
-    place(desk, "o-3")
+    desk.sell("o-1", (HOJICHA, 2), (TEA, 3))
+    desk.sell("o-2", {**berlin, "quantity": 4}, (HOJICHA, 900))
+    desk.sell("o-3")
     part = [{"productId": TEA, "quantity": 1}]
     desk.command("ChangeOrders", action="fulfil", orderId="o-1", stepId="s", items=part)
     desk.command("ChangeOrders", action="fulfil", orderId="o-3")
@@ -152,7 +129,7 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     page.locator("[name=location]").select_option("berlin")
     assert lines("Products") == [f"4 Earl Grey {TEA} berlin"]
     desk.command("ChangeOrders", action="cancel", orderId="o-2")
-    happened(desk, "o-2")
+    desk.happens(orderId="o-2")
     page.get_by_text("Nothing to pick: cancelled.").wait_for()
 
     # The printed page has only the list, with boxes to tick, even in dark mode.
@@ -170,9 +147,9 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
 
 
 def test_orders_are_handed_over_with_a_scanner(page, desk):
-    place(desk, "o-1", (TEA, 3), (HOJICHA, 2))
-    place(desk, "o-2", (TEA, 1), (HOJICHA, 1))
-    place(desk, "o-3", is_paid=False)
+    desk.sell("o-1", (TEA, 3), (HOJICHA, 2))
+    desk.sell("o-2", (TEA, 1), (HOJICHA, 1))
+    desk.place("o-3")
     show(page, desk, "scan", "Scan")
 
     def scan_all(*texts, ends=("Enter",)):
@@ -211,7 +188,7 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
 
     # The order is cancelled elsewhere while it is open.
     desk.command("ChangeOrders", action="cancel", orderId="o-2")
-    happened(desk, "o-2")
+    desk.happens(orderId="o-2")
     page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
     page.get_by_role("button", name="Set this order aside").click()
     enter(page)
@@ -220,7 +197,7 @@ def test_orders_are_handed_over_with_a_scanner(page, desk):
 
 def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
     for number in (1, 2):
-        place(desk, f"o-{number}")
+        desk.sell(f"o-{number}")
     there = desk.shop.stock(TEA)
     show(page, desk, "orders", "Orders to ship")
     ends = (("Enter",), ("Enter", "Enter"), ("Tab",), ())
@@ -281,7 +258,7 @@ def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
 
 def test_one_order_from_payment_to_return(page, desk):
     there = desk.shop.stock(TEA)
-    place(desk, "o-1", (TEA, 4), is_paid=False, attributes={"channel": "web"})
+    desk.place("o-1", (TEA, 4), attributes={"channel": "web"})
     show(page, desk, "order/o-1", "Order o-1")
     page.get_by_role("heading", name="waiting for payment").wait_for()
     page.get_by_text("web", exact=True).wait_for()
@@ -323,7 +300,7 @@ def test_one_order_from_payment_to_return(page, desk):
     assert newest.endswith("too small")
 
     # The whole order is cancelled after a confirmation. A later payment must be refunded.
-    place(desk, "o-2", is_paid=False)
+    desk.place("o-2")
     show(page, desk, "order/o-2", "Order o-2")
     page.get_by_text("Cancel", exact=True).press("Enter")
     page.get_by_role("button", name="Cancel the whole order").press("Enter")
@@ -340,7 +317,7 @@ def test_one_order_from_payment_to_return(page, desk):
     form.get_by_text("Cancel o-2: done").wait_for()
     assert page.locator(".parts details:visible").count() == 1
     desk.aws.invoke("ChangeOrders", {"action": "confirm", "orderId": "o-2"})
-    happened(desk, "o-2")
+    desk.happens(orderId="o-2")
     page.get_by_text("A late payment arrived").wait_for()
 
 
@@ -348,8 +325,8 @@ def test_a_location_hands_over_its_part_once(failing):
     page, berlin = failing, {"productId": TEA, "locationId": "berlin"}
     with desk_for(page) as desk:
         desk.command("ManageProducts", action="create", **berlin, openingStock=20)
-        place(desk, "o-1", {**berlin, "quantity": 2})
-        place(desk, "o-2", {**berlin, "quantity": 2}, (HOJICHA, 1))
+        desk.sell("o-1", {**berlin, "quantity": 2})
+        desk.sell("o-2", {**berlin, "quantity": 2}, (HOJICHA, 1))
         show(page, desk, "orders", "Orders to ship")
         page.get_by_text("2 Earl Grey at berlin, 1 Hojicha").wait_for()
         page.get_by_label("Ships from").select_option("berlin")
@@ -377,8 +354,9 @@ def test_a_location_hands_over_its_part_once(failing):
 
 def test_in_production_each_change_asks_and_scan_mode_once(page):
     with desk_for(page, is_embedded=False, is_production=True) as desk:
-        for order_id in ("o-1", "o-2", "o-3"):
-            place(desk, order_id, is_paid=order_id != "o-1")
+        desk.place("o-1")
+        for order_id in ("o-2", "o-3"):
+            desk.sell(order_id)
         page.get_by_text("PRODUCTION: account").wait_for()
         parts = page.get_by_role("navigation", name="Pages").get_by_role("link").all_inner_texts()
         assert {"Dashboard", "Try it"}.isdisjoint(parts)

@@ -3,37 +3,16 @@
 import json
 import re
 
-import pytest
-
 from operations.currency import NONE, Currency
-from tests.support.desk import card, desk_for, said, show
+from tests.support.desk import TEA, card, desk_for, said, show
 
-TEA, DECAF = "tea-earl-grey", "tea-earl-grey-decaf"
+DECAF = "tea-earl-grey-decaf"
 ANNA = "arn:aws:sts::123456789012:assumed-role/Admin/anna@example.com"
 PHONE = {"width": 390, "height": 844}
 
 
-@pytest.fixture
-def desk(page):
-    with desk_for(page) as desk:
-        yield desk
-
-
-def place(desk, order_id, quantity=3, *, is_paid=True, **line):
-    items = [{"productId": TEA, "quantity": quantity, **line}]
-    desk.place({"orderId": order_id, "userId": "auth0:anna", "items": items})
-    if is_paid:
-        desk.command("ChangeOrders", action="confirm", orderId=order_id)
-
-
 def change(desk, product_id=TEA, **changes):
     desk.command("ManageProducts", action="change", productId=product_id, **changes)
-
-
-def happens(desk, *product_ids):
-    """Send an order event with these products to the desk's pages."""
-    items = [{"productId": each, "quantity": 1} for each in product_ids]
-    desk.live.tell({"event": {"detail": {"data": {"orderId": "o-9", "items": items}}}})
 
 
 def names(page):
@@ -54,7 +33,7 @@ def history(page):
 
 def test_products_are_filtered_sorted_summed_and_followed(page, desk):
     change(desk, TEA, backorderLimit=9)
-    place(desk, "o-1", desk.shop.stock(TEA) + 2)
+    desk.sell("o-1", (TEA, desk.shop.stock(TEA) + 2))
     change(desk, DECAF, lowStockThreshold=1000)
     show(page, desk, "products", "Products")
     # Products that need attention come first. This one has more units promised than are in stock.
@@ -88,7 +67,7 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
         "ManageProducts", action="create", productId="mug", openingStock=0, name="Earl Grey mug"
     )
     change(desk, "mug", backorderLimit=5, lowStockThreshold=1)
-    happens(desk, "any")
+    desk.happens(items=[{"productId": "any"}])
     page.get_by_role("link", name="Earl Grey mug", exact=True).wait_for()
     assert names(page) == ["Earl Grey Decaf", "Earl Grey", "Earl Grey mug", "Total of 3 products"]
     page.get_by_role("button", name="Refresh").click()
@@ -140,7 +119,7 @@ def test_a_long_list_and_history_are_shown_in_part(page, desk):
 
 def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     before = desk.shop.stock(TEA)
-    place(desk, "o-1")
+    desk.sell("o-1")
     receipt = {"adjustmentId": "r-1", "productId": TEA, "delta": 40, "reason": "RECEIPT"}
     desk.command("AdjustStock", action="adjust", **receipt, actor=ANNA, reference="note 17")
     show(page, desk, f"product/{TEA}", "Earl Grey")
@@ -163,9 +142,9 @@ def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     page.get_by_role("table").get_by_text(re.compile("^.* at the desk$")).wait_for()
 
     # Changes by others show in the numbers at once, and in the rows on request.
-    place(desk, "o-2", 2)
-    happens(desk, "another")
-    happens(desk, TEA)
+    desk.sell("o-2", (TEA, 2))
+    desk.happens(items=[{"productId": "another"}])
+    desk.happens(items=[{"productId": TEA}])
     page.get_by_text("The stock has changed since.").wait_for()
     assert numbers(page) == [stock + 8, 5, stock + 3]
     assert len(history(page)) == 4
@@ -220,7 +199,7 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     limits = mug["lowStockThreshold"], mug["backorderLimit"], mug["name"], mug["price"]
     assert limits == ({"N": "9"}, {"N": "100"}, {"S": "Mug"}, {"N": "999"})
 
-    desk.place({"orderId": "o-1", "userId": "u", "items": [{"productId": "mug", "quantity": 2}]})
+    desk.place("o-1", ("mug", 2))
     dialog = page.get_by_role("dialog", name="Are you sure?")
     discontinue = page.get_by_role("button", name="Discontinue")
     discontinue.click()
@@ -279,8 +258,8 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(page):
     page.set_viewport_size(PHONE)
     with desk_for(page) as desk:
         there = desk.shop.stock(TEA)
-        place(desk, "o-1")
-        place(desk, "o-2")
+        desk.sell("o-1")
+        desk.sell("o-2")
         begin_to_count(page, desk)
         page.locator("[name=counted]:focus").wait_for()
         page.reload()
@@ -322,7 +301,7 @@ def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, des
     page.get_by_label("Units on the shelf").fill("1")
     there = desk.shop.stock(TEA)
     desk.shop.clock.advance(601)
-    place(desk, "o-1")
+    desk.sell("o-1")
     page.get_by_role("button", name="Book the count").click()
     said(page, "nothing was booked, because the count took too long", "alert")
     page.get_by_role("button", name="Begin to count").wait_for()
@@ -385,7 +364,7 @@ def test_a_product_at_several_locations(page, desk):
     # The list shows the product once, with its total. A product that only berlin sells is not out of stock.
     for where in ({"openingStock": 0}, {"openingStock": 5, "locationId": "berlin"}):
         desk.command("ManageProducts", action="create", productId="mug", **where)
-    place(desk, "o-1", 2, locationId="berlin")
+    desk.sell("o-1", {"productId": TEA, "locationId": "berlin", "quantity": 2})
     show(page, desk, "products", "Products")
     tea = page.get_by_role("row").filter(has=page.get_by_role("link", name="Earl", exact=True))
     total = [str(at_home + 7 + 10), "2", str(at_home + 7 + 8)]

@@ -8,10 +8,10 @@ from playwright.sync_api import expect
 
 from local.desk import work
 from operations import search
-from tests.support.desk import card, desk_of_shop
+from tests.support.desk import TEA, card, desk_of_shop
 from tests.support.hands import PERSON_MILLISECONDS
 
-TEA, HOT = "tea-earl-grey", "tea-first-flush-drop"
+HOT = "tea-first-flush-drop"
 MINUTES = [0.0] * 58
 ON = {"name": "Retries Exhausted", "step": "Read the code.", "runbook": "RetriesExhausted"}
 OF_LETTERS = {"name": "Stock Dead Letters", "step": "Run `status`.", "runbook": "DeadLetters"}
@@ -44,13 +44,6 @@ def desk(page, signals):
         page.goto("about:blank")
 
 
-def place(desk, order_id, product_id=TEA, units=3, *, paid=True, **more):
-    items = [{"productId": product_id, "quantity": units}]
-    desk.place({"orderId": order_id, "userId": "auth0|anna", "items": items, **more})
-    if paid:
-        desk.command("ChangeOrders", action="confirm", orderId=order_id)
-
-
 def event(desk, kind, order_id, product_id=HOT, units=3):
     at = datetime.fromtimestamp(desk.shop.clock.now(), UTC).isoformat()
     data = {"orderId": order_id, "items": [{"productId": product_id, "quantity": units}]}
@@ -66,9 +59,9 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     page.locator(".today canvas").wait_for()
 
     desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=900)
-    place(desk, "o-1")
-    place(desk, "o-2", units=70)
-    place(desk, "o-3", paid=False, holdSeconds=60)
+    desk.sell("o-1")
+    desk.sell("o-2", (TEA, 70))
+    desk.place("o-3", holdSeconds=60)
     desk.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
     signals.on = [ON, ON | {"name": "Sweep Errors"}, OF_LETTERS]
     desk.live.tell(event(desk, "OrderPlaced", "o-1"))
@@ -149,7 +142,7 @@ def test_a_hidden_tab_does_not_listen_and_reads_again_later(page, desk):
         look(hidden=True)
         while desk.live._pages:
             page.wait_for_timeout(20)
-    place(desk, "o-1")
+    desk.sell("o-1")
     look(hidden=False)
     page.get_by_role("link", name="Ship 1 paid order").wait_for()
     while not desk.live._pages:
@@ -177,7 +170,7 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk, monkeypa
     page.wait_for_timeout(2 * PERSON_MILLISECONDS)
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Earl Grey", exact=True).wait_for()
-    place(desk, "o/1%")
+    desk.place("o/1%", user="auth0|anna")
     for text, title in (("o/1%", "Order o/1%"), ("auth0|anna", "Orders of auth0|anna")):
         find(text)
         page.get_by_role("heading", level=1, name=title).wait_for()
@@ -214,7 +207,7 @@ def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
     left = desk.shop.stock(HOT)
     assert f"{left + 200}\nleft" in big.inner_text()
     desk.shop.clock.advance(5)
-    place(desk, "o-1", HOT, 3, paid=False)
+    desk.place("o-1", (HOT, 3))
     desk.live.tell(event(desk, "OrderPlaced", "o-1"))
     desk.shop.clock.advance(1)
     expect(page.locator(".end")).to_contain_text("Sold out in about")
@@ -229,7 +222,7 @@ def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
     expect(page.locator(".end")).to_contain_text("No orders since")
     assert "3\nsold in 1 order\n" in big.inner_text()
 
-    place(desk, "o-2", HOT, left - 3, paid=False)
+    desk.place("o-2", (HOT, left - 3))
     desk.live.tell(event(desk, "OrderPlaced", "o-2", units=left - 3))
     desk.live.tell(event(desk, "OrderRejected", "o-3"))
     expect(page.locator(".end")).to_have_text(

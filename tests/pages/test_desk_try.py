@@ -2,21 +2,13 @@
 
 import json
 
-import pytest
 import yaml
 
 from local import ROOT
 from operations.http_api import Reply
-from tests.support.desk import TrialOfShop, desk_for
+from tests.support.desk import TEA, TrialOfShop, desk_for
 
-TEA = "tea-earl-grey"
 CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
-
-
-@pytest.fixture
-def desk(page):
-    with desk_for(page) as desk:
-        yield desk
 
 
 def event(kind, data):

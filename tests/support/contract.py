@@ -23,13 +23,11 @@ from typing import Any, NamedTuple
 import tests.support.environment  # noqa: F401 - before any module of the project
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import LaneLease, Page, PageKey
-from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record
 from inventory_orders.publishing.publisher import PROBE
 from inventory_orders.store.rows import (
-    decode,
     read_lease,
     read_outbound_page,
     read_page,
@@ -55,14 +53,12 @@ class Kept(NamedTuple):
     """A row that a released version wrote.
 
     Attributes:
-        name: What the row shows.
         table: Its table.
         row: The stored row, in DynamoDB's wire format.
         expects: What the version read from it, as `meaning` returns it.
         sent: The message, if it is an order.
     """
 
-    name: str
     table: Table
     row: Item
     expects: Any
@@ -71,7 +67,7 @@ class Kept(NamedTuple):
     @property
     def key(self) -> tuple[str, ...]:
         """The values of the row's key attributes."""
-        return key_of_row(self.table, self.row)
+        return tuple(self.row[name]["S"] for name in KEYS[self.table])
 
     def read(self) -> Read:
         """Read the row with today's code."""
@@ -101,9 +97,9 @@ class Version:
     def rows(self) -> list[Kept]:
         """The rows of all tables."""
         return [
-            Kept(name, table, entry["row"], entry["expects"], entry.get("sent"))
+            Kept(table, entry["row"], entry["expects"], entry.get("sent"))
             for table in Table
-            for name, entry in self._document(file_of(table))["entries"].items()
+            for entry in self._document(file_of(table))["entries"].values()
         ]
 
     def rows_of(self, table: Table) -> list[Kept]:
@@ -112,7 +108,7 @@ class Version:
 
     @cached_property
     def events(self) -> dict[str, Document]:
-        """All events by name, as consumers received them."""
+        """All events by id, as consumers received them."""
         found: dict[str, Document] = self._document(EVENTS)["entries"]
         return found
 
@@ -143,11 +139,6 @@ def file_of(table: Table) -> str:
 
 
 # ---------------------------------------------------------------------- reading
-
-
-def key_of_row(table: Table, row: Item) -> tuple[str, ...]:
-    """Return the values of a row's key attributes."""
-    return tuple(row[name]["S"] for name in KEYS[table])
 
 
 def kind_of_page(row: Item) -> str:
@@ -232,50 +223,23 @@ def documents() -> dict[str, Document]:
 def _rows(story: Story, table: Table) -> Document:
     found: Document = {}
     for key, row in sorted(story.shop.items(table).items()):
-        name = _name_of_row(story, table, key, row)
-        assert name not in found, f"two rows have the name {name}"
-        found[name] = {"row": row, "expects": meaning(read(table, row))}
+        entry = found[" ".join(key)] = {"row": row, "expects": meaning(read(table, row))}
         if table is Table.ORDERS and key[0] in story.sent:
-            found[name]["sent"] = story.sent[key[0]]
+            entry["sent"] = story.sent[key[0]]
     return found
 
 
-def _name_of_row(story: Story, table: Table, key: tuple[str, ...], row: Item) -> str:
-    """Name a row by what it shows, or by its kind if no command has named it."""
-    if (table, key) in story.names:
-        return story.names[table, key]
-    if table is Table.STOCK_ADJUSTMENTS:
-        return f"{decode(row)['reason'].lower()} of {in_words(key[0])}, {key[1].partition('-')[2]}"
-    lane, _, number = key[0].partition("/")
-    return {
-        "out": f"outbound page {number}",
-        "stock": f"published stock {number}",
-        "lease": f"lease of lane {lane}",
-        "depot": f"page {number} of the depot",
-        "lane": f"page {number} of lane {lane}",
-    }[kind_of_page(row)]
-
-
 def _events(story: Story) -> Document:
-    """Return the events that the bus accepted."""
+    """Return the events that the bus accepted, by id."""
     bus, found = story.shop.bus, dict[str, Any]()
     accepted = {event["detail"]["metadata"]["eventId"] for event in bus.taken}
     for entry in (entry for call in bus.calls for entry in call if entry["DetailType"] != PROBE):
         detail = json.loads(entry["Detail"])
-        if detail["metadata"]["eventId"] in accepted:
+        event_id = detail["metadata"]["eventId"]
+        if event_id in accepted:
             kind = entry["DetailType"]
-            event = {"source": entry["Source"], "detail-type": kind, "detail": detail}
-            found[f"{kind}: {_subject(story, detail['data'])}"] = event
-    assert len(found) == len(accepted), "two events have the same name"
+            found[event_id] = {"source": entry["Source"], "detail-type": kind, "detail": detail}
     return found
-
-
-def _subject(story: Story, data: Document) -> str:
-    if "orderId" not in data:
-        return f"{in_words(key_in(data))}, {data.get('at') or data['version']}"
-    step = data.get("step", {}).get("stepId")
-    order = story.names[Table.ORDERS, (data["orderId"],)]
-    return f"{order}, version {data['version']}" + (f", step {step}" if step else "")
 
 
 def _text(value: Any, depth: int, margin: str = "") -> str:
@@ -290,36 +254,25 @@ def _text(value: Any, depth: int, margin: str = "") -> str:
     return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
 
 
-def write(version: str) -> str:
-    """Write the files of a version, and return a sentence about what was done.
-
-    Raises:
-        FileExistsError: The version is released.
-    """
+def main() -> None:
+    """Write the files of a version that is not released."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("version", help="the version that is to be released, such as 1.1")
+    version = parser.parse_args().version
     target = FOLDER / version
     if target.exists():
         if is_released(version):
-            raise FileExistsError(
-                f"{version} is released, and its files never change: name the next one"
-            )
+            sys.exit(f"{version} is released, and its files never change: name the next one")
         shutil.rmtree(target)
     target.mkdir(parents=True)
     for name, document in documents().items():
         text = _text(document, 5 if name == EVENTS else 4) + "\n"
         (target / f"{name}.json").write_text(text, "utf-8")
-    return f"{version} is written to {target}; when it is released, add its digest to tests/unit/test_contract.py"
-
-
-def main() -> None:
-    """Write the files of a version."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    print(
+        f"{version} is written to {target}; when it is released, add its digest to tests/unit/test_contract.py"
     )
-    parser.add_argument("version", help="the version that is to be released, such as 1.1")
-    try:
-        print(write(parser.parse_args().version))
-    except FileExistsError as error:
-        sys.exit(str(error))
 
 
 if __name__ == "__main__":

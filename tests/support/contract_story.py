@@ -9,14 +9,13 @@ import contextlib
 import io
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
 from inventory_orders.domain.events import EventType
-from inventory_orders.domain.location import stock_key
 from inventory_orders.store.tables import KEYS, STREAMED, Table
 from operations.forget import Forgetting
 from testing.aws import Item
@@ -75,19 +74,17 @@ def opened(clock: ManualClock) -> Iterator[StreamedShop]:
 
 
 class Story:
-    """The history of a shop.
+    """The history of a shop. Each order's id describes the order.
 
     Args:
         shop: The shop, which `opened` makes.
 
     Attributes:
-        names: What each row shows, by table and key.
         sent: The messages of orders as they were sent, by order id.
     """
 
     def __init__(self, shop: StreamedShop) -> None:
         self.shop = shop
-        self.names: dict[tuple[Table, tuple[str, ...]], str] = {}
         self.sent: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
@@ -120,36 +117,31 @@ class Story:
         assert answer["result"] == expected, (command, answer)
         return answer
 
-    def name(self, table: Table, *key: str, shows: str) -> None:
-        """Note what a row shows. This becomes its name in the saved files."""
-        self.names[table, key] = shows
-
-    def list_product(self, shows: str, product_id: str, stock: int, **fields: Any) -> None:
+    def list_product(self, product_id: str, stock: int, **fields: Any) -> None:
         """List a product, or its stock at a location."""
-        key = stock_key(product_id, fields.get("locationId", ""))
-        self.name(Table.PRODUCTS, key, shows=shows)
         fields |= {"productId": product_id, "openingStock": stock}
         self.ask("manage_products", "APPLIED", action="create", **fields)
 
-    def adjusted(self, shows: str, adjustment_id: str, product_id: str, **fields: Any) -> None:
-        """Book an adjustment: a receipt, unless the fields say otherwise."""
-        key = stock_key(product_id, fields.get("locationId", ""))
-        self.name(Table.STOCK_ADJUSTMENTS, key, adjustment_id, shows=shows)
-        command = {"action": "adjust", "reason": "RECEIPT", "locationId": "", **fields}
-        if command["action"] == "decrement":
-            del command["reason"]
-        expected = command.pop("expected", "APPLIED")
-        ids = {"adjustmentId": adjustment_id, "productId": product_id}
-        self.ask("adjust_stock", expected, **command, **ids)
+    def receive(self, adjustment_id: str, product_id: str, delta: int, **fields: Any) -> None:
+        """Book a receipt, unless the fields name another reason."""
+        command = {"reason": "RECEIPT", "delta": delta, "locationId": "", **fields}
+        ids = {"action": "adjust", "adjustmentId": adjustment_id, "productId": product_id}
+        self.ask("adjust_stock", "APPLIED", **command, **ids)
 
     def place(
-        self, shows: str, order_id: str, *lines: Line, request_id: str = "", **fields: Any
+        self,
+        order_id: str,
+        *lines: Line,
+        then: Sequence[str] = (),
+        request_id: str = "",
+        **fields: Any,
     ) -> None:
-        """Send an order to the queue, and let the service place or reject it."""
-        self.name(Table.ORDERS, order_id, shows=shows)
+        """Send an order to the queue, let the service place or reject it, then send commands about all its units."""
         order = {"orderId": order_id, "userId": "u-7", "items": [*lines], **fields}
         self.sent[order_id] = order
         self.deliver("Order", order, request_id=request_id)
+        for action in then:
+            self.command(action, order_id)
 
     def deliver(self, queue: str, *bodies: Mapping[str, Any], request_id: str = "") -> None:
         """Send messages, and let the service process them. `request_id` is the API request that waits for them, if any."""
@@ -177,67 +169,42 @@ class Story:
 
     def list_products(self) -> None:
         """List products with every attribute, some of them at locations."""
-        self.list_product(
-            "product with a name and a price", "tea", 500, name="Earl Grey", price=680
-        )
+        self.list_product("tea", 500, name="Earl Grey", price=680)
         for place, stock in (("berlin", 50), ("lyon", 40)):
-            self.list_product(
-                f"stock of a product at {place}",
-                "tea",
-                stock,
-                locationId=place,
-                lowStockThreshold=5,
-            )
-        self.list_product("product, low in stock", "mug", 20, lowStockThreshold=5)
-        self.list_product("stock of another product at lyon", "mug", 8, locationId="lyon")
-        self.list_product("product with backorders", "kettle", 3, backorderLimit=10)
-        self.list_product("product, out of stock", "pot", 4)
-        self.list_product("product, back in stock", "tray", 2, name="Tray", price=2500)
-        self.list_product("product, discontinued", "cosy", 9)
-        self.list_product("product, discontinued and listed again", "spoon", 9)
-        self.list_product("product, delisted and listed again", "sieve", 7)
-        self.list_product("product, delisted", "caddy", 6)
-        self.list_product("product under a lease, while it is counted", "scale", 30)
-        self.list_product("product after a count", "filter", 30)
-        self.list_product("product that is lent to lanes", "jar", 5_000, lowStockThreshold=10)
-        self.list_product("product of which lanes sold everything they had", "tin", 12)
+            self.list_product("tea", stock, locationId=place, lowStockThreshold=5)
+        self.list_product("mug", 20, lowStockThreshold=5)
+        self.list_product("mug", 8, locationId="lyon")
+        self.list_product("kettle", 3, backorderLimit=10)
+        self.list_product("sold-out", 4)
+        self.list_product("back-in-stock", 2, name="Tray", price=2500)
+        self.list_product("discontinued", 9)
+        self.list_product("on-sale-again", 9)
+        self.list_product("relisted", 7)
+        self.list_product("delisted", 6)
+        self.list_product("being-counted", 30)
+        self.list_product("counted", 30)
+        self.list_product("in-lanes", 5_000, lowStockThreshold=10)
+        self.list_product("sold-out-in-lanes", 12)
 
     def adjust(self) -> None:
         """Book an adjustment for each reason, and some that the service refuses."""
-        book = self.adjusted
-        notes = {"actor": "anna", "reference": "delivery note 88"}
-        book("receipt with notes", "r-1", "tea", delta=40, **notes)
-        book("receipt at a location", "r-2", "tea", delta=5, locationId="berlin")
-        book("correction", "c-1", "tea", delta=-3, reason="CORRECTION")
-        down = {"action": "decrement"}
-        book("decrement", "d-1", "tea", quantity=2, **down)
-        book("atomic decrement", "d-2", "tea", quantity=1, mode="atomic", **down)
-        book(
-            "decrement at a location, refused: below the limit",
-            "d-3",
-            "tea",
-            **down | {"quantity": 900, "locationId": "lyon", "expected": "REFUSED"},
-        )
-        book(
-            "decrement, refused: unknown product",
-            "d-4",
-            "no-such-product",
-            **down | {"quantity": 1, "expected": "REFUSED"},
-        )
+        self.receive("with-notes", "tea", 40, actor="anna", reference="delivery note 88")
+        self.receive("at-a-location", "tea", 5, locationId="berlin")
+        self.receive("correction", "tea", -3, reason="CORRECTION")
+        for adjustment_id, product_id, quantity, expected, more in (
+            ("decrement", "tea", 2, "APPLIED", {}),
+            ("atomic", "tea", 1, "APPLIED", {"mode": "atomic"}),
+            ("below-the-limit", "tea", 900, "REFUSED", {"locationId": "lyon"}),
+            ("unknown-product", "no-such-product", 1, "REFUSED", {}),
+        ):
+            fields = {"adjustmentId": adjustment_id, "productId": product_id, "locationId": ""}
+            fields |= more
+            self.ask("adjust_stock", expected, action="decrement", quantity=quantity, **fields)
         sides = {"from": "", "to": "berlin"}
-        self.name(Table.STOCK_ADJUSTMENTS, "tea", "t-1", shows="transfer, the side that it leaves")
-        self.name(
-            Table.STOCK_ADJUSTMENTS, "tea#berlin", "t-1", shows="transfer, the side that it reaches"
-        )
-        transfer = {"productId": "tea", "transferId": "t-1", "quantity": 4, "actor": "anna"}
+        transfer = {"productId": "tea", "transferId": "transfer", "quantity": 4, "actor": "anna"}
         self.ask("adjust_stock", "APPLIED", action="transfer", **sides, **transfer)
-        self.count("count", "filter", 28)
-
-    def count(self, shows: str, product_id: str, counted: int) -> None:
-        """Count a product under a lease."""
-        self.name(Table.STOCK_ADJUSTMENTS, product_id, "count-1", shows=shows)
-        count = {"adjustmentId": "count-1", "counted": counted, "actor": "ben"}
-        lease = self.lease(product_id)
+        count = {"adjustmentId": "count", "counted": 28, "actor": "ben"}
+        lease = self.lease("counted")
         self.ask("count_stock", "COMMITTED", action="commit", lease=lease, **count)
 
     def lease(self, product_id: str) -> Any:
@@ -251,31 +218,29 @@ class Story:
         self.deliver("Catalogue", event | {"details": {"name": "Mug", "price": 900}})
         for action, fields in (
             ("changePrice", {"productId": "tea", "price": 720, "leastAgeMinutes": 0}),
-            ("discontinue", {"productId": "cosy"}),
-            ("discontinue", {"productId": "spoon"}),
-            ("listAgain", {"productId": "spoon"}),
+            ("discontinue", {"productId": "discontinued"}),
+            ("discontinue", {"productId": "on-sale-again"}),
+            ("listAgain", {"productId": "on-sale-again"}),
         ):
             self.ask("manage_products", "APPLIED", action=action, **fields)
-        self.place("order, rejected: the product is discontinued", "discontinued", units("cosy"))
+        self.place("rejected-discontinued", units("discontinued"))
         # A shop's own attributes, as docs/patterns.md describes them.
         own = {"shelf": "B-7", "tags": ["fragile"]}
         self.shop.products.update_with_retry(
             "mug", lambda mug: replace(mug, other=own), self.shop.soon()
         )
-        self.lease("scale")
+        self.lease("being-counted")
 
     def delist_products(self) -> None:
         """Delist products, one of them with open orders, and list one again."""
-        self.place("order for a delisted generation, confirmed", "old", units("sieve", 2))
-        self.command("confirm", "old")
-        self.place("order, cancelled after its product was delisted", "gone", units("caddy", 2))
-        for product_id in ("sieve", "caddy"):
+        self.place("old-generation", units("relisted", 2), then=["confirm"])
+        self.place("cancelled-after-delisting", units("delisted", 2))
+        for product_id in ("relisted", "delisted"):
             created_at = self.shop.row(product_id)["createdAt"]["S"]
             fields = {"productId": product_id, "createdAt": created_at}
             self.ask("manage_products", "APPLIED", action="delist", **fields)
-        del self.names[Table.PRODUCTS, ("caddy",)]
-        self.command("cancel", "gone")
-        self.list_product("product, delisted and listed again", "sieve", 3)
+        self.command("cancel", "cancelled-after-delisting")
+        self.list_product("relisted", 3)
 
     # ------------------------------------------------------------------ orders
 
@@ -283,137 +248,104 @@ class Story:
         """Place one order of each kind."""
         attributes = {"channel": "web", "gift": True, "points": 12}
         request_id = "00000000-0000-4000-8000-000000000001"
-        self.place("order", "plain", units("tea", 2), request_id=request_id)
+        self.place("plain", units("tea", 2), request_id=request_id)
         held: dict[str, Any] = {"holdSeconds": 86_400, "attributes": attributes}
-        self.place("order, placed with a hold", "held", units("tea", 2), units("mug"), **held)
-        self.place("order, its hold extended", "extended", units("tea"), holdSeconds=900)
-        until = {"until": "2026-12-02T09:00:00Z", "actor": "anna"}
-        self.command("extend", "extended", **until)
-        self.place(
-            "order, split over two locations",
-            "split",
-            *(units("tea", 45), units("mug", 2)),
-            locations=["berlin", "lyon"],
-            split=True,
-        )
-        one: dict[str, Any] = {"locations": ["berlin", "lyon"]}
-        self.place("order from the first of its locations", "first", units("tea", 5), **one)
+        self.place("with-a-hold", units("tea", 2), units("mug"), **held)
+        self.place("extended", units("tea"), holdSeconds=900)
+        self.command("extend", "extended", until="2026-12-02T09:00:00Z", actor="anna")
+        places: dict[str, Any] = {"locations": ["berlin", "lyon"]}
+        self.place("split", units("tea", 45), units("mug", 2), split=True, **places)
+        self.place("from-the-first-location", units("tea", 5), **places)
         lines = [units("tea", 2) | {"locationId": "lyon"}, units("mug", 2)]
-        self.place("order, a line with a location", "asked", *lines, locations=[""])
-        self.place("order, on backorder", "backorder", units("kettle", 5))
-        self.place("order that sells out a product", "last", units("pot", 4))
-        self.place("order of a forgotten customer", "forgotten", units("tea"), userId="u-9")
-        self.command("confirm", "forgotten", actor="carl")
+        self.place("line-with-a-location", *lines, locations=[""])
+        self.place("on-backorder", units("kettle", 5))
+        self.place("sells-out", units("sold-out", 4))
+        self.place("of-a-forgotten-customer", units("tea"), userId="u-9")
+        self.command("confirm", "of-a-forgotten-customer", actor="carl")
         Forgetting(self.shop.stack, "u-9", _PSEUDONYM_KEY).run()
 
     def reject_orders(self) -> None:
         """For each reason, send an order that is rejected for it. The rejection of a discontinued product comes later."""
-        self.place("order, rejected with shortages", "short", units("mug", 99), units("pot", 9))
-        lines = [units("tea", 900) | {"locationId": "lyon"}]
-        self.place("order, rejected with shortages at a location", "short-there", *lines)
-        self.place("order, rejected: unknown product", "unknown", units("no-such-product"))
-        self.place("order that makes stock low", "low", units("mug", 10), units("tray", 2))
-        self.place(
-            "order that makes stock low at a location",
-            "low-there",
-            units("tea", 33),
-            locations=["lyon"],
-        )
-        self.adjusted("receipt that ends a shortage", "r-3", "tray", delta=9)
-        self.adjusted("receipt that ends low stock", "r-4", "tea", delta=30, locationId="lyon")
+        self.place("rejected-short", units("mug", 99), units("sold-out", 9))
+        there = {"locationId": "lyon"}
+        self.place("rejected-short-at-a-location", units("tea", 900) | there)
+        self.place("rejected-unknown", units("no-such-product"))
+        self.place("makes-stock-low", units("mug", 10), units("back-in-stock", 2))
+        self.place("makes-stock-low-at-a-location", units("tea", 33), locations=["lyon"])
+        self.receive("ends-a-shortage", "back-in-stock", 9)
+        self.receive("ends-low-stock", "tea", 30, **there)
 
     def move_orders(self) -> None:
         """Confirm and fulfil orders, in whole and in part."""
         who = {"actor": "anna", "reference": "payment 17", "reason": "paid by phone"}
-        self.place("order, confirmed with notes", "confirmed", units("tea", 3))
-        self.command("confirm", "confirmed", **who)
-        self.place("order, fulfilled", "fulfilled", units("tea", 3), units("mug"))
-        self.command("confirm", "fulfilled")
+        self.place("confirmed-with-notes", units("tea", 3))
+        self.command("confirm", "confirmed-with-notes", **who)
+        self.place("fulfilled", units("tea", 3), units("mug"), then=["confirm"])
         self.command("fulfil", "fulfilled", actor="ben")
-        self.place("order, fulfilled in part", "in-part", units("tea", 4))
-        self.command("confirm", "in-part")
-        self.part("fulfil", "in-part", "parcel-1", units("tea", 3), **who)
-        self.place("order, fulfilled in two parts", "two-parts", units("tea", 3))
-        self.command("confirm", "two-parts")
-        for number, quantity in ((1, 1), (2, 2)):
-            self.part("fulfil", "two-parts", f"parcel-{number}", units("tea", quantity))
-        self.place("order, fulfilled in part, its rest cancelled", "no-rest", units("tea", 5))
-        self.command("confirm", "no-rest")
-        self.part("fulfil", "no-rest", "parcel-1", units("tea", 2))
-        self.command("cancel", "no-rest")
-        self.place(
-            "order at a location, fulfilled", "sent-there", units("tea", 2), locations=["berlin"]
-        )
-        self.command("confirm", "sent-there")
-        self.command("fulfil", "sent-there")
+        self.place("fulfilled-in-part", units("tea", 4), then=["confirm"])
+        self.part("fulfil", "fulfilled-in-part", "parcel-1", units("tea", 3), **who)
+        self.place("fulfilled-in-two-parts", units("tea", 3), then=["confirm"])
+        for number in (1, 2):
+            parcel = f"parcel-{number}"
+            self.part("fulfil", "fulfilled-in-two-parts", parcel, units("tea", number))
+        self.place("fulfilled-in-part-rest-cancelled", units("tea", 5), then=["confirm"])
+        self.part("fulfil", "fulfilled-in-part-rest-cancelled", "parcel-1", units("tea", 2))
+        self.command("cancel", "fulfilled-in-part-rest-cancelled")
+        self.place("at-berlin", units("tea", 2), locations=["berlin"], then=["confirm", "fulfil"])
 
     def return_units(self) -> None:
         """Send back sellable units and damaged ones."""
-        for order_id, restock in (("returned", True), ("returned-broken", False)):
-            words = "sellable" if restock else "broken"
-            self.place(f"order, fulfilled, a unit returned {words}", order_id, units("tea", 2))
-            self.command("confirm", order_id)
-            self.command("fulfil", order_id)
+        for order_id, restock in (("returned-sellable", True), ("returned-broken", False)):
+            self.place(order_id, units("tea", 2), then=["confirm", "fulfil"])
             self.part("return", order_id, "return-1", units("tea"), restock=restock, actor="ben")
 
     def cancel_orders(self) -> None:
         """Cancel orders, in whole and in part, and let a hold end."""
-        self.place("order, cancelled", "cancelled", units("tea", 2), units("mug"))
+        self.place("cancelled", units("tea", 2), units("mug"))
         self.command("cancel", "cancelled", reason="changed my mind")
-        self.place("order, paid and cancelled", "refunded", units("tea", 2))
-        self.command("confirm", "refunded")
-        self.command("cancel", "refunded")
-        self.place("order, cancelled in part", "fewer", units("tea", 4))
-        self.part("cancel", "fewer", "unwanted", units("tea", 1))
-        self.place("order, a unit lost", "lost", units("tea", 4))
-        self.command("confirm", "lost")
-        self.part("cancel", "lost", "broken", units("tea"), restock=False, reason="broken")
-        self.place("order, all units lost", "all-lost", units("tea", 2))
-        self.part("cancel", "all-lost", "stolen", units("tea", 2), restock=False)
-        for shows, order_id in (("order, expired", "expired"), ("late payment, expired", "late")):
-            self.place(shows, order_id, units("tea", 2), units("mug"), holdSeconds=60)
+        self.place("paid-and-cancelled", units("tea", 2), then=["confirm", "cancel"])
+        self.place("cancelled-in-part", units("tea", 4))
+        self.part("cancel", "cancelled-in-part", "unwanted", units("tea", 1))
+        self.place("a-unit-lost", units("tea", 4), then=["confirm"])
+        broken: dict[str, Any] = {"restock": False, "reason": "broken"}
+        self.part("cancel", "a-unit-lost", "broken", units("tea"), **broken)
+        self.place("all-units-lost", units("tea", 2))
+        self.part("cancel", "all-units-lost", "stolen", units("tea", 2), restock=False)
+        for order_id in ("expired", "paid-after-expiry"):
+            self.place(order_id, units("tea", 2), units("mug"), holdSeconds=60)
         self.sweep()
         self.shop.clock.sleep(120)
         assert self.shop.deliver("Expiry") == 0
-        assert {self.shop.status(each) for each in ("expired", "late")} == {"EXPIRED"}
+        assert self.shop.status("expired") == self.shop.status("paid-after-expiry") == "EXPIRED"
 
     def pay_late(self) -> None:
         """Confirm orders after they have ended."""
-        self.command("confirm", "late", expected="REFUSED")
-        self.place("late payment, rejected", "late-rejected", units("mug", 99))
-        self.command("confirm", "late-rejected", expected="REFUSED")
-        self.place("late payment, cancelled", "late-cancelled", units("tea"))
-        self.command("cancel", "late-cancelled")
-        self.command("confirm", "late-cancelled", expected="REFUSED")
+        self.place("paid-after-rejection", units("mug", 99))
+        self.place("paid-after-cancellation", units("tea"), then=["cancel"])
+        for end in ("expiry", "rejection", "cancellation"):
+            self.command("confirm", f"paid-after-{end}", expected="REFUSED")
 
     def cancel_before_orders(self) -> None:
         """Cancel orders that have not arrived yet."""
-        for shows, order_id in (
-            ("tombstone", "tombstone"),
-            ("tombstone with a late payment", "tombstone-late"),
-            ("tombstone that its order has filled in", "filled-in"),
-        ):
-            self.name(Table.ORDERS, order_id, shows=shows)
+        for order_id in ("tombstone", "tombstone-paid", "tombstone-filled-in"):
             self.deliver("OrderCommand", {"action": "cancel", "orderId": order_id})
-        self.command("confirm", "tombstone-late", expected="REFUSED")
-        self.place("tombstone that its order has filled in", "filled-in", units("tea", 2))
+        self.command("confirm", "tombstone-paid", expected="REFUSED")
+        self.place("tombstone-filled-in", units("tea", 2))
 
     # ------------------------------------------------------------------ lanes and the sweep
 
     def sell_from_lanes(self) -> None:
         """Sell contested products from a lane and from the depot."""
-        with contested(self.shop, "jar", "tin"):
-            self.place("order at the depot", "at-depot", units("jar", 2))
+        with contested(self.shop, "in-lanes", "sold-out-in-lanes"):
+            self.place("at-the-depot", units("in-lanes", 2))
             self.shop.clock.sleep(5)
-            self.place("order from a lane", "from-lane", units("jar", 3))
-            self.place("order from a lane and a row", "from-both", units("jar", 3), units("tea"))
-            self.place("order for most of a product in lanes", "most", units("tin", 8))
-            self.place("order for the last units in lanes", "rest", units("tin", 3))
-        self.command("confirm", "from-lane")
-        self.place("order from a lane, fulfilled", "lane-fulfilled", units("jar", 2))
-        self.command("confirm", "lane-fulfilled")
-        self.place("order from a lane, cancelled", "lane-cancelled", units("jar", 2))
-        self.command("cancel", "lane-cancelled")
+            self.place("from-a-lane", units("in-lanes", 3))
+            self.place("from-a-lane-and-a-row", units("in-lanes", 3), units("tea"))
+            self.place("most-of-a-product-in-lanes", units("sold-out-in-lanes", 8))
+            self.place("last-units-in-lanes", units("sold-out-in-lanes", 3))
+        self.command("confirm", "from-a-lane")
+        self.place("from-a-lane-fulfilled", units("in-lanes", 2), then=["confirm"])
+        self.place("from-a-lane-cancelled", units("in-lanes", 2), then=["cancel"])
 
     def sweep_with_a_refused_event(self) -> None:
         """Sweep while lanes are in use and the bus refuses a stock event, which stays pending."""
@@ -426,13 +358,11 @@ class Story:
 
     def leave_units_on_pages(self) -> None:
         """Hand over units from a row, a lane and a delisted generation, and leave outbound pages to a later sweep."""
-        self.command("fulfil", "lane-fulfilled")
-        self.command("fulfil", "old")
+        self.command("fulfil", "from-a-lane-fulfilled")
+        self.command("fulfil", "old-generation")
         for number in range(3):
-            order_id = f"parcel-{number}"
-            self.place(f"order on an outbound page, {number}", order_id, units("tea", 2))
-            self.command("confirm", order_id)
-            self.command("fulfil", order_id)
+            order_id = f"on-an-outbound-page-{number}"
+            self.place(order_id, units("tea", 2), then=["confirm", "fulfil"])
 
     def end_processes_at_the_depot(self) -> None:
         """End two processes during their visits to the depot.
@@ -447,9 +377,9 @@ class Story:
 
         for number in range(2):
             self.shop.restart()
-            order = {"orderId": f"lost-{number}", "userId": "u-7", "items": [units("jar", 9)]}
+            order = {"orderId": f"lost-{number}", "userId": "u-7", "items": [units("in-lanes", 9)]}
             self.shop.send("Order", order)
-            with contested(self.shop, "jar"), contextlib.suppress(_ProcessEndedError):
+            with contested(self.shop, "in-lanes"), contextlib.suppress(_ProcessEndedError):
                 self.shop.on("TransactWriteItems", end)
                 self.shop.deliver("Order")
             self.shop.calm()

@@ -26,6 +26,7 @@ from operations.http_api import Reply
 from testing.schedules.in_turn.shop import Shop, open_shop
 
 TOKEN = "a-secret"
+TEA = "tea-earl-grey"
 EURO = Currency("EUR", 2)
 
 
@@ -83,12 +84,39 @@ class DeskOfShop:
     def address(self, part: str = "") -> str:
         return f"{self.origin}/{part}#token={TOKEN}"
 
+    def get(self, path: str) -> Any:
+        """Read the data of a page."""
+        return self._data("GET", path)
+
+    def post(self, path: str, body: Any) -> Any:
+        """Send a change as the page does."""
+        return self._data("POST", path, body)
+
+    def _data(self, method: str, path: str, body: Any = None) -> Any:
+        reply = ask(self.origin, method, f"/data/{path}", body)
+        assert reply.status == 200, reply.said
+        return reply.said
+
     def command(self, function: str, **command: Any) -> None:
         answer = self.aws.invoke(function, command)
         assert answer["result"] == "APPLIED", answer
 
-    def place(self, order: dict[str, Any]) -> None:
-        self.command("PlaceOrders", **order)
+    def place(self, order_id: str, *lines: Any, user: str = "auth0:anna", **more: Any) -> None:
+        """Place an order. A line is a dict, or a product and a quantity. By default, it is for 3 units of tea."""
+        items = [
+            line if isinstance(line, dict) else {"productId": line[0], "quantity": line[1]}
+            for line in lines or [(TEA, 3)]
+        ]
+        self.command("PlaceOrders", orderId=order_id, userId=user, items=items, **more)
+
+    def sell(self, order_id: str, *lines: Any, **more: Any) -> None:
+        """Place an order, and confirm it."""
+        self.place(order_id, *lines, **more)
+        self.command("ChangeOrders", action="confirm", orderId=order_id)
+
+    def happens(self, **data: Any) -> None:
+        """Send an event with this data to the desk's pages."""
+        self.live.tell({"event": {"detail": {"data": data}}})
 
     def dead_letter(
         self, queue: str, body: str, code: str, group: str = "", attributes: Any = None

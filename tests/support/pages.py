@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from local import ROOT
 from local.sample_orders import HOT_PRODUCT
-from tests.support.desk import DeskOfShop
+from tests.support.desk import TEA, DeskOfShop
 
 APP = ROOT / "local" / "desk" / "page" / "app.js"
-TEA, MILK = "tea-earl-grey", "tea-hojicha"
+MILK = "tea-hojicha"
 
 
 class Page(NamedTuple):
@@ -67,22 +67,16 @@ def fill(desk: DeskOfShop) -> None:
     desk.command("ManageProducts", action="create", productId="mug", openingStock=0)
     desk.command("ManageProducts", action="change", productId=MILK, lowStockThreshold=5000)
     for number in range(6):
-        lines = [{"productId": TEA, "quantity": 1 + number}, {"productId": MILK, "quantity": 2}]
-        order_id, user_id = f"o-{number}", "auth0:anna" if number % 2 else "auth0:ben"
-        hold = {} if number < 4 else {"holdSeconds": 900}
-        desk.place({"orderId": order_id, "userId": user_id, "items": lines, **hold})
+        lines = (TEA, 1 + number), (MILK, 2)
+        order_id, user = f"o-{number}", "auth0:anna" if number % 2 else "auth0:ben"
         if number < 4:
-            desk.command("ChangeOrders", action="confirm", orderId=order_id)
+            desk.sell(order_id, *lines, user=user)
+        else:
+            desk.place(order_id, *lines, user=user, holdSeconds=900)
     part = [{"productId": TEA, "quantity": 1}]
     desk.command("ChangeOrders", action="fulfil", orderId="o-1", stepId="s", items=part)
     desk.command("ChangeOrders", action="cancel", orderId="o-5")
-    desk.place(
-        {
-            "orderId": "o-9",
-            "userId": "auth0:ben",
-            "items": [{"productId": HOT_PRODUCT, "quantity": 3}],
-        }
-    )
+    desk.place("o-9", (HOT_PRODUCT, 3), user="auth0:ben")
     receipt = {"adjustmentId": "r-1", "productId": TEA, "delta": 40, "reason": "RECEIPT"}
     desk.command("AdjustStock", action="adjust", **receipt, locationId="", actor="desk:anna")
     damage = {"adjustmentId": "r-9", "productId": TEA, "delta": -9000, "reason": "DAMAGE"}

@@ -37,8 +37,8 @@ NOT_RUN = {
 """Commands that are not run, with the reason."""
 
 OURS = ".venv/bin/inventory-orders "
-_made: set[str] = set()
-"""The targets that `make` has run."""
+_made: list[str] = []
+"""The command that `make` has run."""
 # The reader answers every question with yes.
 YES = "y\n"
 
@@ -127,9 +127,9 @@ class Shell:
             return cli(*shlex.split(arguments)).stdout
 
     def _program(self, command: str) -> str:
-        target = re.match(r"make \w+", command)
-        # It is enough to start a program once. After that, make only says which of the project's commands it would run.
-        if target and target[0] in _made:
+        is_make = command.startswith("make ")
+        # One real run is enough. After that, make only says which of the project's commands it would run.
+        if is_make and _made:
             said = subprocess.run(
                 [*shlex.split(command), "--dry-run", "--no-print-directory"],
                 cwd=ROOT,
@@ -139,8 +139,8 @@ class Shell:
             ).stdout
             assert said.startswith(OURS), said
             return self._ours(said.removeprefix(OURS))
-        if target:
-            _made.add(target[0])
+        if is_make:
+            _made.append(command)
         done = subprocess.run(
             shlex.split(command),
             cwd=ROOT,

@@ -97,8 +97,6 @@ def refused(name, product_id="p"):
 
 
 def test_a_refused_decrement_is_not_part_of_the_books(shop):
-    (account,) = accounts_of([product(10, 1)], [OPENING, refused("d")], [])
-    assert (account.adjusted, account.balances) == (10, True)
     shop.write(Table.PRODUCTS, product(10, 1))
     shop.write(Table.STOCK_ADJUSTMENTS, OPENING, refused("d"), refused("d", "never-listed"))
     assert shop.audit()["p"].balances
@@ -166,9 +164,7 @@ def row_after(found):
         (of("CONFIRMED", [{}], [("confirm", {})]), "order o-1 (CONFIRMED) took no units of it"),
         (of("FULFILLED", [{}], [ALL_FULFILLED]), "order o-1 (FULFILLED) took no units of it"),
         (of("REJECTED"), "order o-1 (REJECTED) took units of it, but is rejected"),
-        (of("CANCELLED", None, [moved("cancel", 4)]), "o-1 (CANCELLED) did not return units"),
         (of("CANCELLED"), "o-1 (CANCELLED) did not return units"),
-        (of("EXPIRED", None, [moved("expire", 4)]), "o-1 (EXPIRED) did not return units"),
         (of("EXPIRED", None, [moved("cancel", 1, 3)]), "o-1 (EXPIRED) did not return units"),
         (of("CONFIRMED", None, [moved("cancel", 1)]), "o-1 (CONFIRMED) did not return units"),
         (
@@ -179,23 +175,16 @@ def row_after(found):
             of("CANCELLED", None, [moved("cancel", 4, 3), moved("cancel", 4, 4)]),
             f"o-1 (CANCELLED) {TOO_MUCH}",
         ),
-        # The units are recorded both as lost and as back on sale.
-        (
-            of("CONFIRMED", None, [moved("cancel", 1, 3, restock=False)]),
-            f"o-1 (CONFIRMED) {TOO_MUCH}",
-        ),
+        # A unit is recorded both as lost and as back on sale.
         (
             of("CANCELLED", None, [moved("cancel", 1, 3, restock=False), moved("cancel", 3, 4)]),
             f"o-1 (CANCELLED) {TOO_MUCH}",
         ),
-        (of("CANCELLED", None, [moved("cancel", 1, restock=False)]), "did not return units"),
         # The units are recorded both as shipped and as back in stock.
         *(
             (of(status, None, steps), f"o-1 ({status}) {TWO_WAYS}")
             for status, steps in [
                 ("FULFILLED", [ALL_FULFILLED, moved("cancel", 4, 3)]),
-                ("CANCELLED", [FULFILLED, moved("cancel", 4, 3)]),
-                ("CONFIRMED", [moved("fulfil", 2), moved("cancel", 3, 3)]),
                 ("EXPIRED", [moved("fulfil", 1), moved("expire", 4, 3)]),
                 ("FULFILLED", [FULFILLED] + [moved("return", 3, restock=False)] * 2),
                 ("CONFIRMED", [moved("return", 1, 3, restock=True)]),
@@ -222,17 +211,12 @@ def test_a_step_that_moves_a_product_without_a_line_is_a_problem():
     [
         of("REJECTED", [{}]),
         of("CANCELLED", [], [("cancel", {})]),
-        of("CANCELLED", [{}], [("cancel", {})]),
         # A restore leaves these for orders that were placed after the restored moment.
         *(of("CANCELLED", [{}]), of("EXPIRED", [{}])),
-        of("CANCELLED", None, [moved("cancel", 1, 3), moved("cancel", 3, 4)]),
         of("EXPIRED", None, [moved("cancel", 1, 3), ("extend", {}), moved("expire", 3, 4)]),
-        of("FULFILLED", None, [moved("cancel", 1, 3), ALL_FULFILLED]),
         of("FULFILLED", None, [moved("fulfil", 1), moved("cancel", 1, 3), ALL_FULFILLED]),
         *(of("CANCELLED", None, [LOST]), of("FULFILLED", None, [ALL_FULFILLED])),
         of("CANCELLED", None, [moved("cancel", 1, restock=False), moved("cancel", 3, 4)]),
-        of("EXPIRED", None, [moved("cancel", 1, restock=False), moved("expire", 3, 4)]),
-        of("FULFILLED", None, [moved("cancel", 1, restock=False), ALL_FULFILLED]),
         of("CONFIRMED", None, [moved("cancel", 1, restock=False), moved("fulfil", 2)]),
         of("FULFILLED", None, [FULFILLED, moved("return", 4, restock=False)]),
         of("FULFILLED", None, [FULFILLED, moved("return", 4, 3, restock=True)]),

@@ -35,6 +35,12 @@ def do(shop, *changes):
     assert set(shop.do(*changes)) == {Outcome.APPLIED}
 
 
+def step(shop, action, restock=None, **quantities):
+    """Change some units of an order."""
+    step_id = f"{action}-{restock}"
+    do(shop, OrderCommand("o-1", action, step_id=step_id, quantities=quantities, restock=restock))
+
+
 def transfer(shop, transfer_id="t-1", source=BERLIN, target=LYON, units=4):
     do(shop, Transfer(source, target, transfer_id, units))
 
@@ -83,23 +89,10 @@ def test_each_location_has_books_of_its_own(shop):
     do(shop, Order("o-4", "u", {"tea": 2}))
     for number in (1, 2):
         do(shop, OrderCommand(f"o-{number}", OrderAction.CONFIRM))
-    do(
-        shop,
-        OrderCommand("o-1", OrderAction.FULFIL, step_id="parcel", quantities={"tea": 6, "cup": 1}),
-    )
-    do(shop, OrderCommand("o-1", OrderAction.CANCEL, step_id="less", quantities={"tea": 1}))
-    do(
-        shop,
-        OrderCommand(
-            "o-1", OrderAction.CANCEL, step_id="broken", quantities={"tea": 2}, restock=False
-        ),
-    )
-    do(
-        shop,
-        OrderCommand(
-            "o-1", OrderAction.RETURN, step_id="back", quantities={"tea": 5}, restock=True
-        ),
-    )
+    step(shop, OrderAction.FULFIL, tea=6, cup=1)
+    step(shop, OrderAction.CANCEL, tea=1)
+    step(shop, OrderAction.CANCEL, restock=False, tea=2)
+    step(shop, OrderAction.RETURN, restock=True, tea=5)
     do(shop, OrderCommand("o-2", OrderAction.FULFIL))
     do(shop, Adjustment(LYON, "r-1", 8, "RECEIPT"))
     transfer(shop)

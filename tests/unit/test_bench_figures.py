@@ -10,7 +10,7 @@ from bench import figures, goals
 from bench.capacity import Exchange
 from bench.figures import Audit, Observations, Tally, Trial
 from bench.studies.overhead import Overhead
-from bench.workloads import Workload, hot_product, sqs_event
+from bench.workloads import Workload
 from inventory_orders.domain.allotments import Page, PageEntry, PageKey
 from operations.prices import Bill
 
@@ -189,13 +189,6 @@ def test_a_bill_adds_up_dynamodb_lambda_and_sqs():
     functions = 0.1 * 0.20 + 50_000 * 0.0000133334
     queue = 1.2 * 0.40
     assert bill.dollars == pytest.approx(dynamodb + functions + queue)
-
-
-def test_an_event_has_the_form_of_lambdas_events():
-    workload = hot_product(2, 1)
-    event = sqs_event([(body, 2, 0.0) for body in workload.bodies.values()])
-    assert [record["messageId"] for record in event["Records"]] == ["0", "1"]
-    assert event["Records"][1]["attributes"]["ApproximateReceiveCount"] == "2"
 
 
 def test_a_goal_is_met_or_missed_or_not_measured():

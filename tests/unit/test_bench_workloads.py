@@ -1,7 +1,6 @@
 """The workloads that the benchmark's contenders process."""
 
 import gzip
-import json
 from collections import Counter
 from itertools import islice
 
@@ -30,20 +29,6 @@ def test_a_seed_determines_a_workload_of_valid_orders(make):
         assert order.order_id == order_id
         assert order.quantities == first.quantities(order_id)
         assert order.quantities.keys() <= first.stock.keys()
-
-
-def test_every_hot_order_wants_one_product_with_enough_stock():
-    workload = workloads.hot_product(500, 1)
-    (product_id,) = workload.stock
-    sold = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
-    assert sold < workload.stock[product_id]
-
-
-def test_the_sell_out_has_stock_for_half_of_its_orders():
-    workload = workloads.sell_out(500, 1)
-    (product_id,) = workload.stock
-    wanted = sum(workload.quantities(order_id)[product_id] for order_id in workload.bodies)
-    assert workload.stock[product_id] == wanted // 2
 
 
 def test_scarce_products_have_half_of_the_units_that_are_ordered():
@@ -132,16 +117,6 @@ def test_a_file_without_real_orders_is_a_mistake(tmp_path):
     file = orders_file(tmp_path, " ".join(f"P{n}" for n in range(100)))
     with pytest.raises(UserError, match="no orders that fit into a transaction"):
         workloads.make("real", 10, 1, str(file))
-
-
-def test_product_rows_are_valid_and_include_the_warm_up_product():
-    workload = workloads.hot_product(1, 1)
-    rows = {row["productId"]: row for row in workloads.product_rows(workload)}
-    assert rows.keys() == {*workload.stock, workloads.WARM_UP_PRODUCT}
-    assert all(row["_version"] == 1 and row["status"] == "ACTIVE" for row in rows.values())
-    warm_up = json.loads(workloads.warm_up_order(3))
-    assert warm_up["items"] == [{"productId": workloads.WARM_UP_PRODUCT, "quantity": 1}]
-    assert warm_up["orderId"] not in workload.bodies
 
 
 def test_a_workload_that_does_not_exist_is_a_mistake():

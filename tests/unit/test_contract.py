@@ -34,7 +34,6 @@ from inventory_orders.store.rows import (
 from inventory_orders.store.tables import Table
 from local import ROOT
 from testing.aws import in_wire_format
-from testing.world.events import order_body
 from tests.support import contract
 from tests.support.contract import in_sdk_format, kind_of_page, meaning
 from tests.support.contract_story import contested
@@ -82,7 +81,7 @@ def test_files_of_a_released_version_never_change():
 @each_version
 def test_every_row_means_what_it_meant_to_the_version_that_wrote_it(version):
     for kept in version.rows:
-        assert in_json(meaning(kept.read())) == kept.expects, kept.name
+        assert in_json(meaning(kept.read())) == kept.expects, kept.key
 
 
 def in_json(value):
@@ -107,11 +106,11 @@ def test_every_row_is_written_back_as_it_was(version):
         value = contract.read(kept.table, with_foreign)
         if isinstance(value, (Page, OutboundPage)):
             stored = in_sdk_format(kept.row)["units"]["B"]
-            assert zlib.decompress(page_units(value)) == zlib.decompress(stored), kept.name
+            assert zlib.decompress(page_units(value)) == zlib.decompress(stored), kept.key
         elif kept.table is not Table.ALLOTMENTS:
             row = _ROWS[kept.table](value)
             # A later version may add attributes.
-            assert in_wire_format(encode(row)).items() >= with_foreign.items(), kept.name
+            assert in_wire_format(encode(row)).items() >= with_foreign.items(), kept.key
 
 
 # ---------------------------------------------------------------------- carrying on
@@ -161,9 +160,9 @@ def test_every_open_order_takes_its_next_commands_and_the_books_balance(version,
             is_open = decode(kept.row)["status"] in (OrderStatus.PENDING, OrderStatus.CONFIRMED)
             for action in actions if is_open else ():
                 answer = shop.invoke("change_orders", command(action, row_of(shop, kept)))
-                assert answer["result"] in ("APPLIED", "REPLAYED"), (kept.name, action, answer)
+                assert answer["result"] in ("APPLIED", "REPLAYED"), (kept.key, action, answer)
             ends = (OrderStatus.FULFILLED, OrderStatus.CANCELLED)
-            assert not is_open or row_of(shop, kept)["status"] in ends, kept.name
+            assert not is_open or row_of(shop, kept)["status"] in ends, kept.key
         assert_balances(shop)
         assert_foreign_attributes_are_kept(shop)
         shop.publish()
@@ -193,7 +192,7 @@ def test_ended_orders_refuse_a_payment_for_the_reason_that_they_had(version):
                 continue
             answer = shop.invoke("change_orders", command("confirm", order))
             is_paid = "confirmedAt" in order
-            assert answer["result"] == ("REPLAYED" if is_paid else "REFUSED"), kept.name
+            assert answer["result"] == ("REPLAYED" if is_paid else "REFUSED"), kept.key
             if not is_paid:
                 assert answer["code"] == f"ORDER_{order['status']}"
         assert_foreign_attributes_are_kept(shop)
@@ -204,10 +203,12 @@ def test_pages_and_leases_are_sold_from_swept_and_folded(version):
     lent = [kept.key[0] for kept in version.rows_of(Table.PRODUCTS) if "lentTo" in kept.row]
     with version.open(**FOREIGN) as shop:
         with contested(shop, *lent):
-            for product_id in lent:
-                shop.send("Order", order_body(f"later-{product_id}", {product_id: 1}))
+            for number, key in enumerate(lent):
+                items = [{**public_key(key), "quantity": 1}]
+                order = {"orderId": f"later-{number}", "userId": "u-7", "items": items}
+                shop.send("Order", order)
                 assert shop.deliver("Order") == 0
-        placed = [shop.order_row(f"later-{product_id}") for product_id in lent]
+        placed = [shop.order_row(f"later-{number}") for number in range(len(lent))]
         assert {order["status"] for order in placed} == {OrderStatus.PENDING}
         assert any("lanePage" in order["items"][0] for order in placed)
         assert_balances(shop)
@@ -272,7 +273,7 @@ def test_orders_are_shown_and_published_with_all_that_consumers_received(version
         if data := received.get((row["orderId"], row["_version"])):
             compared += 1
             without_step = {name: value for name, value in data.items() if name != "step"}
-            assert public_order(row).items() >= without_step.items(), kept.name
+            assert public_order(row).items() >= without_step.items(), kept.key
     assert compared > 40
 
 

@@ -18,9 +18,8 @@ from local.desk import work
 from operations.commands import queues as queue_commands
 from operations.dead_letters import SEEN_IN_A_GROUP, DeadLetterReader
 from operations.redrive import MAY_SUCCEED_NOW
-from tests.support.desk import TOKEN, ask, desk_of_shop
+from tests.support.desk import TEA, TOKEN, ask, desk_of_shop
 
-TEA = "tea-earl-grey"
 PAGES = ("/", "/dashboard", "/try", "/contract")
 OF_TEA = (f"product?id={TEA}", f"promised?id={TEA}", f"history?id={TEA}")
 READS = ("about", "products", *OF_TEA, "orders", "order?id=o-1")
@@ -40,25 +39,6 @@ ACTOR = f"desk:{psutil.Process().username()}"
 def desk():
     with desk_of_shop() as desk:
         yield desk
-
-
-def get(desk, path):
-    return data(desk, "GET", path)
-
-
-def post(desk, path, body):
-    return data(desk, "POST", path, body)
-
-
-def data(desk, method, path, body=None):
-    reply = ask(desk.origin, method, f"/data/{path}", body)
-    assert reply.status == 200, reply.said
-    return reply.said
-
-
-def place(desk, order_id="o-1", quantity=2, user_id="u-1", **more):
-    lines = [{"productId": TEA, "quantity": quantity}]
-    desk.place({"orderId": order_id, "userId": user_id, "items": lines, **more})
 
 
 @pytest.mark.parametrize(
@@ -115,12 +95,12 @@ def test_no_page_runs_scripts_of_others_and_the_contract_alone_shows_images(desk
 
 def test_on_an_account_there_is_nothing_of_the_embedded_aws():
     with desk_of_shop(is_embedded=False, is_production=True) as desk:
-        about = get(desk, "about")
+        about = desk.get("about")
         assert (about["embedded"], about["production"]) == (False, True)
         assert "stack InventoryOrders-shop" in about["place"]
         for path in ("/try", "/dashboard", "/data/shelf", "/as/operator/orders/o"):
             assert ask(desk.origin, "GET", path).status == 404
-        assert post(desk, "command", RECEIPT)["done"]
+        assert desk.post("command", RECEIPT)["done"]
 
 
 def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk, monkeypatch):
@@ -155,75 +135,74 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
 
 def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
     before = desk.shop.stock(TEA)
-    answers = [post(desk, "command", RECEIPT) for _ in range(2)]
+    answers = [desk.post("command", RECEIPT) for _ in range(2)]
     assert [(one["done"], one["result"]) for one in answers] == [
         (True, "APPLIED"),
         (True, "REPLAYED"),
     ]
-    place(desk)
-    shown = get(desk, f"product?id={TEA}")
+    desk.place("o-1")
+    shown = desk.get(f"product?id={TEA}")
     numbers = {name: shown[name] for name in ("onHand", "committed", "available", "ordersToRead")}
     assert numbers == {
         "onHand": before + 7,
-        "committed": 2,
-        "available": before + 5,
+        "committed": 3,
+        "available": before + 4,
         "ordersToRead": 1,
     }
-    history = get(desk, f"history?id={TEA}")
+    history = desk.get(f"history?id={TEA}")
     assert history["unexplained"] == []
     assert [(one["delta"], one["available"], one["what"]) for one in history["entries"]] == [
         (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
         (7, before + 7, f"RECEIPT desk-1 by {ACTOR} (dn-7)"),
-        (-2, before + 5, "order o-1"),
+        (-3, before + 4, "order o-1"),
     ]
     opening, receipt, order = history["entries"]
     assert (opening["kind"], "actor" in opening) == ("OPENING", False)
     assert (receipt["kind"], receipt["actor"], receipt["reference"]) == ("RECEIPT", ACTOR, "dn-7")
-    assert (order["kind"], order["orderId"], order["userId"]) == ("place", "o-1", "u-1")
+    assert (order["kind"], order["orderId"], order["userId"]) == ("place", "o-1", "auth0:anna")
 
 
 @pytest.mark.parametrize(
     ("query", "first", "more"),
-    [("user=u-1", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
+    [("user=auth0:anna", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
 )
 def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     desk, monkeypatch, query, first, more
 ):
     monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", len(first))
     for number, seconds in enumerate((900, 300, 600)):
-        place(desk, f"o-{number}", holdSeconds=seconds)
+        desk.place(f"o-{number}", holdSeconds=seconds)
     for number in (3, 4):
-        place(desk, f"o-{number}", user_id="u-2")
-        desk.command("ChangeOrders", action="confirm", orderId=f"o-{number}")
-    shown, both = get(desk, f"orders?{query}"), get(desk, f"orders?{query}&pages=2")
+        desk.sell(f"o-{number}", user="u-2")
+    shown, both = desk.get(f"orders?{query}"), desk.get(f"orders?{query}&pages=2")
     ids = [[order["orderId"] for order in page["orders"]] for page in (shown, both)]
     assert ids == [[f"o-{each}" for each in numbers] for numbers in (first, first + more)]
     assert (shown["isAll"], both["isAll"], shown["unreadable"]) == (False, True, [])
-    assert shown["names"] == get(desk, "order?id=o-1")["names"] == {TEA: "Earl Grey"}
-    assert get(desk, "orders?location=berlin")["orders"] == []
+    assert shown["names"] == desk.get("order?id=o-1")["names"] == {TEA: "Earl Grey"}
+    assert desk.get("orders?location=berlin")["orders"] == []
 
 
 def test_every_change_of_an_order_has_its_actor(desk):
-    place(desk)
+    desk.place("o-1", (TEA, 2))
     part = {"stepId": "desk-2", "items": [{"productId": TEA, "quantity": 1}]}
     lost = {**part, "stepId": "desk-3", "restock": False}
     taken = part | {"stepId": "desk-4", "restock": True}
     actions = {"confirm": {}, "fulfil": part, "cancel": lost, "return": taken}
     for action, more in actions.items():
-        assert post(desk, "command", {"action": action, "orderId": "o-1", **more})["done"]
-    again = post(desk, "command", {"action": "confirm", "orderId": "o-1"})
+        assert desk.post("command", {"action": action, "orderId": "o-1", **more})["done"]
+    again = desk.post("command", {"action": "confirm", "orderId": "o-1"})
     assert (again["done"], again["result"], again["status"]) == (True, "REPLAYED", "FULFILLED")
-    steps = get(desk, "order?id=o-1")["steps"]
+    steps = desk.get("order?id=o-1")["steps"]
     assert [(step["action"], step["actor"]) for step in steps] == [(one, ACTOR) for one in actions]
 
 
 def test_a_count_that_was_left_open_is_shown(desk, monkeypatch):
-    assert "count" not in get(desk, f"product?id={TEA}")
+    assert "count" not in desk.get(f"product?id={TEA}")
     monkeypatch.setattr("psutil.Process.username", lambda _: "SHOP\\jörg")
     acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
     with desk_of_shop() as other:
-        assert post(other, "command", acquire)["done"]
-        count = get(other, f"product?id={TEA}")["count"]
+        assert other.post("command", acquire)["done"]
+        count = other.get(f"product?id={TEA}")["count"]
         assert count["holder"] == "desk:SHOP-j-rg"
         begun = datetime.fromisoformat(count["since"]).timestamp()
         assert float(count["lease"]["expiresAt"]) == pytest.approx(begun + 600, abs=1)
@@ -231,20 +210,19 @@ def test_a_count_that_was_left_open_is_shown(desk, monkeypatch):
 
 def test_the_open_orders_of_a_product_are_counted_before_it_goes(desk, monkeypatch):
     nothing = {"units": 0, "isExact": True, "orders": 0, "ordersAreAll": True}
-    assert get(desk, f"promised?id={TEA}") == nothing
+    assert desk.get(f"promised?id={TEA}") == nothing
     for number in range(4):
-        place(desk, f"o-{number}", 3)
+        desk.place(f"o-{number}")
     for action, order_id in (("confirm", "o-1"), ("fulfil", "o-1"), ("cancel", "o-2")):
-        post(desk, "command", {"action": action, "orderId": order_id})
+        desk.post("command", {"action": action, "orderId": order_id})
     part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 1}], "restock": False}
-    post(desk, "command", {"action": "cancel", "orderId": "o-3", **part})
-    other = [{"productId": "tea-first-flush-drop", "quantity": 1}]
-    desk.place({"orderId": "o-4", "userId": "u-1", "items": other})
+    desk.post("command", {"action": "cancel", "orderId": "o-3", **part})
+    desk.place("o-4", ("tea-first-flush-drop", 1))
     desk.shop.edit(Table.ORDERS, "o-5", items={"L": [{"S": "no line"}]}, status={"S": "PENDING"})
     promised = {"units": 5, "isExact": True, "orders": 2, "ordersAreAll": True}
-    assert get(desk, f"promised?id={TEA}") == promised
+    assert desk.get(f"promised?id={TEA}") == promised
     monkeypatch.setattr(work, "SECONDS_TO_COUNT_ORDERS", -1)
-    at_least = get(desk, f"promised?id={TEA}")
+    at_least = desk.get(f"promised?id={TEA}")
     assert (at_least["units"], at_least["ordersAreAll"]) == (5, False)
 
 
@@ -257,7 +235,7 @@ BERLIN = {"productId": TEA, "locationId": "berlin"}
 def at_berlin(desk):
     """Make a desk whose tea also has 20 units in Berlin, with a low-stock threshold of 9."""
     opening = {"action": "create", **BERLIN, "openingStock": 20, "lowStockThreshold": 9}
-    answer = post(desk, "command", opening)
+    answer = desk.post("command", opening)
     assert answer["done"]
     assert "cannot buy" in answer["warnings"][0]
     return desk
@@ -265,14 +243,14 @@ def at_berlin(desk):
 
 def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     desk, here = at_berlin, at_berlin.shop.stock(TEA)
-    desk.place({"orderId": "o-1", "userId": "u-1", "items": [{**BERLIN, "quantity": 2}]})
+    desk.place("o-1", {**BERLIN, "quantity": 2})
     change = {"action": "change", **BERLIN, "lowStockThreshold": 50}
-    assert post(desk, "command", change)["done"]
+    assert desk.post("command", change)["done"]
     out = {"action": "adjust", "adjustmentId": "t-1", "delta": -1, "reason": "TRANSFER_OUT"}
     out |= {"productId": TEA, "locationId": "", "reference": "van-7"}
-    assert post(desk, "command", out)["done"]
+    assert desk.post("command", out)["done"]
     here -= 1
-    listed = get(desk, "products")["products"]
+    listed = desk.get("products")["products"]
     ids = [one["productId"] for one in listed]
     assert ids == sorted(set(ids)), "each product appears once, sorted by id"
     tea = listed[ids.index(TEA)]
@@ -281,10 +259,10 @@ def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
     assert [tea[name] for name in numbers] == shown
     at = [(one.get("locationId"), one["available"], one["status"]) for one in tea["places"]]
     assert at == [(None, here, "ACTIVE"), ("berlin", 18, "LOW_STOCK")]
-    shown = get(desk, f"product?id={TEA}&location=berlin")
+    shown = desk.get(f"product?id={TEA}&location=berlin")
     assert (shown["onHand"], shown["committed"], shown["available"]) == (20, 2, 18)
     assert shown["total"] == tea | {"places": shown["total"]["places"], "isExact": True}
-    at_home = get(desk, f"product?id={TEA}")
+    at_home = desk.get(f"product?id={TEA}")
     assert at_home["available"] == here
     (lot,) = at_home["onTheWay"]
     assert (lot["reference"], lot["units"], lot["from"]) == ("van-7", 1, [""])
@@ -294,23 +272,23 @@ def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
 
 
 def test_a_shop_without_places_sees_nothing_of_them(desk):
-    shown = get(desk, f"product?id={TEA}")
-    listed = {name for one in get(desk, "products")["products"] for name in one}
+    shown = desk.get(f"product?id={TEA}")
+    listed = {name for one in desk.get("products")["products"] for name in one}
     assert not {"locationId", "places", "total", "onTheWay"} & ({*shown} | listed)
 
 
 def test_the_page_to_try_the_service_offers_a_product_once(desk):
     for where in ({}, {"locationId": "berlin"}):
         mug = {"action": "create", "productId": "mug", "openingStock": 5, **where}
-        assert post(desk, "command", mug)["done"]
-    assert [one for one in get(desk, "shelf") if "mug" in one] == ["mug"]
+        assert desk.post("command", mug)["done"]
+    assert [one for one in desk.get("shelf") if "mug" in one] == ["mug"]
 
 
 def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin):
-    place(at_berlin, "o-0", 3)
-    at_berlin.place({"orderId": "o-1", "userId": "u-1", "items": [{**BERLIN, "quantity": 2}]})
+    at_berlin.place("o-0")
+    at_berlin.place("o-1", {**BERLIN, "quantity": 2})
     promised = {
-        where: get(at_berlin, f"promised?id={TEA}&location={where}") for where in ("", "berlin")
+        where: at_berlin.get(f"promised?id={TEA}&location={where}") for where in ("", "berlin")
     }
     assert [promised[""]["units"], promised["berlin"]["units"]] == [5, 2]
     assert [promised[""]["orders"], promised["berlin"]["orders"]] == [2, 1]
@@ -325,7 +303,7 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
         desk.dead_letter(queue, f'{{"number": {number}}}', code)
         for number, code in enumerate(("BELOW_FLOOR", "SCHEMA_VIOLATION", "BELOW_FLOOR"))
     )
-    found = get(desk, "dead-letters")
+    found = desk.get("dead-letters")
     assert [one["messageId"] for one in found["deadLetters"]] == [first, second, third]
     assert found["deadLetters"][1].pop("sentAt").startswith("2027-01-15T08:00:00.")
     assert found["deadLetters"][1] == {
@@ -345,8 +323,8 @@ def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
     may_help = {code for code, cause in causes.items() if cause["mayHelp"]}
     assert may_help == MAY_SUCCEED_NOW | {"UNKNOWN_ORDER_STATUS", "REFUSED_BY_DYNAMODB"}
     assert found["more"] == []
-    post(desk, "dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
-    post(desk, "dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
+    desk.post("dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
+    desk.post("dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
     assert desk.shop.waiting("Stock") == ['{"number": 2}']
     assert desk.shop.waiting("StockDeadLetter") == ['{"number": 0}'], (
         "the message is visible again at once"
@@ -363,7 +341,7 @@ def test_a_corrected_letter_goes_to_its_group_and_is_deleted_once_sqs_has_it(des
     def settle(**body):
         return {"queue": queue, "messageId": letter, "action": "redrive", **body}
 
-    said = post(desk, "dead-letter", settle(body='{"a": 1,\n"b"'))
+    said = desk.post("dead-letter", settle(body='{"a": 1,\n"b"'))
     assert (said["done"], said["code"]) == (False, "INVALID_JSON")
     assert "line 2, column 4" in said["message"]
     response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
@@ -378,7 +356,7 @@ def test_a_corrected_letter_goes_to_its_group_and_is_deleted_once_sqs_has_it(des
         lost = failing("delete_message", **body)
         assert (lost.status, "SQS accepted the message" in lost.said) == (504, True), lost.said
     assert desk.shop.waiting("OrderFifoDeadLetter") == ["{"]
-    post(desk, "dead-letter", settle(body='{"a": 1}'))
+    desk.post("dead-letter", settle(body='{"a": 1}'))
     # SQS dropped the second copy, but not the corrected message, which differs from the unchanged one.
     names = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["MessageGroupId"]}
     found = desk.aws.sqs.receive_message(QueueUrl=source, MaxNumberOfMessages=10, **names)
@@ -394,7 +372,7 @@ def test_a_list_of_dead_letters_says_what_it_leaves_out(desk, monkeypatch):
         desk.dead_letter(queue, f"{number}", "BELOW_FLOOR")
 
     def more():
-        return [(each["listed"], each["why"]) for each in get(desk, "dead-letters")["more"]]
+        return [(each["listed"], each["why"]) for each in desk.get("dead-letters")["more"]]
 
     with DeadLetterReader(desk.aws.sqs, desk.aws.outputs[queue]) as another:
         another.receive()
@@ -409,7 +387,7 @@ def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(desk, monkeypatc
 
     def found():
         status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)
-        return get(desk, "dead-letters")["more"], status["deadLettersAreAll"]
+        return desk.get("dead-letters")["more"], status["deadLettersAreAll"]
 
     for number in range(SEEN_IN_A_GROUP):
         assert found() == ([], True), number
@@ -468,11 +446,11 @@ def test_a_product_is_listed_moved_and_taken_off_sale(desk):
         {"action": "discontinue", **where},
         {"action": "listAgain", **where},
     ):
-        assert post(desk, "command", command)["done"], command
-    shown = get(desk, "product?id=mug&location=berlin")
+        assert desk.post("command", command)["done"], command
+    shown = desk.get("product?id=mug&location=berlin")
     assert (shown["status"], shown["onHand"], shown["backorderLimit"]) == ("LOW_STOCK", 2, 2)
-    entries = get(desk, "history?id=mug&location=berlin")["entries"]
+    entries = desk.get("history?id=mug&location=berlin")["entries"]
     assert [(one["delta"], one["actor"]) for one in entries if "actor" in one] == [(2, ACTOR)]
     delist = {"action": "delist", **where, "createdAt": shown["createdAt"]}
-    assert post(desk, "command", delist)["result"] == "APPLIED"
+    assert desk.post("command", delist)["result"] == "APPLIED"
     assert ask(desk.origin, "GET", "/data/product?id=mug&location=berlin").status == 404

@@ -15,9 +15,7 @@ from local.dashboard.metrics import Metric, Samples
 from local.dashboard.signals import CloudWatch, orders_of_last_hour
 from local.desk import work
 from operations import search
-from tests.support.desk import ask, desk_of_shop
-
-TEA = "tea-earl-grey"
+from tests.support.desk import TEA, desk_of_shop
 
 
 @pytest.fixture
@@ -26,22 +24,9 @@ def desk():
         yield desk
 
 
-def get(desk, path):
-    reply = ask(desk.origin, "GET", f"/data/{path}")
-    assert reply.status == 200, reply.said
-    return reply.said
-
-
-def place(desk, order_id, units=3, *, paid=True, user="auth0|anna", **more):
-    items = [{"productId": TEA, "quantity": units}]
-    desk.place({"orderId": order_id, "userId": user, "items": items, **more})
-    if paid:
-        desk.command("ChangeOrders", action="confirm", orderId=order_id)
-
-
 def test_a_quiet_day_reads_no_dead_letters(desk):
     desk.shop.calls.clear()
-    shown = get(desk, "today")
+    shown = desk.get("today")
     assert shown["toShip"]["count"] == shown["held"]["count"] == shown["deadLetters"]["count"] == 0
     every = {"ACTIVE": 40}
     assert shown["products"] == {"count": 40, "levels": every, "worst": every, "promised": []}
@@ -53,17 +38,17 @@ def test_a_quiet_day_reads_no_dead_letters(desk):
 def test_today_counts_what_needs_somebody(desk):
     there = desk.shop.stock(TEA)
     desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=9)
-    place(desk, "o-1")
+    desk.sell("o-1")
     # One unit more than is in stock, so that all units are promised.
-    place(desk, "o-2", there)
-    place(desk, "o-3", 1, paid=False, holdSeconds=600)
-    place(desk, "o-4", 1, paid=False, holdSeconds=60)
+    desk.sell("o-2", (TEA, there))
+    desk.place("o-3", (TEA, 1), holdSeconds=600)
+    desk.place("o-4", (TEA, 1), holdSeconds=60)
     loss = {"adjustmentId": "r-1", "productId": TEA, "delta": -1, "reason": "LOSS"}
     desk.command("AdjustStock", action="adjust", **loss, actor="anna")
     for code in ("INVALID_JSON", "INVALID_JSON", "SCHEMA_VIOLATION"):
         desk.dead_letter("OrderDeadLetterQueueUrl", "x", code)
     desk.dead_letter("StockDeadLetterQueueUrl", "{}", "INVALID_JSON")
-    shown = get(desk, "today")
+    shown = desk.get("today")
     assert shown["toShip"] == {
         "count": 2,
         "isAll": True,
@@ -91,7 +76,7 @@ def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk)
     for location_id, units in (("berlin", 0), ("store", 5)):
         opening = {"productId": TEA, "locationId": location_id, "openingStock": units}
         desk.command("ManageProducts", action="create", **opening)
-    shown = get(desk, "today")["products"]
+    shown = desk.get("today")["products"]
     assert (shown["count"], shown["promised"]) == (40, [])
     assert shown["levels"] == {"ACTIVE": 40, "OUT_OF_STOCK": 1}
     assert shown["worst"] == {"ACTIVE": 39, "OUT_OF_STOCK": 1}
@@ -100,18 +85,18 @@ def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk)
 def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
     monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 1)
     for number in range(2):
-        place(desk, f"o-{number}")
-        place(desk, f"h-{number}", 1, paid=False, holdSeconds=60)
-    shown = get(desk, "today")
+        desk.sell(f"o-{number}")
+        desk.place(f"h-{number}", (TEA, 1), holdSeconds=60)
+    shown = desk.get("today")
     for of in ("toShip", "held"):
         assert (shown[of]["count"], shown[of]["isAll"]) == (1, False)
 
 
 def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
-    place(desk, "o-1/2%", user="auth0|anna")
+    desk.sell("o-1/2%", user="auth0|anna")
 
     def find(text, *unsearched):
-        found = get(desk, f"search?text={quote(text, safe='')}")
+        found = desk.get(f"search?text={quote(text, safe='')}")
         assert found.pop("isAll")
         assert [one["what"] for one in found.pop("unsearched")] == [*unsearched]
         return {
@@ -132,16 +117,16 @@ def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
     assert find("ber") == {}
     opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
     desk.command("ManageProducts", action="create", **opening)
-    assert get(desk, "today")["products"]["levels"] == {"ACTIVE": 40}
+    assert desk.get("today")["products"]["levels"] == {"ACTIVE": 40}
     assert find("BER") == {"locations": ["berlin"]}
-    tea = get(desk, f"search?text={TEA}")["products"][0]
+    tea = desk.get(f"search?text={TEA}")["products"][0]
     assert [one.get("locationId") for one in tea["places"]] == [None, "berlin"]
     assert find(f"{TEA}#berlin") == {}, "the key of a row is not an id"
     monkeypatch.setitem(desk.aws.outputs, "OrderLocations", '["berlin"]')
     assert find("berlin", "parts") == {"locations": ["berlin"]}
     assert find("x" * 5000) == {}
     # The search also finds shipped orders.
-    place(desk, "shop-4711")
+    desk.sell("shop-4711")
     desk.command("ChangeOrders", action="fulfil", orderId="shop-4711", reference="DN-17")
     for text in ("4711", "dn-17"):
         assert find(text) == {"orders": ["shop-4711"]}
@@ -161,7 +146,7 @@ def test_the_search_finds_an_order_that_is_a_dead_letter(desk, monkeypatch):
     desk.dead_letter(fifo, '{"orderId": "o-fifo", "quantity": 9}', "UNKNOWN_PRODUCT", group="g")
 
     def find(text):
-        found = get(desk, f"search?text={text}")
+        found = desk.get(f"search?text={text}")
         return [(one["queue"], one["orderIds"]) for one in found["deadLetters"]]
 
     assert find("o-11") == find("O-1") == [("OrderQueue", ["o-11"])]
@@ -172,25 +157,25 @@ def test_the_search_finds_an_order_that_is_a_dead_letter(desk, monkeypatch):
     assert find("o-sns") == [("OrderQueue", ["o-sns"])]
     assert find("o-fifo") == [("OrderQueueFifo", ["o-fifo"])]
     monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
-    unsearched = get(desk, "search?text=o-csv")["unsearched"]
+    unsearched = desk.get("search?text=o-csv")["unsearched"]
     assert unsearched == [{"what": "otherLetters", "queue": "OrderQueue", "count": 2}]
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ReceiveMessage")
     monkeypatch.setattr(desk.aws.sqs, "receive_message", Mock(side_effect=denied))
-    (unsearched,) = get(desk, "search?text=o-csv")["unsearched"]
+    (unsearched,) = desk.get("search?text=o-csv")["unsearched"]
     assert (unsearched["what"], "AccessDenied" in unsearched["why"]) == ("deadLetters", True)
 
 
 def test_the_search_says_when_there_is_more(desk, monkeypatch):
     monkeypatch.setattr(work, "MOST_HITS", 2)
-    found = get(desk, "search?text=tea")
+    found = desk.get("search?text=tea")
     assert (len(found["products"]), found["isAll"]) == (2, False)
-    place(desk, "o-1")
+    desk.sell("o-1")
     desk.shop.edit(Table.ORDERS, "o-1", steps={"L": [{"S": "no step"}]})
     desk.shop.edit(Table.PRODUCTS, TEA, stockCount={"S": "many"})
     rows = [{"what": "rows", "kind": kind, "count": 1} for kind in ("orders", "products")]
-    assert get(desk, "search?text=nothing")["unsearched"] == rows
+    assert desk.get("search?text=nothing")["unsearched"] == rows
     monkeypatch.setattr(search, "SECONDS_TO_SEARCH_ORDERS", -1)
-    assert get(desk, "search?text=nothing")["unsearched"][0] == {"what": "otherOrders"}
+    assert desk.get("search?text=nothing")["unsearched"][0] == {"what": "otherOrders"}
 
 
 # ---------------------------------------------------------------- CloudWatch

@@ -1,5 +1,6 @@
 """Exported tables: AWS accepts the requests for exports, and the reports read real rows."""
 
+import json
 import re
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -157,27 +158,17 @@ SERDE = "org.apache.hive.hcatalog.data.JsonSerDe"
 
 def columns_of(ddl):
     """Parse the type of `item` in a Hive statement: structs become dicts, arrays become lists."""
-    tokens = iter(re.findall(r"\w+|[<>:,]", ddl[ddl.index("(") : ddl.index("ROW FORMAT")]))
+    ends = []
 
-    def read():
-        kind = next(tokens)
-        if kind == "array":
-            assert next(tokens) == "<"
-            element = read()
-            assert next(tokens) == ">"
-            return [element]
-        if kind != "struct":
-            return kind
-        fields, end = {}, next(tokens)
-        while end != ">":
-            name = next(tokens)
-            assert next(tokens) == ":"
-            fields[name] = read()
-            end = next(tokens)
-        return fields
+    def translated(token):
+        if token[0] in ("struct<", "array<"):
+            begin, end = "{}" if token[0] == "struct<" else "[]"
+            ends.append(end)
+            return begin
+        return ends.pop() if token[0] == ">" else f'"{token[0]}"'
 
-    assert next(tokens) == "item"
-    return read()
+    item = ddl[ddl.index("struct<") : ddl.rindex(">") + 1]
+    return json.loads(re.sub(r"struct<|array<|>|\w+", translated, item))
 
 
 def type_of(columns):

@@ -14,7 +14,6 @@ from inventory_orders.invocation import runtime
 from inventory_orders.store import lists, rows
 from inventory_orders.store.tables import EXPIRY_SHARDS, Table
 from testing.aws import ServiceError
-from testing.world.events import order_body
 
 SWEEP_SECONDS = 50.0
 GRACE_SECONDS = 60
@@ -296,22 +295,6 @@ def deliver(shop, queue):
 
 def pay(shop, *order_ids):
     shop.send("OrderCommand", *({"action": "confirm", "orderId": i} for i in order_ids))
-
-
-def test_a_payment_before_expiry_keeps_the_units_although_the_hold_was_sent(shop):
-    shop.list("tea", 100)
-    for order_id in ("paid", "late", "unpaid"):
-        order = order_body(order_id, {"tea": 1}) | {"holdSeconds": 60}
-        shop.invoke("place_orders", order)
-    sweep(shop)
-    for order_id in ("paid", "late"):
-        shop.clock.sleep(50)
-        pay(shop, order_id)
-        deliver(shop, "OrderCommand")
-    shop.clock.sleep(30)
-    deliver(shop, "Expiry")
-    assert statuses(shop) == {"paid": "CONFIRMED", "late": "CONFIRMED", "unpaid": "EXPIRED"}
-    assert shop.stock("tea") == 98
 
 
 def test_no_hold_expires_before_its_payment_although_the_depth_is_a_minute_old(shop):

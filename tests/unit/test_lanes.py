@@ -477,17 +477,6 @@ def test_many_loans_are_written_before_the_visit_ends(shop):
     assert all(shop.product(product_id).lent_to for product_id in names)
 
 
-@pytest.mark.parametrize("stock", [1, 5, 1000])
-def test_orders_of_99_lines_are_placed(shop, stock):
-    names = [f"p{n:02}" for n in range(99)]
-    for product_id in names:
-        shop.list(product_id, stock)
-    worker = shop.owner()
-    for number in range(3):
-        (status,) = shop.outcomes(worker, shop.new_order(*names))
-        assert status is (APPLIED if number < stock else REJECTED)
-
-
 # ---------------------------------------------------------------------- fewer lanes than before
 
 

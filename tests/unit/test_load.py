@@ -11,17 +11,16 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import Decrement
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.engine import memory
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import LeaseLostError, StoreUnavailableError, ThrottledError
-from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
-from inventory_orders.store.dynamodb import Snapshot, Store
+from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
@@ -31,7 +30,9 @@ from operations.commands import load as load_command
 from operations.currency import Currency
 from operations.errors import UserError
 from operations.load import Done, Load
+from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import lend
+from testing.schedules.in_turn.shop import Fault
 from testing.world.clock import FakeClock
 from testing.world.faults import lose_responses
 from tests.support.parallel import in_threads
@@ -56,10 +57,6 @@ def one_worker(monkeypatch):
 @pytest.fixture
 def shelf(shop, tmp_path):
     return Shelf(shop, tmp_path / "catalogue.csv")
-
-
-def soon():
-    return Deadline.after(5, SystemClock())
 
 
 def many(count, prefix="p"):
@@ -144,7 +141,7 @@ def test_a_check_adds_up_the_lines_before(shelf):
 
 def test_a_limit_that_would_forget_units_on_backorder_is_refused(shelf):
     shelf.load("productId,openingStock,backorderLimit\np,1,5\n")
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 4})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 4}))
     content = "productId,backorderLimit\np,2\n"
     for load in shelf.check_and_load(content):
         assert codes(load) == [(2, "p", "BELOW_FLOOR")]
@@ -161,7 +158,7 @@ def test_a_concurrent_change_between_read_and_write_is_kept(shelf, monkeypatch):
             event_time = product.details_event_time
             rival = Change("p", {"name": rivals.pop()}, {}, event_time, "load-z")
             ProductCatalogue(RetryingClient(shelf.store)).update_with_retry(
-                "p", lambda now: apply(rival, now), soon()
+                "p", lambda now: apply(rival, now), shelf.shop.soon()
             )
         return apply(change, product)
 
@@ -187,20 +184,17 @@ def test_counts_are_booked_and_loading_the_same_file_again_books_nothing(shelf):
     ]
     assert (record.reason, record.counted, record.delta) == ("COUNT", 12, -3)
     assert record.notes == {"reference": "November"}
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 5}))
     rows = shelf.rows()
     for load in shelf.check_and_load(COUNTS):
         assert (load.bad, load.findings, load.done) == ([], [], {Done.COUNTED_BEFORE: 2})
     assert shelf.rows() == rows
-    corrected = shelf.load(COUNTS.replace("q,18", "q,20"))
-    assert findings(corrected) == [(3, "q", "counted 20, corrected by +2")]
-    assert corrected.done == {Done.COUNTED_BEFORE: 1, Done.COUNTED: 1}
-    assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (7, 20)
+    assert shelf.product("p").stock_count == 7
 
 
 def test_a_count_includes_open_orders_and_fails_for_an_unknown_product(shelf):
     shelf.load(MIXED)
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 5, "q": 5})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 5, "q": 5}))
     shelf.begin_count()
     content = "productId,counted\np,14\nq,4\nr,1\n"
     for load in shelf.check_and_load(content):
@@ -215,7 +209,7 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
     shelf.load(MIXED)
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.shop.edit(Table.PRODUCTS, "bad")
-    Lease.acquire(RetryingClient(shelf.store), "q", 30.0, soon())
+    Lease.acquire(RetryingClient(shelf.store), "q", 30.0, shelf.shop.soon())
     shelf.begin_count()
     content = "productId,counted,adjustmentId\np,1,r-1\nq,1,\nbad,1,\nnew,1,\n"
     load = shelf.load(content)
@@ -238,7 +232,7 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
 
 def test_a_count_waits_for_the_lease_of_a_load_that_was_killed(shelf):
     shelf.load(MIXED)
-    Lease.acquire(RetryingClient(shelf.store), "p", 0.2, soon())
+    Lease.acquire(RetryingClient(shelf.store), "p", 0.2, shelf.shop.soon())
     shelf.begin_count()
     assert shelf.load("productId,counted\np,1\n").done == {Done.COUNTED: 1}
 
@@ -269,21 +263,13 @@ def test_two_loads_of_the_same_counts_book_each_once(shelf):
 
 def test_a_product_that_was_sold_and_renamed_since_counts_as_existing(shelf):
     shelf.load(HEADER + "create,p,10,Pi,314,,,\n")
-    engine_with_lanes(shelf.store).apply([Order("o", "u", {"p": 3})], soon())
+    shelf.shop.do(Order("o", "u", {"p": 3}))
     event = CatalogueEvent("p", "e", timestamp(SystemClock().now()), {"name": "Tau"})
-    ProductCatalogue(RetryingClient(shelf.store)).change_details(event, soon())
+    ProductCatalogue(RetryingClient(shelf.store)).change_details(event, shelf.shop.soon())
     again = shelf.load()
     assert again.done == {Done.THERE: 1}
     assert "exists; kept name, price as changed at 20" in findings(again)[0][2]
     assert (shelf.product("p").stock_count, shelf.product("p").name) == (7, "Tau")
-
-
-def test_a_corrected_file_only_books_what_was_missing(shelf):
-    first = shelf.load(MIXED.replace("-2,CORRECTION", "-2.5,CORRECTION"))
-    assert codes(first) == [(6, "q", "SCHEMA_VIOLATION")]
-    second = shelf.load(MIXED)
-    assert (second.bad, second.done[Done.BOOKED], second.done[Done.BOOKED_BEFORE]) == ([], 1, 1)
-    assert (shelf.product("p").stock_count, shelf.product("q").stock_count) == (15, 18)
 
 
 def test_a_check_includes_units_in_lanes(shelf):
@@ -306,8 +292,7 @@ def test_a_change_that_came_after_the_file_was_saved_is_not_undone(shelf):
 
 def test_an_adjustment_that_was_refused_as_a_decrement_stays_refused(shelf):
     shelf.load(MIXED)
-    change = Decrement("p", "d", -99, "DECREMENT")
-    engine_with_lanes(shelf.store).apply([change], Deadline.after(20, SystemClock()))
+    shelf.shop.do(Decrement("p", "d", -99, "DECREMENT"))
     content = HEADER + "adjust,p,,,,r-2,100,RECEIPT\nadjust,p,,,,d,-99,DECREMENT\n"
     for load in shelf.check_and_load(content):
         assert codes(load) == [(3, "p", "BELOW_FLOOR")]
@@ -318,7 +303,8 @@ def test_an_id_that_was_used_for_something_else(shelf):
     at = "2026-01-01T00:00:00.000000+00:00"
     shelf.load(MIXED)
     ProductCatalogue(RetryingClient(shelf.store)).change_details(
-        CatalogueEvent("q", "e", timestamp(SystemClock().now() + timedelta(minutes=1)), {}), soon()
+        CatalogueEvent("q", "e", timestamp(SystemClock().now() + timedelta(minutes=1)), {}),
+        shelf.shop.soon(),
     )
     newest = shelf.product("q").details_event_time
     content = (
@@ -338,7 +324,7 @@ def test_a_corrupt_or_leased_product_delays_no_other(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.load(many(3))
     shelf.shop.edit(Table.PRODUCTS, "bad")
-    Lease.acquire(RetryingClient(shelf.store), "p-001", 30.0, soon())
+    Lease.acquire(RetryingClient(shelf.store), "p-001", 30.0, shelf.shop.soon())
     content = HEADER + (
         "create,bad,1,,,,,\ncreate,new,1,,,,,\n"
         "changeDetails,bad,,,,,,\nchangeDetails,p-001,,,,,,\nchangeDetails,p-002,,Zwei,,,,\n"
@@ -396,29 +382,17 @@ def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(
         assert simulated_store.get_product(f"p-{n}").places == {"a", "b"}
 
 
-class Refusing(Store):
-    """A store that refuses the first writes."""
-
-    errors: list
-
-    def write(self, actions, token):
-        if self.errors:
-            raise self.errors.pop()
-        super().write(actions, token)
-
-
 def test_a_throttled_load_continues(shelf, monkeypatch):
     monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
     monkeypatch.setattr(memory, "_MAX_PACE", 0.001)
-    shelf.store.__class__ = Refusing
-    shelf.store.errors = [ThrottledError("ThrottlingException", "slow down")] * 12
+    slow_down = Fault(ServiceError("ThrottlingException", "slow down"))
+    shelf.shop.planned["TransactWriteItems"].extend([slow_down] * 12)
     load = shelf.load(MIXED)
     assert (load.bad, load.done[Done.CREATED]) == ([], 2)
 
 
 def test_a_load_without_access_stops_immediately(shelf):
-    shelf.store.__class__ = Refusing
-    shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
+    shelf.shop.refuse("TransactWriteItems", ServiceError("AccessDeniedException", "no"))
     load = Load(shelf.file(many(60)), shelf.store)
     with pytest.raises(StoreUnavailableError):
         load.run()
@@ -558,8 +532,7 @@ class TestTheCommand:
             app(["load", str(shelf.path)], standalone_mode=False)
 
     def test_it_reports_what_stopped_it_and_what_to_do(self, shelf, run, monkeypatch):
-        shelf.store.__class__ = Refusing
-        shelf.store.errors = [StoreUnavailableError("AccessDeniedException", "no")]
+        shelf.shop.refuse("TransactWriteItems", ServiceError("AccessDeniedException", "no"))
         said = run(shelf.path, content=MIXED, status=1)
         assert "Not finished: DynamoDB failed (AccessDeniedException: no)" in said
         assert "run the same command again" in said

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
@@ -38,10 +38,6 @@ STOCK = (
 def shelf(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "_WORKERS", 1)
     return Shelf(shop, tmp_path / "stock.csv")
-
-
-def soon():
-    return Deadline.after(5, SystemClock())
 
 
 def units(shelf):
@@ -187,7 +183,7 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
         [NewProduct(f"p{n}#a", 1) for n in range(MAX_PLACES_AT_ONCE + 1)],
     ):
         with pytest.raises(ValueError, match="create_many takes at most 33 products"):
-            create_many(client, new, soon())
+            create_many(client, new, shelf.shop.soon())
 
 
 def test_a_location_that_cannot_be_listed_does_not_affect_others(shop):
@@ -273,14 +269,14 @@ def test_a_product_is_discontinued_and_listed_again_at_all_its_locations(shelf):
 def test_discontinuing_continues_where_an_earlier_load_met_a_count(shelf, monkeypatch):
     shelf.load(STOCK)
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
-    lease = Lease.acquire(RetryingClient(shelf.store), "tea#berlin", 600.0, soon())
+    lease = Lease.acquire(RetryingClient(shelf.store), "tea#berlin", 600.0, shelf.shop.soon())
     content = "action,productId\ndiscontinue,tea\n"
     load = shelf.load(content)
     assert codes(load) == [(2, "tea", "LEASED")]
     assert load.bad[0].message.startswith("tea at berlin is leased for")
     assert load.bad[0].message.endswith("load the file again later")
     assert shelf.product("tea").is_discontinued
-    lease.release(soon())
+    lease.release(shelf.shop.soon())
     assert findings(shelf.load(content)) == [
         (2, "tea", "discontinued at berlin; discontinued at lyon")
     ]

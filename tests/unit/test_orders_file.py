@@ -40,13 +40,11 @@ def orders_in(path):
     [
         ROWS,
         LINES,
-        f"\ufeff{LINES}",
         f"\n  \n{LINES}",
         f"\n\n{ROWS}",
         f"{ROWS} , , , \n".replace("\n", ",,\n"),
         re.sub("[^,\n]+", r'"\g<0>"', ROWS),
         re.sub("(.*),(.*),(.*),(.*)", r"\3,\4,\2,\1", ROWS),
-        gzip.compress(LINES.encode(), mtime=0),
     ],
 )
 def test_a_file_is_parsed_into_its_orders(tmp_path, content):
@@ -96,7 +94,6 @@ def test_json_lines_are_sent_unchanged(tmp_path):
         (f'{HEADER}\no-1,u-1,tea,1\no-2,"u-2,tea,1\no-3,u,tea,1\n', "line 3, is not CSV"),
         (f"{HEADER}\no-1,u-1,Tee grün,1\n".encode("latin-1"), "line 2, character 15: not UTF-8"),
         (b'{"orderId": "\xff"}\n', "line 1, character 14: not UTF-8"),
-        (b"PK\x03\x04\x14\x00\xff", "is a workbook; a file of orders must be text"),
     ],
 )
 def test_a_file_that_is_not_one_of_orders_is_refused_unchecked_too(tmp_path, content, says):
@@ -123,14 +120,6 @@ BEGAN = ": orderId: the order o-1 began at line 2"
         ("o-1,u-1,tea,1\n\no-1,u-1,BANK CHARGES,1", "line 4: productId: must be 1 to 64 "),
         ("o 1,u-1,tea,1", "line 2: orderId: must be "),
         ("o-1,,tea,1", "line 2: userId: must be "),
-        (
-            "o-1,u-1,tea",
-            "line 2: the row has 3 cells, but the header has 4; write one for each column",
-        ),
-        (
-            "o-1,u-1,tea, green,1",
-            "line 2: the row has 5 cells, but the header has 4; put quotation marks",
-        ),
         ("\n".join(f"o-1,u-1,p-{n},1" for n in range(100)), "line 2: items: an order may have at"),
         (HEADER, "line 2: quantity: "),
     ],
@@ -211,15 +200,11 @@ def test_json_that_is_not_one_object_on_each_line_says_how_to_write_it(tmp_path,
             r"line 1, has .*Convert a JSON list with: jq -c '.\[\]' f.gz",
         ),
         (
-            *(read_catalogue, ["productId,", "a" * 10**6]),
-            "line 1, has more than 1,048,576 characters",
-        ),
-        (
             *(count_orders, ["x,", f'"{"y" * 1000}\n",' * 1000]),
             "line 1, is not CSV .the row has more than 1,048,576 characters",
         ),
     ],
-    ids=["line", "list", "CSV line", "CSV row"],
+    ids=["line", "list", "CSV row"],
 )
 def test_a_line_without_end_is_refused_without_reading_it(tmp_path, read, content, says):
     """The compressed file is small; its line has 30 million characters."""
@@ -282,14 +267,12 @@ def test_a_pipe_is_refused_because_the_file_is_read_twice(tmp_path):
         count_orders(tmp_path / "pipe")
 
 
-def test_a_folder_an_empty_file_and_one_of_text_hold_no_orders(tmp_path):
+def test_a_folder_and_an_empty_file_hold_no_orders(tmp_path):
     with pytest.raises(UserError, match="is a directory"):
         count_orders(tmp_path)
     for content in ("", "\n\n", HEADER):
         with pytest.raises(UserError, match="contains no orders"):
             count_orders(written(tmp_path, content))
-    with pytest.raises(UserError, match="is neither an order in JSON nor the header"):
-        count_orders(ROOT / "README.md")
 
 
 def test_only_the_demonstration_takes_orders_without_quantities():

@@ -98,27 +98,22 @@ limits = st.builds(
 
 
 @given(changes, shelves, limits)
-def test_every_change_is_decided_exactly_once_and_as_a_whole(batch, shelf, limit):
-    supply, as_given = Supply(Allocation(shelf)), (list(batch), dict(shelf))
-    planned = plan(batch, supply, (), limit)
+def test_a_plan_from_rows_keeps_its_rules(batch, shelf, limit):
+    as_given = list(batch), dict(shelf)
+    planned = from_rows(batch, shelf, limits=limit)
     assert (batch, shelf) == as_given, "a plan changes none of its arguments"
-    assert (supply.allocation.rows, [*supply.allocation.touched]) == (shelf, [])
-    decided = [d.change.record_key for t in transactions_of(planned) for d in t.decisions]
-    doubted = {change.record_key: change for change, _ in planned.doubted}
-    stopped = {change.group for change in doubted.values()} - {None}
-    behind = {c.record_key for c in batch if c.group in stopped}.difference(decided, doubted)
-    keys = [*decided, *doubted, *behind]
-    assert sorted(keys, key=str) == sorted((c.record_key for c in batch), key=str)
+    check_stock(shelf, planned)
+    check_sizes(planned, limit)
+    check_steps(planned)
+    check_order(batch, planned)
+
+
+def check_stock(shelf, planned):
+    """Check that stock is conserved and never below its floor."""
+    state = dict(shelf)
     for transaction in transactions_of(planned):
         touched = {p for d in transaction.decisions for p in d.deltas}
         assert touched == {update.before.product_id for update in transaction.updates}
-
-
-@given(changes, shelves, limits)
-def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
-    planned = from_rows(batch, shelf, limits=limit)
-    state = dict(shelf)
-    for transaction in transactions_of(planned):
         for update in transaction.updates:
             product_id = update.before.product_id
             delta = sum(d.deltas.get(product_id, 0) for d in transaction.decisions)
@@ -136,9 +131,9 @@ def test_stock_is_conserved_and_never_below_its_floor(batch, shelf, limit):
             state[product_id] = update.after
 
 
-@given(changes, shelves, limits)
-def test_no_transaction_exceeds_the_limits(batch, shelf, limit):
-    for transaction in transactions_of(from_rows(batch, shelf, limits=limit)):
+def check_sizes(planned, limit):
+    """Check that no transaction exceeds the limits."""
+    for transaction in transactions_of(planned):
         stored = (d.change for d in transaction.decisions if d.has_record)
         records = [change for change in stored for _ in change.parts]
         size = sum(u.before.size for u in transaction.updates) + sum(c.record_size for c in records)
@@ -159,7 +154,9 @@ def test_a_full_transaction_has_as_many_actions_as_dynamodb_takes():
 
 def check_decisions(batch, shelf, planned, blocked=frozenset()):
     """Check a plan against changes that are decided one after the other. A waiting change stops its group."""
-    decided = {d.change.record_key: d for t in transactions_of(planned) for d in t.decisions}
+    decisions = [d for t in transactions_of(planned) for d in t.decisions]
+    decided = {d.change.record_key: d for d in decisions}
+    assert len(decided) == len(decisions), "each change is decided once"
     doubted = {change.record_key: decisive for change, decisive in planned.doubted}
     state, stopped = dict(shelf), set()
     for change in batch:
@@ -246,9 +243,8 @@ def shared(earlier, later):
     return products | ({"the group"} if same_group else set())
 
 
-@given(changes, shelves, limits)
-def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
-    planned = from_rows(batch, shelf, limits=limit)
+def check_steps(planned):
+    """Check that the transactions of one step share nothing."""
     places = [
         (d, (chain_number, step_number, number))
         for chain_number, chain in enumerate(planned.chains)
@@ -263,11 +259,6 @@ def test_transactions_of_one_step_share_nothing(batch, shelf, limit):
                 "changes that share something must not be in parallel transactions"
             )
     assert all(step for chain in planned.chains for step in chain)
-
-
-@given(changes, shelves, limits)
-def test_order_is_kept_within_a_group_and_for_rejections(batch, shelf, limit):
-    check_order(batch, from_rows(batch, shelf, limits=limit))
 
 
 def reasons_of(decision):
@@ -448,13 +439,19 @@ def actions_of(transaction):
     return len(transaction.updates) + len(transaction.pages) + released + records
 
 
-@given(orders, few_places, limits, releases, st.booleans(), st.sets(st.sampled_from(PRODUCT_IDS)))
-def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
-    batch, spec, limit, release, alone, blocked
-):
+@given(orders, few_places, limits, releases, st.booleans(), some_blocked)
+def test_a_plan_with_lanes_keeps_its_rules(batch, spec, limit, release, alone, blocked):
     stock = Stock(spec)
     planned = plan(batch, stock.supply(release=release, is_awaited=not alone), blocked, limit)
-    transactions = list(transactions_of(planned))
+    check_sales(batch, spec, stock, planned, blocked)
+    check_moves(stock, planned, limit, release, alone)
+    if release is None and not blocked:
+        check_rejections(spec, planned)
+
+
+def check_sales(batch, spec, stock, planned, blocked):
+    """Check that each order is decided once, and sold where it says."""
+    transactions = transactions_of(planned)
     decided = [d.change.order_id for t in transactions for d in t.decisions]
     waiting = [change.order_id for change, _ in (*planned.waiting, *planned.doubted)]
     stopped = {change.group for change, _ in (*planned.waiting, *planned.doubted)} - {None}
@@ -504,13 +501,9 @@ def test_with_lanes_each_order_is_decided_once_and_sold_where_it_says(
         assert not update.after.lent_to or update.after.may_be_lent
 
 
-@given(orders, few_places, limits, releases, st.booleans())
-def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depot(
-    batch, spec, limit, release, alone
-):
-    stock = Stock(spec)
-    planned = plan(batch, stock.supply(release=release, is_awaited=not alone), (), limit)
-    transactions = list(transactions_of(planned))
+def check_moves(stock, planned, limit, release, alone):
+    """Check that moves come first, and the release once, with the last transaction that needs the depot."""
+    transactions = transactions_of(planned)
     if release is not None or stock.moved or stock.sources:
         assert all(len(step) == 1 for chain in planned.chains for step in chain)
         assert len(planned.chains) <= 1
@@ -532,6 +525,18 @@ def test_moves_come_first_and_the_release_once_with_the_last_that_needs_the_depo
         assert not alone
         assert not transaction.updates
         assert all(update.after.key.lane == OWN for update in transaction.pages)
+
+
+def check_rejections(spec, planned):
+    """Check that no order is rejected while there may be more stock elsewhere."""
+    for transaction in transactions_of(planned):
+        for decision in transaction.decisions:
+            for short in decision.rejection.shortages if decision.rejection is not None else ():
+                assert spec[short.product_id][0] in ("row", "gone", "ended")
+    for product_id in planned.missing:
+        assert spec[product_id][0] in ("lent row", "lane", "depot")
+    for change, _ in planned.waiting:
+        assert not planned.missing.isdisjoint(change.product_ids)
 
 
 in_groups = st.lists(
@@ -565,20 +570,6 @@ def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
     planned = plan(batch, stock.supply(release=RELEASE, is_awaited=True))
     sold = [[d.change.order_id for d in t.decisions] for t in transactions_of(planned)]
     assert sold == [["first", "second", "third"], ["other", "alone"]]
-
-
-@given(orders, few_places, limits)
-def test_no_order_is_rejected_while_there_may_be_more_stock_elsewhere(batch, spec, limit):
-    stock = Stock(spec)
-    planned = plan(batch, stock.supply(), (), limit)
-    for transaction in transactions_of(planned):
-        for decision in transaction.decisions:
-            for short in decision.rejection.shortages if decision.rejection is not None else ():
-                assert spec[short.product_id][0] in ("row", "gone", "ended")
-    for product_id in planned.missing:
-        assert spec[product_id][0] in ("lent row", "lane", "depot")
-    for change, _ in planned.waiting:
-        assert not planned.missing.isdisjoint(change.product_ids)
 
 
 wide_orders = st.lists(

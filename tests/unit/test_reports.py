@@ -20,7 +20,7 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, ThrottledError
-from inventory_orders.lanes.levels import estimate_levels, read_level
+from inventory_orders.lanes.levels import read_level
 from inventory_orders.products.fold import Fold
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.lane_leases import lease_lane
@@ -34,12 +34,10 @@ from operations.errors import UserError
 from operations.stock import list_stock
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import lend
+from testing.world.faults import cancelled
 from tests.support.terminal import on_a_terminal
 
-CONFLICT = {
-    "Error": {"Code": "TransactionCanceledException", "Message": "a rival"},
-    "CancellationReasons": [{"Code": "TransactionConflict"}],
-}
+CONFLICT = cancelled("TransactionConflict")
 
 
 @pytest.fixture
@@ -61,17 +59,6 @@ def level(shop, product_id):
 
 def show(*arguments):
     return CliRunner().invoke(main.app, ["stock", *arguments])
-
-
-def test_row_and_lanes_are_read_at_one_moment(shop):
-    found = level(shop, "tea")
-    assert (found.available, found.product.stock_count, found.is_exact) == (1000, 890, True)
-    assert found.in_lanes == {DEPOT: 60, 1: 20, 9: 30}
-    assert shop.calls[-2:] == ["TransactGetItems"] * 2
-    shop.calls.clear()
-    assert level(shop, "mug").available == 5
-    assert shop.calls == ["TransactGetItems"]
-    assert level(shop, "no-such-thing") is None
 
 
 def test_a_count_that_was_left_open_is_shown_with_the_command_that_cancels_it(shop):
@@ -119,7 +106,7 @@ def fill_pages(shop, lanes):
 
 
 DISTURBANCES = {
-    "contention": lambda shop: shop.refuse("TransactGetItems", ClientError(CONFLICT, "")),
+    "contention": lambda shop: shop.refuse("TransactGetItems", CONFLICT),
     "pages too large for a transaction": lambda shop: fill_pages(shop, range(12)),
     "pages that grow": lambda shop: shop.once(
         "TransactGetItems", lambda _: fill_pages(shop, range(12))
@@ -147,20 +134,6 @@ def test_an_unreadable_page_is_an_error_instead_of_a_number(shop):
     with pytest.raises(CorruptItemError):
         level(shop, "tea")
     assert isinstance(show("tea").exception, UserError)
-
-
-def test_many_products_are_estimated_with_two_reads(shop):
-    client = shop.worker().client
-    before = len(shop.calls)
-    snapshot = shop.store.read(["tea", "mug", "nothing"])
-    levels = estimate_levels(client, snapshot, Deadline.after(10, client.clock))
-    assert {product_id: one.available for product_id, one in levels.items()} == {
-        "tea": 1000,
-        "mug": 5,
-    }
-    assert snapshot.products["nothing"] is None
-    assert not any(one.is_exact for one in levels.values())
-    assert shop.calls[before:] == ["BatchGetItem"] * 2
 
 
 def test_the_list_starts_with_low_stock_and_includes_lanes(shop):
@@ -223,30 +196,12 @@ def test_a_product_that_cannot_be_read_is_named_and_hides_no_other(shop):
     assert done.stdout.endswith("2 products of 2 (1 out of stock, 0 low, 0 discontinued).\n")
 
 
-@pytest.mark.parametrize(
-    ("options", "products"),
-    [
-        (["--low"], ["mug"]),
-        (["--out"], ["pot"]),
-        (["--low", "--out"], ["pot", "mug"]),
-        (["--in-lanes"], ["tea"]),
-        (["--out", "--in-lanes"], []),
-    ],
-)
-def test_filters_show_products_that_are_low_out_or_in_lanes(shop, options, products):
-    found = json.loads(show("--json", *options).stdout)
-    assert [one["productId"] for one in found] == products
-
-
 def test_one_product_is_exact_and_says_where_its_units_are(shop):
     shown = show("tea").stdout
     assert re.search("its row +890 ", shown)
     assert re.search("the depot +60 ", shown)
     numbers = "1,000 on hand, 0 committed, 1,000 available"
     assert f"tea: {numbers}, ACTIVE (low at 10, backorders to 0)." in shown
-    found = json.loads(show("tea", "--json").stdout)
-    assert (found["available"], found["stockCount"], found["isExact"]) == (1000, 890, True)
-    assert found["inLanes"] == {"0": 60, "1": 20, "9": 30}
     assert isinstance(show("no-such-thing").exception, UserError)
 
 
@@ -334,21 +289,19 @@ def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
 
     for number in range(7):
         dead_letter(json.dumps({"orderId": f"o-{number}"}))
-    dead_letter("[" * 99_999 + '"o-deep"')
-    for order_id in ("o-3", "o-deep"):
-        assert str(orders(order_id).exception) == (
-            f"there is no order {order_id}, but it is a dead letter: UNKNOWN_PRODUCT in OrderQueue (there is no product cup "
-            "yet). `.venv/bin/inventory-orders redrive` shows whether it can be sent back"
-        )
+    assert str(orders("o-3").exception) == (
+        "there is no order o-3, but it is a dead letter: UNKNOWN_PRODUCT in OrderQueue (there is no product cup yet). "
+        "`.venv/bin/inventory-orders redrive` shows whether it can be sent back"
+    )
     assert str(orders("o-33").exception) == "there is no order o-33"
     shown = CliRunner().invoke(main.app, ["redrive"]).stdout
     assert "o-0 o-1 o-2 o-3 o-4 and 2 more" in shown
     (listed,) = json.loads(CliRunner().invoke(main.app, ["redrive", "--json"]).stdout)[
         "deadLetters"
     ]
-    assert (listed["count"], listed["orderIds"]) == (8, [f"o-{number}" for number in range(7)])
+    assert (listed["count"], listed["orderIds"]) == (7, [f"o-{number}" for number in range(7)])
     status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)["deadLetters"]
-    assert status == {"UNKNOWN_PRODUCT": {"count": 8, "example": "there is no product cup yet"}}
+    assert status == {"UNKNOWN_PRODUCT": {"count": 7, "example": "there is no product cup yet"}}
     monkeypatch.setattr(reports, "_DEAD_LETTERS", 1)
     assert "not all dead letters were searched" in str(orders("o-33").exception)
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no."}}, "ReceiveMessage")
@@ -366,7 +319,7 @@ def leave_out(table):
 
     def before(operation, request):
         if operation == "TransactGetItems":
-            raise ClientError(CONFLICT, operation)
+            raise CONFLICT
         if operation != "BatchGetItem" or table not in request["RequestItems"]:
             return None
         return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
@@ -530,17 +483,10 @@ def test_the_audits_json_says_the_same_as_its_text(shop, placed):
     def audit(*arguments):
         return CliRunner().invoke(main.app, ["audit", *arguments, "--json"])
 
-    done = audit()
-    found = json.loads(done.stdout)
-    assert (done.exit_code, found["balanced"], found["corruptPages"]) == (0, True, {})
+    found = json.loads(audit().stdout)
+    assert (found["balanced"], found["corruptPages"]) == (True, {})
     tea = next(one for one in found["products"] if one["productId"] == "tea")
     numbers = ("onHand", "committed", "available", "adjusted", "sold", "open", "unexplained")
     assert [tea[name] for name in numbers] == [1000, 6, 994, 1000, 6, 6, 0]
     assert sum(tea["inLanes"].values()) + tea["inRow"] == 994
     assert "history" not in tea
-    (tea,) = json.loads(audit("tea").stdout)["products"]
-    last = [entry for entry in tea["history"] if entry["at"]][-1]
-    assert (last["available"], last["onHand"]) == (994, 1000)
-    shop.aws.dynamodb.tables["Products"].items["mug",] |= {"stockCount": {"N": "4"}}
-    done = audit()
-    assert (done.exit_code, json.loads(done.stdout)["balanced"]) == (1, False)

@@ -64,23 +64,13 @@ def test_a_list_has_the_total_of_each_product_and_each_of_its_locations(shop):
     assert " ".join(summary) == said
 
 
-def test_the_same_as_json(shop):
-    tea, mug = json.loads(run("stock", "--json").stdout)
-    assert (tea["productId"], tea["status"], tea["onHand"], tea["available"]) == (
-        *("tea", "ACTIVE", 1030, 1030),
-    )
-    assert tea["inLanes"] == {"0": 60, "1": 20, "9": 30}
-    assert [(place.get("locationId"), place["available"]) for place in tea["places"]] == [
-        *((None, 1000), ("berlin", 0), ("lyon", 30)),
-    ]
-    assert (mug["productId"], mug["available"], "places" in mug) == ("mug", 5, False)
-
-
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
         (["--out"], [("tea", "berlin"), ("tea", "rome")]),
         (["--low"], [("mug", None)]),
+        (["--low", "--out"], [("tea", "berlin"), ("tea", "rome"), ("mug", None)]),
+        (["--out", "--in-lanes"], []),
         (["--in-lanes"], [("tea", None)]),
         (["--location", "lyon"], [("tea", "lyon")]),
         (["--location", ""], [("mug", None), ("tea", None)]),

@@ -5,6 +5,7 @@ import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError
@@ -379,23 +380,15 @@ def test_a_role_may_have_a_permission_on_everything(monkeypatch, run):
         "IAM::Policy", Roles=[{"Ref": "Role"}], PolicyDocument=document
     )
     run.deployed.physical["Role"] = "the-role"
-    asked = []
-
-    def simulate(**question):
-        asked.append(question)
-        return {
-            "EvaluationResults": [{"EvalActionName": tracing["Action"], "EvalDecision": "allowed"}]
-        }
-
+    allowed = {"EvalActionName": tracing["Action"], "EvalDecision": "allowed"}
+    simulate = Mock(return_value={"EvaluationResults": [allowed]})
     clients(monkeypatch, run, iam=SimpleNamespace(simulate_principal_policy=simulate))
     assert states(stack.roles(run)) == [State.PASSED]
-    assert asked == [
-        {
-            "PolicySourceArn": "arn:aws:iam::123456789012:role/the-role",
-            "ActionNames": ["xray:PutTraceSegments"],
-            "ResourceArns": ["*"],
-        }
-    ]
+    simulate.assert_called_once_with(
+        PolicySourceArn="arn:aws:iam::123456789012:role/the-role",
+        ActionNames=["xray:PutTraceSegments"],
+        ResourceArns=["*"],
+    )
 
 
 # ------------------------------------------------------------------ traffic
@@ -438,32 +431,22 @@ def test_the_log_shows_invocations_their_price_and_cold_starts():
 
 def test_a_run_continues_although_a_dead_letter_queue_is_too_long_to_read(run):
     """The first messages become visible again before the end of the queue is reached."""
-    removed = []
+    bodies, removed = iter(['{"orderId": "verify-260101-000000-abcd-o"}']), []
 
-    class Endless:
-        def get_queue_attributes(self, AttributeNames, **_):
-            return {"Attributes": dict.fromkeys(AttributeNames, "100000")}
+    def receive(**_):
+        time.sleep(1)
+        assert time.monotonic() < 3600
+        message = {"MessageId": "m", "ReceiptHandle": "r", "Attributes": {"SentTimestamp": "0"}}
+        return {"Messages": [message | {"Body": next(bodies, "another sender's")}]}
 
-        def receive_message(self, **_):
-            time.sleep(1)
-            assert time.monotonic() < 3600
-            body = (
-                '{"orderId": "verify-260101-000000-abcd-o"}' if not removed else "another sender's"
-            )
-            sent = {"SentTimestamp": "0"}
-            return {
-                "Messages": [
-                    {"MessageId": "m", "ReceiptHandle": "r", "Body": body, "Attributes": sent}
-                ]
-            }
-
-        def delete_message(self, **request):
-            removed.append(request)
-
-        def change_message_visibility_batch(self, **_):
-            return {}
-
-    run.aws.sqs = Endless()
+    run.aws.sqs = SimpleNamespace(
+        get_queue_attributes=lambda AttributeNames, **_: {
+            "Attributes": dict.fromkeys(AttributeNames, "100000")
+        },
+        receive_message=receive,
+        delete_message=lambda **request: removed.append(request),
+        change_message_visibility_batch=lambda **_: {},
+    )
     run.aws.outputs = dict.fromkeys(queues.DEAD_LETTERS, QUEUE_URL)
     assert run.remove_old_dead_letters() == len(removed) == 1
 

@@ -67,19 +67,6 @@ def listed(shop):
     return sorted(key for (key,) in shop.items(Table.PRODUCTS))
 
 
-def test_an_order_over_two_locations_is_green_and_its_rows_are_removed(shop, run):
-    ((state, saw),) = check(run)
-    assert state is State.PASSED, saw
-    assert len(listed(shop)) == 6
-    assert shop.status(f"{run.name}-locations") == "CANCELLED"
-    ((state, saw),) = check(run, "books")
-    assert state is State.PASSED, saw
-    assert "6 products, 6 units received" in saw
-    ((state, saw),) = check(run, "cleans-up")
-    assert (state, saw) == (State.PASSED, "3 products delisted; no order is open")
-    assert (listed(shop), run.products) == ([], [])
-
-
 @pytest.mark.parametrize(
     ("location", "units", "says"),
     [
@@ -131,32 +118,13 @@ def test_leftovers_are_named_by_product_and_location_and_kept_for_the_next_run(s
     assert other not in listed(shop)
 
 
-def test_the_own_row_of_a_product_is_deleted_last(shop, run):
-    product = run.list_product("left", 1)
-    for location in ("north", "south"):
-        run.list_product("left", 1, location)
-    assert run.products[1] == product
-    assert run.clean_up() == []
-    assert listed(shop) == []
-
-
-def test_the_open_orders_of_a_run_are_cancelled(shop, run):
-    product = run.list_product("open", 20)
-    orders = [run.order(f"open-{n}", {product: 1}) for n in range(12)]
-    for order in orders:
-        traffic.place(run, order)
-    shop.stack.invoke("ChangeOrders", {"action": "confirm", "orderId": orders[0]["orderId"]})
-    run.order("never-sent", {product: 1})
-    assert run.clean_up() == []
-    assert {shop.status(order["orderId"]) for order in orders} == {"CANCELLED"}
-
-
 @pytest.mark.parametrize("interrupted", ["_delist", "_cancel_open", "take_dead_letters"])
 def test_the_orders_of_a_run_that_was_killed_are_cancelled_by_the_next(
     shop, run, monkeypatch, interrupted
 ):
     order = run.order("open", {run.list_product("open", 1): 1})
     traffic.place(run, order)
+    shop.stack.invoke("ChangeOrders", {"action": "confirm", "orderId": order["orderId"]})
     run.dead_letters["OrderDeadLetterQueueUrl"] = {"m-1"}
     following = RunOnShop(shop)
     monkeypatch.setattr(run, interrupted, _killed)

@@ -25,22 +25,6 @@ from testing.world.tables import creation
 
 
 class TestScheduler:
-    def test_tasks_interleave_in_virtual_time(self):
-        scheduler, seen = Scheduler(), []
-
-        def walk(name, step):
-            for _ in range(3):
-                scheduler.sleep(step)
-                seen.append((scheduler.now, name))
-
-        scheduler.start(lambda: walk("slow", 2.0))
-        scheduler.start(lambda: walk("fast", 1.0))
-        scheduler.run()
-        assert seen == [
-            *((1.0, "fast"), (2.0, "slow"), (2.0, "fast")),
-            *((3.0, "fast"), (4.0, "slow"), (6.0, "slow")),
-        ]
-
     def test_an_executor_runs_as_many_concurrent_calls_as_it_has_workers(self):
         scheduler, ends = Scheduler(), []
 

@@ -1,7 +1,6 @@
 """A shop with many workers, staff and customers in one process, in which a random process moves next.
 
-The workers are the processes of the exploration, which pause before every AWS call, and the same invariants are checked
-after every write. A seed decides who moves, which faults happen, and what people do, so a run can be repeated exactly.
+As in the exploration, processes pause before every AWS call, and all invariants are checked after every write. A seed decides who moves, which faults happen, and what people do, so a run can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from typing import Any
 
 from operations.audit import read_books
 from testing.schedules.by_chance.people import PRODUCTS, Mail, Staff, answers, mails
-from testing.schedules.every.result import Failure, Result
-from testing.schedules.every.world import ARRIVES, Choice, Scenario, World
+from testing.schedules.result import Failure, Result
+from testing.world.checked import GO, CheckedWorld
+from testing.world.faults import BACK, FAULTS, faults_of
 from testing.world.process import Call, Client, CrashedError, Process
 from testing.world.tables import FEEDS
 from testing.world.violation import ViolationError, require
@@ -54,8 +54,8 @@ _SECONDS_BETWEEN_AUDITS = 20.0
 _LAST = 60
 
 HAPPENED = {
-    *("throttled", "conflict", "lost", "lost-twice", "late", "late request arrived"),
-    *("crash", "crash-after", "refused", "stale", "torn", "parted", "again", "time"),
+    *(fault.name for fault in FAULTS),
+    *("late request arrived", "again", "time"),
     *("INVALID_JSON", "SCHEMA_VIOLATION", "ORDER_ID_REUSED"),
     *("order PENDING", "order CONFIRMED", "order FULFILLED", "order CANCELLED", "order EXPIRED"),
     *("order INSUFFICIENT_STOCK", "order UNKNOWN_PRODUCT", "units in lanes", "units owed"),
@@ -70,7 +70,7 @@ _INVALID = {"INVALID_JSON", "SCHEMA_VIOLATION"}
 _REUSED = {"ORDER_ID_REUSED", "ADJUSTMENT_ID_REUSED"}
 
 
-class Town(World):
+class Town(CheckedWorld):
     """One run.
 
     Args:
@@ -81,6 +81,7 @@ class Town(World):
         happened: How often each kind of fault and each outcome happened.
     """
 
+    lanes = _LANES
     max_steps = _MAX_STEPS
     max_invocations = _MAX_STEPS
 
@@ -94,9 +95,7 @@ class Town(World):
         self._at_work = 0
         names = [f"{name}{number}" for name, n in _WORKERS.items() for number in range(n)]
         clocks = {name: self._chance.choice(_CLOCKS) for name in names}
-        super().__init__(Scenario("by chance", [], [], lanes=_LANES), 0, _MAX_STEPS, clocks)
-        self._products = PRODUCTS
-        self.reset()
+        super().__init__(clocks, PRODUCTS)
 
     def begin(self) -> None:
         """Start the workers, the staff, and what customers send."""
@@ -203,7 +202,7 @@ class Town(World):
         while self._move():
             self._send_mail()
             self._answer_events()
-            if len(self.schedule) == most:
+            if self.steps_taken == most:
                 return
         self.check_end()
 
@@ -213,7 +212,8 @@ class Town(World):
         late = [each for each in self.late if each.repeated]
         if late and chance.random() < _SHARE_OF_ARRIVALS:
             self.happened["late request arrived"] += 1
-            self.take(Choice(f"{late[0].process.name}*", ARRIVES))
+            self.tick()
+            self.arrive(late[0])
             return True
         ready = [process for process in self.processes.values() if self._is_ready(process)]
         if not ready:
@@ -222,31 +222,31 @@ class Town(World):
             ready = [process for process in ready if not self._reads_stream(process)] or ready
         if chance.random() < _SHARE_OF_JUMPS:
             self.happened["time"] += 1
-            self._jump(chance.choice(_JUMPS))
+            self.jump(chance.choice(_JUMPS))
             return True
         process = chance.choice(ready)
         if self.clock.seconds >= process.ends_at:
             # Its invocation has run out of time.
-            self._jump(0.0)
+            self.jump(0.0)
             return True
-        self.take(self._draw(process))
+        self.tick()
+        self.make_call(process, self._draw(process))
         if chance.random() < _SHARE_OF_REDELIVERIES:
             self._redeliver()
         return True
 
-    def _draw(self, process: Process) -> Choice:
+    def _draw(self, process: Process) -> str:
         """Choose whether a fault hits the next call of a process."""
-        step, call = self._next_of(process), process.call
+        forced, call = self.forced(process), process.call
         is_at_work = call is not None and call.service != "clock" and math.isfinite(process.ends_at)
-        if step.choice.action != "go" or not is_at_work:
-            return step.choice
+        if forced != GO or not is_at_work:
+            return forced
         is_event = call is not None and call.operation == "PutEvents"
         if self._chance.random() >= (_SHARE_OF_BROWN_OUTS if is_event else _SHARE_OF_FAULTS):
-            return step.choice
-        # A process with half a read or half a transaction meets no fault.
-        drawn = self._chance.choice([*self._faults(process, step)] or [step])
-        self.happened[drawn.choice.action.removesuffix("-back")] += drawn.is_fault
-        return drawn.choice
+            return GO
+        drawn = self._chance.choice([name for name, _ in faults_of(self, process)] or [GO])
+        self.happened[drawn.removesuffix(BACK)] += drawn != GO
+        return drawn
 
     def _is_ready(self, process: Process) -> bool:
         call = process.call
@@ -257,7 +257,7 @@ class Town(World):
         if call.operation == "ReceiveMessage":
             queue = self.queues[process.name.rstrip("0123456789")]
             return next(self.aws.sqs.receivable(queue, self.clock.seconds), None) is not None
-        return not self._has_no_news(process)
+        return not self.has_no_news(process)
 
     @staticmethod
     def _reads_stream(process: Process) -> bool:
@@ -384,5 +384,5 @@ def run(seed: int, orders: int = ORDERS) -> Result:
         except ViolationError as violation:
             last = tuple(town.trace[-_LAST:])
             result.failure = Failure(str(violation), last, str(seed), 0, 0, {})
-    result.longest, result.happened = len(town.schedule), town.happened
+    result.longest, result.happened = town.steps_taken, town.happened
     return result

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
-from testing.schedules.every.result import Failure, Result
 from testing.schedules.every.world import Choice, Scenario, Step, World
+from testing.schedules.result import Failure, Result
 from testing.world.violation import ViolationError
 
 
@@ -41,9 +41,7 @@ class _Node:
         return None
 
     def sleepers_after(self, step: Step) -> list[Step]:
-        """List the steps that need not be tried after this one, because they were tried before it and commute with
-        it.
-        """
+        """List the steps that need not be tried after this one: they were tried before it, and commute with it."""
         earlier = [*self.asleep, *(other for other in self.done if other is not step)]
         return [other for other in earlier if other.commutes_with(step)]
 
@@ -109,9 +107,7 @@ class Explorer:
         first_fault: Callable[[Step], bool],
         seen: Callable[[World], None],
     ) -> None:
-        """Run once: repeat the steps on the stack, advance its last node, and then always take the first possible
-        step.
-        """
+        """Repeat the steps on the stack, advance its last node, and then always take the first possible step."""
         with self._running(result) as world:
             world.begin()
             for depth in count():

@@ -114,12 +114,6 @@ class Bench(Shop):
         """The tokens of all transactions so far."""
         return {request["ClientRequestToken"] for request in self.writes}
 
-    def product(self, product_id: str = "p") -> Product:
-        return super().product(product_id)
-
-    def stock(self, product_id: str = "p") -> int:
-        return super().stock(product_id)
-
     # ------------------------------------------------------------------ concurrent writers
 
     def sell(self, product_id: str, units: int) -> None:

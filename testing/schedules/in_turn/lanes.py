@@ -13,7 +13,6 @@ from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, LaneLease, Page, PageKey
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.product import Product
 from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import CommitStats
@@ -110,9 +109,6 @@ class LaneShop(Shop):
             TransactionCancelledError: A concurrent writer came first.
         """
         _write(self.store, allocation)
-
-    def product(self, product_id: str = "p") -> Product:
-        return super().product(product_id)
 
     def held(self, product_id: str = "p") -> dict[int, int]:
         """The units of a product on pages, by lane."""
