@@ -163,10 +163,12 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
 
     The row shows when the order was decided. So the process learns when to read the row of the next order.
     """
-    delay, sent, waited = runtime.process().express_delay, client.clock.now(), 0.0
-    ends = deadline.remaining() - _READ_SECONDS
-    for moment in (*(max(delay.seconds * times, least) for times, least in _LOOKS), ends):
-        pause, waited = min(moment, ends) - waited, min(moment, ends)
+    delay, sent = runtime.process().express_delay, client.clock.now()
+    began = client.clock.monotonic()
+    looks = [max(delay.seconds * times, least) for times, least in _LOOKS]
+    for moment in (*looks, MAX_WAIT_SECONDS):
+        waited = client.clock.monotonic() - began
+        pause = min(moment - waited, deadline.remaining() - _READ_SECONDS)
         if pause > 0 and client.pause(pause, deadline):
             stored = _stored(order, client, deadline)
             if stored is not None:
