@@ -1,4 +1,4 @@
-"""Callers of `POST /orders` that wait for the answer with `Prefer: wait=25`, while workers serve the queues.
+"""Callers of `POST /orders` that wait for the answer with `Prefer: wait`, while workers serve the queues.
 
 Each client sends an order, waits for the answer, and sends the next one. Lanes and the express queue are the defaults of
 a deployment, unless a scene changes them. Each client has its own execution environment, because an environment serves
@@ -94,10 +94,15 @@ class Callers(Simulation):
         self._express: set[str] = set()
         self._answered: list[AnsweredOrder] = []
         self._too_early = 0
+        express = settings.queues["OrderQueueExpress"]
+        self._express_batch = express.batchSize
+        self._workers_for_express = (
+            express.maximumConcurrency if doors.express is None else doors.express
+        )
         self._event = read_event(ROOT / "events" / "api.json", "api")
-        self._event["headers"]["prefer"] = "wait=25"
+        # Without workers, callers would only wait for orders that the API cannot decide itself.
+        self._event["headers"]["prefer"] = f"wait={25 if self._workers_for_express else 1}"
         super().__init__(OURS, workload, doors.queued, seed, conditions)
-        self._express_queue = settings.queues["OrderQueueExpress"]
         self.polled["OrderExpress"] = Queue(self.scheduler, (), stays=True)
         lanes = settings.api_lanes if doors.api_lanes is None else doors.api_lanes
         self.variables |= {"API_LANES": str(lanes), "SHOW_STOCK": "availability"}
@@ -112,8 +117,7 @@ class Callers(Simulation):
 
     def _start_workers(self) -> None:
         super()._start_workers()
-        workers = self._doors.express
-        for number in range(self._express_queue.maximumConcurrency if workers is None else workers):
+        for number in range(self._workers_for_express):
             worker = Worker("place_orders", "OrderExpress")
             self.scheduler.start(partial(self._serve_express, number), worker)
         for _ in range(self._doors.clients):
@@ -121,7 +125,7 @@ class Callers(Simulation):
 
     def _serve_express(self, number: int) -> None:
         self.scheduler.sleep(number // _WORKERS_A_SECOND)
-        self._work(self._express_queue.batchSize)
+        self._work(self._express_batch)
 
     # ------------------------------------------------------------------ the clients
 
