@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare("store", "queues_of_orders", "engine_with_lanes", "hold_seconds", "locations")
+runtime.prepare("store", "queue", "engine_with_lanes", "hold_seconds", "locations")
 
 
 @logger.inject_lambda_context

@@ -95,7 +95,9 @@ class OwnLane:
         self.abandoned, self._ended = self.abandoned - live | new, ended
         in_use = live | ({self._lease.lane} if self._lease else set())
         # The API only has what is plentiful, so workers share everything among themselves.
-        self.in_use = max(1, len(in_use if self.lanes.start > 1 else in_use.intersection(self.lanes)))
+        self.in_use = max(
+            1, len(in_use if self.lanes.start > 1 else in_use.intersection(self.lanes))
+        )
         return live
 
     def _is_refresh_due(self, within: float = _LOOK_AROUND_SECONDS) -> bool:

@@ -121,8 +121,6 @@ class Visit:
         batch: The batch. Rows that are read here, and problems with items, are noted there.
         need: Units that pending orders want from lanes, by product.
         to_reclaim: Products whose units a change needs in the row, not in lanes.
-        abandoned: Pages of lanes whose processes have ended. Their units return to the depot.
-        least: For how many orders the lane is filled at least.
     """
 
     def __init__(
@@ -133,8 +131,6 @@ class Visit:
         batch: Batch,
         need: Mapping[str, int],
         to_reclaim: Collection[str],
-        abandoned: Sequence[PageKey] = (),
-        least: int = 1,
     ) -> None:
         self._lane = lane
         self._depot = depot
@@ -142,18 +138,20 @@ class Visit:
         self._batch = batch
         self._need = need
         self._to_reclaim = frozenset(to_reclaim)
-        self._abandoned = abandoned
-        self._least = least
+        self._least = 1
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
 
-    def prepare(self, commit: Commit, patience: float, *, recalls: bool) -> Supply | None:
+    def prepare(
+        self, commit: Commit, patience: float, least: int, *, recalls: bool
+    ) -> Supply | None:
         """Wait, read, lend, recall and share out, so that as many of the needed units as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
             patience: How long to wait for the depot, in seconds.
+            least: For how many orders the lane is filled at least.
             recalls: Whether to recall missing units from other lanes.
 
         Returns:
@@ -162,7 +160,7 @@ class Visit:
         Raises:
             StoreError: DynamoDB failed, or the wait took too long.
         """
-        depot, batch = self._depot, self._batch
+        depot, batch, self._least = self._depot, self._batch, least
         self._lane.count_in_use(batch.deadline, batch.stats)
         ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
         lease = depot.acquire(ends, batch.stats, batch.age)
@@ -202,29 +200,18 @@ class Visit:
         """Read all pages, and the rows that may lend. Returns False if the visit has to end because changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         own = self._lane.keys
-        found = self._read([*own, *shelves, *self._abandoned, *self._rows_with_pages()])
+        found = self._read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
         self._lane.remember(found.pages[key] for key in own)
-        ours = {key: found.pages[key] for key in (*own, *shelves)}
-        self._corrupt |= {k.number: p for k, p in ours.items() if not isinstance(p, Page)}
+        self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
         # Products that belong on an unreadable page are not touched.
         pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
         self._allocation = Allocation({}, pages)
         if self._give_up_corrupt():
             return False
-        self._empty_abandoned(found)
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         self._read_rows(found)
         return True
-
-    def _empty_abandoned(self, found: Snapshot) -> None:
-        """Return the units of abandoned lanes to the depot, except those of another generation, which the sweep reports."""
-        for key in self._abandoned:
-            page, shelf = found.pages[key], self._allocation.entries(PageKey(DEPOT, key.number))
-            for product_id, held in page.entries.items() if isinstance(page, Page) else ():
-                is_same = shelf.get(product_id, held).created_at == held.created_at
-                if is_same and key.number not in self._corrupt:
-                    self._allocation.give_back(key.lane, product_id)
 
     def _read_rows(self, found: Snapshot) -> None:
         """Read the rows that the visit needs, unless they were read together with the pages."""
