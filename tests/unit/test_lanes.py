@@ -136,8 +136,10 @@ def test_a_lane_gets_some_of_what_only_other_lanes_have_sold(shop):
     shop.sell(one, shop.new_order("tea"))
     at_depot = shop.held("tea")[DEPOT]
     assert at_depot > 1_000
+    for _ in range(3):
+        shop.clock.sleep(LANE_SECONDS / 2)
+        shop.sell(one, shop.new_order("warm-up"))
     # By now the worker knows that two lanes are in use.
-    shop.clock.sleep(11.0)
     shop.sell(other, shop.new_order("cup"))
     assert shop.held("tea")[other.source.lane.number] == at_depot // 2 // 20
 
@@ -175,7 +177,7 @@ def test_a_lane_in_use_is_kept(shop):
 def test_a_dead_owner_of_the_depots_lease_blocks_visits_for_two_seconds(shop):
     shop.list("p")
     worker = shop.owner()
-    shop.occupy_depot(2.0)
+    shop.occupy(DEPOT, 2.0)
     report = shop.sell(worker, shop.new_order("p"))
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.measured["DepotWait"][0] / 1000 < 3.0
@@ -406,7 +408,7 @@ def test_a_long_lease_returns_only_orders_that_the_lane_cannot_serve(shop, batch
 def test_waiting_for_a_lease_only_reads_the_row(shop):
     shop.list("p", 100)
     worker = shop.owner()
-    shop.count("p", seconds=3)
+    shop.count("p", seconds=2)
     assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.calls.count(UPDATE) == 2, "one visit before the wait, and one after it"
 

@@ -35,7 +35,7 @@ RULES = """
 .publishing.stock       | BASICS .store .publishing.publisher .engine.retrying_client .lanes.levels
 .invocation             | BASICS .store .engine .products .publishing .holds
 # Connects the engine with its sources of units.
-.invocation.runtime     | BASICS .store .engine .products .publishing .holds .invocation .lanes.source
+.invocation.runtime     | BASICS .store .engine .products .publishing .holds .invocation .lanes.source .lanes.callers
 .invocation.sqs         | .engine.outcomes .publishing.publisher .clock .retry .sequences
 # Other functions load only the few modules that answer operators' requests.
 .api                    | BASICS .store .engine .messages .invocation .lanes.levels

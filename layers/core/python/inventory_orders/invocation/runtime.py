@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
     from inventory_orders.engine.memory import Delay
     from inventory_orders.engine.retrying_client import RetryingClient
+    from inventory_orders.invocation.telemetry import Door
     from inventory_orders.publishing.publisher import Bus
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
@@ -210,6 +211,11 @@ class Process:
         is_fifo = any(message.group is not None for message in batch)
         of_kind = [q for q in self.queues_of_orders if q.url.endswith(".fifo") is is_fifo]
         return next((q for q in of_kind if q.feeds(batch)), (*of_kind, self.queue)[0])
+
+    def door_of(self, queue: sqs.Queue) -> Door:
+        """The metric that counts the orders of a queue."""
+        is_express = queue.url == self._environment.get("EXPRESS_QUEUE_URL")
+        return "OrdersExpress" if is_express else "OrdersQueued"
 
     @cached_property
     def expiry_queue(self) -> sqs.Queue:
