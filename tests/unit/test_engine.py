@@ -396,9 +396,8 @@ def test_without_contention_one_attempt_is_enough():
     ids=["moved version", "conflict", "throttle", "unknown outcome"],
 )
 def test_without_a_lane_an_order_is_tried_again_once_and_only_after_a_conflict(fault, attempts):
-    bench = hasty(product("p", 10), product("q", 10))
     for quantities in ({"p": 1}, {"p": 1, "q": 1}):
-        bench.writes.clear()
+        bench = hasty(product("p", 10), product("q", 10))
         bench.faults.extend([fault] * attempts)
         assert cause_of_return(bench, Order("o", "u", quantities))
         assert len(bench.writes) == attempts
