@@ -121,7 +121,7 @@ class Attempt:
         actions = transaction_actions(self.transaction, now)
         if not actions:
             return
-        # A loan is repeated, because whoever sells from the row in a tight loop would make every new plan fail as well.
+        # A loan is repeated, because a process that sells from the row in a tight loop would make every new plan fail as well.
         is_loan = any(map(self.transaction.is_loan, self.transaction.updates))
         plans_around = set() if is_loan else {Meaning.RIVAL}
         attempts = _LOAN_ATTEMPTS if is_loan else None

@@ -1,4 +1,4 @@
-"""Sells for callers who wait: from rows as long as nobody competes for them, then from a small lane of this process."""
+"""Sells for callers who wait: from rows at first, and from a small lane of this process once rows are contested."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from inventory_orders.clock import Clock
-from inventory_orders.domain.allotments import DEPOT, MAX_LANES, Page, PageKey
 from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.allotments import DEPOT, MAX_LANES, Page, PageKey
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import PageStock
 from inventory_orders.engine.batch import AVOIDED_SECONDS, Batch
@@ -23,6 +23,9 @@ from inventory_orders.store.dynamodb import Store
 
 # Maximum number of products in the lane: an order writes a whole page, which has to stay below 1 KB.
 _MOST_PRODUCTS = 20
+
+# For how many orders the lane is filled at least.
+_LEAST = 20
 
 # Free lanes that a process tries to take at a time. When a rush begins, hundreds of processes want one.
 _TRIES = 2
@@ -54,7 +57,7 @@ def engine_for_callers(
     """
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
     last = lanes + api_lanes
-    lane = OwnLane(client, range(lanes + 1, last + 1), last, _TRIES)
+    lane = OwnLane(client, range(lanes + 1, last + 1), last, _TRIES, _LEAST)
     return Engine(client, CallersSource(client, lane))
 
 
@@ -64,7 +67,6 @@ class CallersSource(LaneSource):
     patience = 0.3
     recalls = False
     most_rows = MAX_LANES
-    least = 20
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
         super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS))
@@ -124,7 +126,7 @@ class CallersSource(LaneSource):
         )
 
     def _is_sold_out(self, batch: Batch, product_ids: Iterable[str]) -> bool:
-        """Whether rows show that the order will be rejected. Nobody competes for them any more."""
+        """Whether rows show that the order will be rejected. Then they are not contested any more."""
         rows = [batch.known.rows.get(product_id) for product_id in product_ids]
         return any(row is not None and row.sellable <= 0 and not row.lent_to for row in rows)
 
@@ -150,10 +152,10 @@ class CallersSource(LaneSource):
     def _too_scarce(self, batch: Batch) -> list[str]:
         """The products of which row and depot have so few units that a visit would not fill the lane."""
         need = self._need(batch)
-        keys = [*need, *{PageKey.of(DEPOT, product_id) for product_id in need}]
+        keys: list[str | PageKey] = [*need, *{PageKey.of(DEPOT, product_id) for product_id in need}]
         found = read_all(self.depot.client, keys, batch.deadline, batch.stats)
         at_depot = Allocation({}, (page for page in found.pages.values() if isinstance(page, Page)))
-        least = 2 * len(self.lane.lanes) * self.least
+        least = 2 * len(self.lane.lanes) * self.lane.least
         return [
             p
             for p, units in need.items()

@@ -73,8 +73,6 @@ class LaneSource(Source):
     patience = 20.0
     # Whether a visit recalls units that other lanes hold.
     recalls = True
-    # For how many orders a lane is filled at least.
-    least = 1
     # If the lane is short of at most this number of products, they may be sold from their rows.
     most_rows = 10
 
@@ -117,10 +115,8 @@ class LaneSource(Source):
         if need:
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
-        visit = Visit(
-            self.lane, self.depot, self.demand, batch, need, to_reclaim, abandoned, self.least
-        )
-        return visit.prepare(commit, self.patience, recalls=self.recalls)
+        visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
+        return visit.prepare(commit, self.patience, abandoned, recalls=self.recalls)
 
     def _abandoned(self, batch: Batch) -> list[PageKey]:
         """Pages with units of lanes whose processes have ended. A visit returns these units, unless others wait for the depot."""

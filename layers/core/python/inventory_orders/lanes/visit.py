@@ -121,8 +121,6 @@ class Visit:
         batch: The batch. Rows that are read here, and problems with items, are noted there.
         need: Units that pending orders want from lanes, by product.
         to_reclaim: Products whose units a change needs in the row, not in lanes.
-        abandoned: Pages of lanes whose processes have ended. Their units return to the depot.
-        least: For how many orders the lane is filled at least.
     """
 
     def __init__(
@@ -133,8 +131,6 @@ class Visit:
         batch: Batch,
         need: Mapping[str, int],
         to_reclaim: Collection[str],
-        abandoned: Sequence[PageKey] = (),
-        least: int = 1,
     ) -> None:
         self._lane = lane
         self._depot = depot
@@ -142,18 +138,20 @@ class Visit:
         self._batch = batch
         self._need = need
         self._to_reclaim = frozenset(to_reclaim)
-        self._abandoned = abandoned
-        self._least = least
+        self._abandoned: Sequence[PageKey] = ()
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
 
-    def prepare(self, commit: Commit, patience: float, *, recalls: bool) -> Supply | None:
+    def prepare(
+        self, commit: Commit, patience: float, abandoned: Sequence[PageKey], *, recalls: bool
+    ) -> Supply | None:
         """Wait, read, lend, recall and share out, so that as many of the needed units as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
             patience: How long to wait for the depot, in seconds.
+            abandoned: Pages of lanes whose processes have ended. Their units return to the depot.
             recalls: Whether to recall missing units from other lanes.
 
         Returns:
@@ -162,7 +160,7 @@ class Visit:
         Raises:
             StoreError: DynamoDB failed, or the wait took too long.
         """
-        depot, batch = self._depot, self._batch
+        depot, batch, self._abandoned = self._depot, self._batch, abandoned
         self._lane.count_in_use(batch.deadline, batch.stats)
         ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
         lease = depot.acquire(ends, batch.stats, batch.age)
@@ -474,7 +472,7 @@ class Visit:
         use = demand.last_quantity(product_id)
         share = (have + there.units) / (_SPARE * self._lane.in_use)
         is_out_of_reach = there.units > 0 and there.reach < lane
-        if is_out_of_reach or share < self._least * max(use, need):
+        if is_out_of_reach or share < self._lane.least * max(use, need):
             return have if need <= have <= 2 * use + need else 0
         level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))
