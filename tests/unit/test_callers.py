@@ -7,7 +7,7 @@ from inventory_orders.engine.memory import Delay
 from inventory_orders.errors import Outcome
 from testing.schedules.in_turn.lanes import LaneShop
 from testing.schedules.in_turn.shop import Fault
-from testing.world.faults import cancelled
+from testing.world.faults import cancelled, cancels
 
 APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED
 READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
@@ -56,6 +56,13 @@ def test_after_a_second_lost_attempt_the_process_has_a_lane_and_needs_one_reques
     for _ in range(20):
         assert shop.order(process, "p") is APPLIED
         assert (shop.calls, shop.last_source) == ([WRITE], LANE)
+
+
+def test_an_order_is_tried_twice_from_its_row_and_once_with_the_lane(shop):
+    shop.list("p", 10_000)
+    shop.on(WRITE, cancels("TransactionConflict", lambda _: True))
+    assert shop.order(shop.api(), "p") is RETURNED
+    assert shop.calls.count(WRITE) == 2 + 5, "a loan is sent five times"
 
 
 @pytest.mark.parametrize("obstacle", ["no lane", "scarce", "depot in use"])
