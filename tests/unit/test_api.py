@@ -25,6 +25,7 @@ from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ConfigurationError,
     InvalidMessageError,
+    Outcome,
     StoreUnavailableError,
     ThrottledError,
 )
@@ -599,6 +600,18 @@ def test_the_row_is_read_shortly_after_the_time_that_earlier_orders_took(api, wa
     assert place(api).status == 201
     (slept,) = waits.slept
     assert 1.0 < delay.seconds < slept < 2.0, "this order took longer than earlier ones"
+
+
+def test_after_a_worker_has_rejected_an_order_the_next_one_needs_no_queue(api, waits):
+    def sell_out():
+        assert api.shop.do(Adjustment(TEA, "lost", -60, "LOSS")) == [Outcome.APPLIED]
+        api.work_off()
+
+    waits.meanwhile = sell_out
+    assert place(api).code == (409, "INSUFFICIENT_STOCK")
+    waits.slept.clear()
+    assert place(api, "o-2").code == (409, "INSUFFICIENT_STOCK")
+    assert (waits.slept, api.express) == ([], [])
 
 
 def placed_twice(api, waits, order_id, at):

@@ -83,14 +83,6 @@ def test_an_order_for_which_no_lane_can_be_filled_is_returned(shop, obstacle):
     assert (shop.last_source, shop.calls) == (None, [READ, WRITE])
 
 
-def test_a_hot_product_that_is_plainly_sold_out_is_rejected(shop):
-    shop.list("p", 2)
-    process = shop.api()
-    assert shop.order(process, "p", losses=2) is RETURNED
-    assert shop.order(shop.worker(), "p", units=2) is APPLIED
-    assert shop.order(process, "p") is REJECTED
-
-
 def test_the_api_recalls_no_units(shop):
     """Another process empties the depot just before the visit, when the depot has seemed to have enough."""
     shop.list_lent(stock=101, lanes={1: 0}, depot=100)

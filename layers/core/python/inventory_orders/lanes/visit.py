@@ -202,9 +202,9 @@ class Visit:
         own = self._lane.keys
         found = self._read([*own, *shelves, *self._abandoned, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
-        self._lane.remember(found.pages[key] for key in own)
-        ours = {key: found.pages[key] for key in (*own, *shelves)}
-        self._corrupt |= {k.number: p for k, p in ours.items() if not isinstance(p, Page)}
+        self._lane.remember(map(found.pages.__getitem__, own))
+        ours = ((key.number, found.pages[key]) for key in (*own, *shelves))
+        self._corrupt |= {number: p for number, p in ours if not isinstance(p, Page)}
         # Products that belong on an unreadable page are not touched.
         pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
         self._allocation = Allocation({}, pages)
@@ -354,10 +354,7 @@ class Visit:
         is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
         if not row.may_be_lent or is_full or row.lease_left(self._batch.now):
             return None
-        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
-        if self._depot.client.rivals.has(product_id):
-            # Others sell from the row until the loan is committed.
-            surplus -= surplus // _LEFT_TO_RIVALS
+        surplus = self._surplus(row)
         if surplus <= low:
             self._depot.drained.observe(product_id)
             units = surplus
@@ -365,11 +362,21 @@ class Visit:
             most = max(demand.depot_level(product_id, self._lane.in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
         need = self._need.get(product_id, demand.last_quantity(product_id))
-        reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        reach = self._reach(units + stored, need)
         is_useless = units == 0 and reach == self._allocation.entry(DEPOT, product_id).reach
         if units < 0 or is_useless or units + stored < lacks:
             return None
         return units, reach
+
+    def _reach(self, units: int, need: int) -> int:
+        """The last lane that may be filled with a product of which the depot has `units`."""
+        return self._lane.last if self._is_wide(units, need) else DEPOT
+
+    def _surplus(self, row: Product) -> int:
+        """How many units a row can lend. Others sell from a contested row until the loan is committed."""
+        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
+        is_contested = self._depot.client.rivals.has(row.product_id)
+        return surplus - surplus // _LEFT_TO_RIVALS if is_contested else surplus
 
     def _is_wide(self, units: int, need: int) -> bool:
         """Whether the depot has enough units to fill lanes."""
