@@ -41,7 +41,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     )
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
     response = batch.settle(report.outcomes)
-    emit_orders(report)
+    emit_orders(report, runtime.process().door_of(queue))
     emit_messages(batch)
     return response
 

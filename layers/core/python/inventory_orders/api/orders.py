@@ -49,7 +49,7 @@ from inventory_orders.errors import (
 )
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import Queue, SqsCalls, attributes
-from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
+from inventory_orders.invocation.telemetry import emit_orders, emit_wait, log_queue_errors, logger
 from inventory_orders.lanes.levels import mark_shippable, open_units
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
@@ -98,7 +98,10 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         _send(process.order_queue, order, body, request)
         return _accepted(order)
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
+    clock = process.engine_for_callers.client.clock
+    began = clock.monotonic()
     answer = _place_now(order, body, seconds, caller, request)
+    emit_wait(clock.monotonic() - began)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
 
 
@@ -140,7 +143,7 @@ def _place_now(
     report = engine.apply([order], deadline)
     # The queue continues with the order, so no retries were exhausted.
     report.stats.measured["RetriesExhausted"].clear()
-    emit_orders(report)
+    emit_orders(report, "OrdersDirect")
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)

@@ -21,6 +21,7 @@ from inventory_orders.store.tables import Table
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
     from inventory_orders.engine.retrying_client import RetryingClient
+    from inventory_orders.invocation.telemetry import Door
     from inventory_orders.publishing.publisher import Bus
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
@@ -206,6 +207,11 @@ class Process:
         if "EXPRESS_QUEUE_URL" in self._environment and self._queue("EXPRESS_").feeds(batch):
             return self._queue("EXPRESS_")
         return self.queue
+
+    def door_of(self, queue: sqs.Queue) -> Door:
+        """The metric that counts the orders of a queue."""
+        is_express = queue.url == self._environment.get("EXPRESS_QUEUE_URL")
+        return "OrdersExpress" if is_express else "OrdersQueued"
 
     @cached_property
     def expiry_queue(self) -> sqs.Queue:

@@ -22,6 +22,9 @@ from inventory_orders.store.dynamodb import Store
 # Maximum number of products in the lane: an order writes a whole page, which has to stay below 1 KB.
 _MOST_PRODUCTS = 20
 
+# For how many orders the lane is filled at least.
+_LEAST = 20
+
 # Free lanes that a process tries to take at a time. When a rush begins, hundreds of processes want one.
 _TRIES = 2
 
@@ -50,7 +53,7 @@ def engine_for_callers(
     """
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
     last = lanes + api_lanes
-    lane = OwnLane(client, range(lanes + 1, last + 1), last, _TRIES)
+    lane = OwnLane(client, range(lanes + 1, last + 1), last, _TRIES, _LEAST)
     return Engine(client, CallersSource(client, lane))
 
 
@@ -60,7 +63,6 @@ class CallersSource(LaneSource):
     patience = 0.2
     recalls = False
     most_rows = MAX_LANES
-    least = 20
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
         super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS))
@@ -115,10 +117,10 @@ class CallersSource(LaneSource):
     def _is_plentiful(self, batch: Batch) -> bool:
         """Whether row and depot have enough units of each product for all lanes of the API."""
         need = self._need(batch)
-        keys = [*need, *{PageKey.of(DEPOT, product_id) for product_id in need}]
+        keys: list[str | PageKey] = [*need, *{PageKey.of(DEPOT, product_id) for product_id in need}]
         found = read_all(self.depot.client, keys, batch.deadline, batch.stats)
         pages = [page for page in found.pages.values() if isinstance(page, Page)]
-        orders = 2 * len(self.lane.lanes) * self.least
+        orders = 2 * len(self.lane.lanes) * self.lane.least
         return all(
             row is not None
             and row.spare_units + sum(page.units(p) for page in pages) >= orders * need[p]

@@ -73,8 +73,6 @@ class LaneSource(Source):
     patience = 20.0
     # Whether a visit recalls units that other lanes hold.
     recalls = True
-    # For how many orders a lane is filled at least.
-    least = 1
     # If the lane is short of at most this number of products, they may be sold from their rows.
     most_rows = 10
 
@@ -118,7 +116,7 @@ class LaneSource(Source):
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
         visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
-        return visit.prepare(commit, self.patience, self.least, recalls=self.recalls)
+        return visit.prepare(commit, self.patience, recalls=self.recalls)
 
     def _return_abandoned(self, batch: Batch) -> None:
         """Return the units of a lane whose process has ended, unless other processes wait for the depot."""

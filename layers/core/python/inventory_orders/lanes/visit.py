@@ -138,20 +138,16 @@ class Visit:
         self._batch = batch
         self._need = need
         self._to_reclaim = frozenset(to_reclaim)
-        self._least = 1
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
 
-    def prepare(
-        self, commit: Commit, patience: float, least: int, *, recalls: bool
-    ) -> Supply | None:
+    def prepare(self, commit: Commit, patience: float, *, recalls: bool) -> Supply | None:
         """Wait, read, lend, recall and share out, so that as many of the needed units as possible can be sold.
 
         Args:
             commit: Commits chains of moves.
             patience: How long to wait for the depot, in seconds.
-            least: For how many orders the lane is filled at least.
             recalls: Whether to recall missing units from other lanes.
 
         Returns:
@@ -160,7 +156,7 @@ class Visit:
         Raises:
             StoreError: DynamoDB failed, or the wait took too long.
         """
-        depot, batch, self._least = self._depot, self._batch, least
+        depot, batch = self._depot, self._batch
         self._lane.count_in_use(batch.deadline, batch.stats)
         ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
         lease = depot.acquire(ends, batch.stats, batch.age)
@@ -202,7 +198,7 @@ class Visit:
         own = self._lane.keys
         found = self._read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
-        self._lane.remember(found.pages[key] for key in own)
+        self._lane.remember(map(found.pages.__getitem__, own))
         self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
         # Products that belong on an unreadable page are not touched.
         pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
@@ -343,10 +339,7 @@ class Visit:
         is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
         if not row.may_be_lent or is_full or row.lease_left(self._batch.now):
             return None
-        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
-        if self._depot.client.rivals.has(product_id):
-            # Others sell from the row until the loan is committed.
-            surplus -= surplus // _LEFT_TO_RIVALS
+        surplus = self._surplus(row)
         if surplus <= low:
             self._depot.drained.observe(product_id)
             units = surplus
@@ -354,11 +347,21 @@ class Visit:
             most = max(demand.depot_level(product_id, self._lane.in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
         need = self._need.get(product_id, demand.last_quantity(product_id))
-        reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        reach = self._reach(units + stored, need)
         is_useless = units == 0 and reach == self._allocation.entry(DEPOT, product_id).reach
         if units < 0 or is_useless or units + stored < lacks:
             return None
         return units, reach
+
+    def _reach(self, units: int, need: int) -> int:
+        """The last lane that may be filled with a product of which the depot has `units`."""
+        return self._lane.last if self._is_wide(units, need) else DEPOT
+
+    def _surplus(self, row: Product) -> int:
+        """How many units a row can lend. Others sell from a contested row until the loan is committed."""
+        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
+        is_contested = self._depot.client.rivals.has(row.product_id)
+        return surplus - surplus // _LEFT_TO_RIVALS if is_contested else surplus
 
     def _is_wide(self, units: int, need: int) -> bool:
         """Whether the depot has enough units to fill lanes."""
@@ -461,7 +464,7 @@ class Visit:
         use = demand.last_quantity(product_id)
         share = (have + there.units) / (_SPARE * self._lane.in_use)
         is_out_of_reach = there.units > 0 and there.reach < lane
-        if is_out_of_reach or share < self._least * max(use, need):
+        if is_out_of_reach or share < self._lane.least * max(use, need):
             return have if need <= have <= 2 * use + need else 0
         level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))
