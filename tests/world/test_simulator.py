@@ -560,7 +560,7 @@ class TestHandlers:
         found = callers.result()
         assert found.clean
         assert found.rate > 150
-        assert found.queued > 400
+        assert found.queued > 150, "at least a batch of 96 in half a second"
         assert found.conflicts < 0.05
         assert found.requests < 1.0, "most orders come from the queue, in batches"
 
