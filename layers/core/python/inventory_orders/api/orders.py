@@ -65,7 +65,7 @@ _MOST_PRODUCTS = 300
 
 # When to read the row of an order that was sent to a queue, in multiples of the time that recent orders took. The last read is
 # at the end of the wait.
-_LOOKS = ((1.2, 0.0), (2.2, 0.0), (8.0, 2.0))
+_LOOKS = ((1.2, 0.0), (2.4, 0.0), (8.0, 1.0))
 _READ_SECONDS = 0.1
 
 # How much the time that an order took weighs in what is expected of the next one.
