@@ -177,15 +177,16 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
     """
     process, sent = runtime.process(), client.clock.now()
     ends = deadline.remaining() - _READ_SECONDS
-    for moment in (*(max(process.express_seconds * n, least) for n, least in _LOOKS), ends):
+    looks = {max(process.express_seconds * times, least) for times, least in _LOOKS}
+    for moment in sorted({ends, *(look for look in looks if look < ends)}):
         waited = (client.clock.now() - sent).total_seconds()
-        if client.pause(max(0.0, min(moment, ends) - waited), deadline):
-            stored = _stored(order, client, deadline)
-            if stored is not None:
-                took = datetime.fromisoformat(stored.created_at) - sent
-                took_seconds = max(0.0, took.total_seconds()) + _COMMIT_SECONDS
-                process.express_seconds += _WEIGHT * (took_seconds - process.express_seconds)
-                return stored
+        if not client.pause(max(0.0, moment - waited), deadline):
+            break
+        if (stored := _stored(order, client, deadline)) is not None:
+            took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
+            took = max(0.0, took) + _COMMIT_SECONDS
+            process.express_seconds += _WEIGHT * (took - process.express_seconds)
+            return stored
     return None
 
 
