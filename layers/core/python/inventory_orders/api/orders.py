@@ -65,7 +65,7 @@ _MOST_PRODUCTS = 300
 
 # When to read the row of an order that was sent to a queue, in multiples of the time that recent orders took. The last read is
 # at the end of the wait.
-_LOOKS = ((1.2, 0.0), (2.2, 0.0), (8.0, 2.0))
+_LOOKS = ((1.2, 0.0), (2.4, 0.0), (8.0, 1.0))
 _READ_SECONDS = 0.1
 
 # How much the time that an order took weighs in what is expected of the next one.
@@ -177,15 +177,16 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
     """
     process, sent = runtime.process(), client.clock.now()
     ends = deadline.remaining() - _READ_SECONDS
-    for moment in (*(max(process.express_seconds * n, least) for n, least in _LOOKS), ends):
+    looks = {max(process.express_seconds * times, least) for times, least in _LOOKS}
+    for moment in sorted({ends, *(look for look in looks if look < ends)}):
         waited = (client.clock.now() - sent).total_seconds()
-        if client.pause(max(0.0, min(moment, ends) - waited), deadline):
-            stored = _stored(order, client, deadline)
-            if stored is not None:
-                took = datetime.fromisoformat(stored.created_at) - sent
-                took_seconds = max(0.0, took.total_seconds()) + _COMMIT_SECONDS
-                process.express_seconds += _WEIGHT * (took_seconds - process.express_seconds)
-                return stored
+        if not client.pause(max(0.0, moment - waited), deadline):
+            break
+        if (stored := _stored(order, client, deadline)) is not None:
+            took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
+            took = max(0.0, took) + _COMMIT_SECONDS
+            process.express_seconds += _WEIGHT * (took - process.express_seconds)
+            return stored
     return None
 
 
