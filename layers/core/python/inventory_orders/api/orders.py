@@ -63,10 +63,13 @@ MAX_WAIT_SECONDS = 25
 _MOST_PRODUCTS = 300
 """Maximum number of products on a page of orders to ship. Four requests read their rows and the outbound pages."""
 
-# When to read the row of an order that was sent to a queue, in multiples of the time that recent orders took. The last read is
-# at the end of the wait.
-_LOOKS = ((1.2, 0.0), (2.4, 0.0), (8.0, 1.0))
-_READ_SECONDS = 0.1
+# When to read the row of an order that was sent to a queue: after these multiples of the time that recent orders took, but not
+# before this number of seconds, and at the latest at the end of the wait. Whatever takes longer than that is unusual, and a
+# caller who knows so can decide what to do.
+_LOOKS = ((1.2, 0.0), (2.4, 0.0), (8.0, 1.0), (40.0, 6.0))
+
+# Seconds for a read at the end of the wait, and what is at most expected of an order.
+_READ_SECONDS, _LONGEST_USUAL = 0.1, 10.0
 
 # How much the time that an order took weighs in what is expected of the next one.
 _WEIGHT = 0.3
@@ -171,14 +174,14 @@ def _place_now(
 
 
 def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
-    """Wait for the row of an order that was sent to a queue; None if it does not exist at the deadline.
+    """Wait for the row of an order that was sent to a queue; None if that takes unusually long.
 
     The row shows when the order was decided. So the process learns when to read the row of the next order.
     """
     process, sent = runtime.process(), client.clock.now()
     ends = deadline.remaining() - _READ_SECONDS
-    looks = {max(process.express_seconds * times, least) for times, least in _LOOKS}
-    for moment in sorted({ends, *(look for look in looks if look < ends)}):
+    looks = (max(process.express_seconds * times, least) for times, least in _LOOKS)
+    for moment in dict.fromkeys(min(look, ends) for look in looks):
         waited = (client.clock.now() - sent).total_seconds()
         if not client.pause(max(0.0, moment - waited), deadline):
             break
@@ -187,6 +190,7 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
             took = max(0.0, took) + _COMMIT_SECONDS
             process.express_seconds += _WEIGHT * (took - process.express_seconds)
             return stored
+    process.express_seconds = min(2 * process.express_seconds, _LONGEST_USUAL)
     return None
 
 
