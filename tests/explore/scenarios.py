@@ -1234,7 +1234,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "page emptied and filled again",
-        [stock(p=15, q=8), lend("A", p=1), warm_up("A", order("warmA2", p=4)), _lane_filled_again],
+        [stock(p=14, q=8), lend("A", p=1), warm_up("A", order("warmA2", p=4)), _lane_filled_again],
         [buys("a", p=1), buys("b", p=1), buys("c", p=2)],
         lanes=1,
     ),
