@@ -5,6 +5,7 @@ The checks look at rows and answers, never at calls. The ledger checks the books
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -15,6 +16,7 @@ from testing.world.ends import (
     OVER,
     is_answered_with_no,
     is_done,
+    is_order,
     key_of,
     named,
     units_of,
@@ -445,6 +447,9 @@ def _check_answer(
     world: CheckedWorld, function: str, command: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     """Check that the answer to a command matches the rows."""
+    if function == "api":
+        _check_answer_to_order(world, command, answer)
+        return
     result, action = answer.get("result"), command.get("action")
     require(result is not None, f"{command} was answered {answer}")
     if function == "sweep" or (function == "count_stock" and action != "commit"):
@@ -465,3 +470,24 @@ def _check_answer(
         if function == "place_orders":
             says_so = row.get("status") == "REJECTED"
         require(says_so, f"{command} was answered {answer}, and the row is {row}")
+
+
+def _check_answer_to_order(
+    world: CheckedWorld, order: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    """Check that what a caller of the HTTP API was told about an order is still true at the end of the run."""
+    status, told = answer["statusCode"], json.loads(answer["body"])
+    row = world.row("Orders", order["orderId"])
+    match status:
+        case 200 | 201:
+            is_true = is_order(row, order) and row is not None and row["status"] != "REJECTED"
+        case 202:
+            sent = (body for _, body, _ in world.sent.values())
+            is_true = is_order(row, order) or order in sent
+        case 409 if told["code"] == "ORDER_ID_REUSED":
+            is_true = row is not None and not is_order(row, order)
+        case 409:
+            is_true = is_order(row, order) and (row or {}).get("reason") == told["code"]
+        case _:
+            is_true = status == 503
+    require(is_true, f"{order} was answered {status} {told}, and the row is {row}")
