@@ -462,19 +462,24 @@ def _changes_and_discontinues(client: Client) -> None:
         client("manage_products", {"productId": "p", **asked})
 
 
-def _sells_and_restocks_more(client: Client) -> None:
-    client("place_orders", {"action": "place"} | order("b", p=_stock(client.world) - 1))
+def _sells_the_depot_and_restocks(client: Client) -> None:
+    client("place_orders", {"action": "place"} | order("d", p=10))
     client("adjust_stock", receipt("r", 30))
 
 
-def _with_express_worker(rival: Rival) -> Rival:
-    """Extend a rival with the event source of the express queue."""
+def _together(rival: Rival, **others: Rival) -> Rival:
+    """Extend a rival with further processes, by name."""
 
     def start(world: World, name: str) -> None:
-        rival(world, name)
-        world.serve("E", "OrderExpress")
+        for each, begin in ({name: rival} | others).items():
+            begin(world, each)
 
     return start
+
+
+def _serves_express(world: World, name: str) -> None:
+    """A rival that receives the messages of the express queue."""
+    world.serve(name, "OrderExpress")
 
 
 def _orders(*order_ids: str, **lines: int) -> Rival:
@@ -1161,6 +1166,19 @@ _IN_LANES = (
         [buys("a", p=1), runs(_changes_and_discontinues), buys("c", p=1)],
     ),
     _with_lanes(
+        "loan by an old row",
+        # Between A's reads of row and pages, the row lends to B's lane, D sells what is left at the depot, and the row is
+        # restocked. A needs so many units that it lends only to the depot.
+        [stock(p=20), *(meet_rivals(name, "p") for name in "ABD")],
+        [
+            buys("a", p=10),
+            _together(buys("b", p=1), D=runs(_sells_the_depot_and_restocks)),
+            buys("c", p=1),
+        ],
+        faults=("torn",),
+        switches=2,
+    ),
+    _with_lanes(
         "last unit to lend",
         # The depot has sold all its units. One unit stays in the row. A borrows the other one, and sells it at the
         # depot in the same transaction.
@@ -1478,7 +1496,7 @@ _OVER_HTTP = (
         [stock(p=2), meet_rivals("A", "p", over_http=True)],
         [
             calls(order("a", p=1)),
-            _with_express_worker(calls(order("b1", p=1), order("b2", p=1))),
+            _together(calls(order("b1", p=1), order("b2", p=1)), E=_serves_express),
             calls(order("c", p=1)),
         ],
         faults=("conflict", "lost", "crash-after"),
