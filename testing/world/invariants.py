@@ -116,7 +116,7 @@ def _check_order(
     if after["status"] == "REJECTED":
         _check_rejected_order(world, change, after)
     if "userId" in after:
-        _check_order_of_group(world, name)
+        _check_order_of_group(world, after)
     _check_lines(after, written)
     _check_places_of_lines(after)
     _check_backorder(world, change, after)
@@ -366,12 +366,12 @@ def _check_lines(order: dict[str, Any], written: Mapping[Place, int]) -> None:
         )
 
 
-def _check_order_of_group(world: CheckedWorld, order_id: str) -> None:
+def _check_order_of_group(world: CheckedWorld, order: dict[str, Any]) -> None:
     """Check that no message of a group takes effect before an earlier one."""
-    group, earlier = None, []
+    order_id, group, earlier = order["orderId"], None, []
     for message_id, (function, body, its_group) in world.sent.items():
         if function == "place_orders" and its_group is not None:
-            if body.get("orderId") == order_id:
+            if body.get("orderId") == order_id and is_order(order, body):
                 group = its_group
                 break
             earlier.append((message_id, its_group))

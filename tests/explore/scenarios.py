@@ -1482,11 +1482,12 @@ _OVER_HTTP = (
     ),
     Scenario(
         "one orderId over HTTP and from the queue",
-        [stock(p=1)],
+        # There is enough stock for either body of the order.
+        [stock(p=2)],
         [
             calls(order("o", p=1), order("o", p=2)),
-            places(order("o", p=1), order("short", p=2)),
-            calls(order("short", p=2)),
+            places(order("o", p=2), order("short", p=3)),
+            calls(order("short", p=3)),
         ],
         check=_is_placed,
     ),
