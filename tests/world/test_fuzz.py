@@ -750,7 +750,7 @@ def test_every_message_of_any_batch_has_exactly_one_outcome(world, function):
         assert world.met[kind, Outcome.REJECTED], f"no {kind} was rejected"
 
 
-EXAMPLES = {"place_orders": 60, "change_orders": 60, "manage_products": 60}
+EXAMPLES = {"place_orders": 60, "change_orders": 60, "manage_products": 80}
 KINDS = {
     "place_orders": ["Order"],
     "adjust_stock": ["Adjustment"],

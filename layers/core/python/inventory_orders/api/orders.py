@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import accumulate
 from math import ceil
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from inventory_orders.api.requests import (
     HttpAnswer,
@@ -57,6 +57,9 @@ from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import order_row
 
+if TYPE_CHECKING:
+    from inventory_orders.lanes.callers import CallersSource
+
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
 
@@ -65,8 +68,11 @@ _MOST_PRODUCTS = 300
 
 # When to read the row of an order that was sent to a queue, in multiples of the time that recent orders took. The last read is
 # at the end of the wait.
-_LOOKS = ((1.6, 0.0), (3.6, 0.0), (6.0, 1.2))
+_LOOKS = ((1.2, 0.0), (2.2, 0.0), (8.0, 1.0))
 _READ_SECONDS = 0.1
+
+# A row bears the time at which its transaction was sent, which is about this long before it can be read.
+_COMMIT_SECONDS = 0.03
 
 _SECONDS_OF_REPAIR = 60
 """When to ask again for an order that has no outcome before an operator has repaired something."""
@@ -152,6 +158,8 @@ def _place_now(
         stored = _await(order, engine.client, deadline)
     if stored is None:
         return _accepted(order)
+    if stored.status == OrderStatus.REJECTED:
+        cast("CallersSource", engine.source).observe_rejection(order)
     if not caller.acts_for(stored.user_id):
         # The stored order's user was pseudonymised, so the two orders cannot be compared.
         raise id_reused_error("ORDER_ID_REUSED", ["userId"])
@@ -171,7 +179,7 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
             stored = _stored(order, client, deadline)
             if stored is not None:
                 decided_at = datetime.fromisoformat(stored.created_at)
-                delay.observe((decided_at - sent).total_seconds())
+                delay.observe((decided_at - sent).total_seconds() + _COMMIT_SECONDS)
                 return stored
     return None
 

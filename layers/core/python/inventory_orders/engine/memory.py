@@ -20,7 +20,7 @@ V = TypeVar("V")
 _RECENT_SECONDS = 10.0
 
 # How much a new observation weighs if something took longer or shorter than before, and the minimum in seconds.
-_WEIGHT_LONGER, _WEIGHT_SHORTER = 0.15, 0.5
+_WEIGHT_LONGER, _WEIGHT_SHORTER = 0.25, 0.35
 _MIN_DELAY = 0.02
 
 # The pace: the delay between two attempts, in seconds. Repeated throttles reach the longest delay within seconds: 50 workers

@@ -8,6 +8,7 @@ from contextlib import suppress
 from inventory_orders.clock import Clock
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, Page, PageKey
 from inventory_orders.domain.allocation import Allocation
+from inventory_orders.domain.order import Order
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import PageStock
 from inventory_orders.engine.batch import AVOIDED_SECONDS, Batch
@@ -61,7 +62,7 @@ def engine_for_callers(
 class CallersSource(LaneSource):
     """Sells one order at a time. Whatever takes longer is left to workers, who do it for many orders together."""
 
-    patience = 0.3
+    patience = 0.2
     recalls = False
     most_rows = MAX_LANES
     least = 20
@@ -70,8 +71,10 @@ class CallersSource(LaneSource):
         super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS))
         # Products that were too scarce for lanes. Only workers sell their last units.
         self._scarce = Recent(client.clock)
-        # Products whose rows were contested twice by the same order.
-        self._hot = Recent(client.clock)
+        # Products whose rows were contested, and those for which an order lost twice.
+        self._warm, self._hot = Recent(client.clock), Recent(client.clock)
+        # Products of orders that workers rejected.
+        self._gone = Recent(client.clock)
         self._uses_lane = False
         self._rounds = 0
         # When the depot was last too busy.
@@ -84,12 +87,17 @@ class CallersSource(LaneSource):
         need = self._need(batch)
         in_lane = need.keys() - self.lane.lacks(need).keys()
         rows = [p for p in batch.pending.product_ids if p not in in_lane]
-        is_hot = any(map(self._is_hot, rows))
-        self._uses_lane = self._may_visit(batch, rows) if is_hot else bool(in_lane)
-        if rows and not (is_hot and self._uses_lane):
-            batch.read([*rows, *batch.pending.by_key])
-        if is_hot and not self._uses_lane and not self._is_sold_out(batch, rows):
+        is_warm = any(map(self._is_warm, rows))
+        self._uses_lane = (is_warm and self._may_visit(batch, rows)) or bool(in_lane)
+        if not self._uses_lane and any(map(self._is_hot, rows)) and not any(map(self._gone.has, rows)):
             batch.avoid_contested()
+        if batch.pending and rows and not (is_warm and self._uses_lane):
+            batch.read([*rows, *batch.pending.by_key])
+
+    def observe_rejection(self, order: Order) -> None:
+        """Note that a worker rejected an order. While its products are sold out, nobody competes for their rows."""
+        for product_id in order.product_ids:
+            self._gone.observe(product_id)
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:
         """Find the units of an order in the lane, or only in rows."""
@@ -99,7 +107,10 @@ class CallersSource(LaneSource):
             return super().find(batch, commit)
         except ThrottledError:
             self._turned_away_at = self.depot.client.clock.monotonic()
-            raise
+            if any(map(self._is_hot, batch.pending.product_ids)):
+                raise
+            self._uses_lane = False
+            return Source.find(self, batch, commit)
 
     def tries_again(self, batch: Batch, *, is_lost: bool) -> bool:
         """Whether the order may be tried again: once more from rows, and then from the lane."""
@@ -107,11 +118,11 @@ class CallersSource(LaneSource):
         product_ids = batch.pending.product_ids
         if not is_lost and self._uses_lane:
             self._note_scarce(product_ids)
-        if is_lost and self._rounds == 1 and not self._uses_lane:
-            return True
         for product_id in product_ids if is_lost else ():
             if self.depot.client.rivals.has(product_id, _NOW):
-                self._hot.observe(product_id)
+                (self._hot if self._rounds > 1 else self._warm).observe(product_id)
+        if is_lost and self._rounds == 1 and not self._uses_lane:
+            return True
         self._uses_lane = self._rounds < _ROUNDS and self._may_visit(batch, product_ids)
         return self._uses_lane
 
@@ -123,14 +134,25 @@ class CallersSource(LaneSource):
             s.product_id for s in stocks if isinstance(s, PageStock) and s.page.lane == DEPOT
         )
 
-    def _is_sold_out(self, batch: Batch, product_ids: Iterable[str]) -> bool:
-        """Whether rows show that the order will be rejected. Nobody competes for them any more."""
-        rows = [batch.known.rows.get(product_id) for product_id in product_ids]
-        return any(row is not None and row.sellable <= 0 and not row.lent_to for row in rows)
+    def _need(self, batch: Batch) -> dict[str, int]:
+        """The needed units of products that are in demand. All others are sold from rows."""
+        return {p: n for p, n in super()._need(batch).items() if self.demand.has(p)}
+
+    def _should_visit(self, lacks: Iterable[str]) -> bool:
+        return any(map(self._is_warm, lacks)) and self._is_free
+
+    def _is_warm(self, product_id: str) -> bool:
+        """Whether a product should be in the lane."""
+        return self._warm.has(product_id) and self.demand.has(product_id)
 
     def _is_hot(self, product_id: str) -> bool:
-        """Whether a product is sold from the lane as soon as it has units."""
-        return self._hot.has(product_id, AVOIDED_SECONDS) and self.demand.has(product_id)
+        """Whether a product is not sold from its row."""
+        return self._hot.has(product_id, AVOIDED_SECONDS)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether this process was not turned away from the depot a moment ago."""
+        return self.depot.client.clock.monotonic() - self._turned_away_at >= _PAUSE
 
     def _note_scarce(self, product_ids: Iterable[str]) -> None:
         for product_id in product_ids:
@@ -138,8 +160,7 @@ class CallersSource(LaneSource):
 
     def _may_visit(self, batch: Batch, product_ids: Iterable[str]) -> bool:
         """Whether a visit to the depot is worth it: soon, with a lane to fill, and for products that are not scarce."""
-        now = self.depot.client.clock.monotonic()
-        if now - self._turned_away_at < _PAUSE or any(map(self._scarce.has, product_ids)):
+        if not self._is_free or any(map(self._scarce.has, product_ids)):
             return False
         with suppress(StoreError):
             self.lane.take(batch.deadline, batch.stats)
