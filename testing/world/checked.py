@@ -45,7 +45,7 @@ LOST_SECONDS = 0.1
 # A process that waits for a depot whose lease will not be released polls rarely, to keep runs short.
 SECONDS_IN_LINE = 1.0
 
-# A publisher that gets too many records meets a fault in each of its invocations, so it never finishes.
+# As in the stack. A publisher that gets far more records meets a fault in each of its invocations, so it never finishes.
 RECORDS_AT_ONCE = 100
 
 GO = "go"
