@@ -19,6 +19,7 @@ def test_a_seed_is_clean(seed):
     assert result.failure is None, result.failure
     assert result.happened["crash"]
     assert result.happened["order FULFILLED"]
+    assert result.happened["answer 201"]
 
 
 def trace_of(seed):
