@@ -62,8 +62,8 @@ METRICS: Mapping[str, Metric] = {
     "CommitLatency": Metric("committed transaction", "duration of its last request"),
     "LeaseWait": Metric("batch that waited", "time spent waiting for other owners' leases"),
     "OrdersFromLanes": Metric(
-        "order that `place_orders` placed",
-        "1 if all its units came from the worker's own lane, else 0",
+        "order that `place_orders` or `api` placed",
+        "1 if all its units came from the process's own lane, else 0",
     ),
     "DepotWait": Metric(
         "visit to the depot", "time in the depot's queue, even if the worker gave up"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.order import Order
 
-runtime.prepare("store", "queues_of_orders", "engine_with_lanes", "hold_seconds", "locations")
+runtime.prepare("store", "queue", "engine_with_lanes", "hold_seconds", "locations")
 
 
 @logger.inject_lambda_context
@@ -41,7 +41,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     )
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
     response = batch.settle(report.outcomes)
-    emit_orders(report)
+    emit_orders(report, runtime.process().door_of(queue))
     emit_messages(batch)
     return response
 

@@ -18,12 +18,14 @@ from inventory_orders.api.products import availability
 from inventory_orders.api.requests import encode_cursor, place_after
 from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ConfigurationError,
     InvalidMessageError,
+    Outcome,
     StoreUnavailableError,
     ThrottledError,
 )
@@ -36,10 +38,13 @@ from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
+from operations import emf
 from testing.aws import ServiceError
 from testing.schedules.in_turn.bench import product
 from testing.schedules.in_turn.lanes import lend
+from testing.schedules.in_turn.shop import Fault
 from testing.world.events import sqs_event
+from testing.world.faults import cancelled
 from tests.support.schemas import closed, is_open
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets
@@ -146,16 +151,21 @@ class Api:
         """The bodies of the messages in the order queue."""
         return self.shop.waiting("Order")
 
+    @property
+    def express(self):
+        """The bodies of the messages in the queue of callers who wait."""
+        return self.shop.waiting("OrderExpress")
+
     def work_off(self, *orders):
-        """Let a worker place the given orders, or else the ones in the order queue."""
+        """Let a worker place the given orders, or else the ones in the queue of callers who wait."""
         if orders:
             self.shop.invoke("place_orders", sqs_event(*orders))
         else:
-            self.shop.deliver("Order")
+            self.shop.deliver("OrderExpress")
 
     def state(self):
         """Everything that a refused request must leave unchanged."""
-        return self.shop.stock(TEA), dict(self.shop.items(Table.ORDERS)), self.queued
+        return self.shop.stock(TEA), dict(self.shop.items(Table.ORDERS)), self.queued, self.express
 
 
 OF_QUEUES = re.compile(r"\b(message|event|SQS|[qQ]ueue|\w+Queue|Lambda|invocation)\b(?!:)")
@@ -494,7 +504,7 @@ def test_an_order_goes_to_its_queue_and_the_answer_says_where_to_ask(api):
     assert [json.loads(body) for body in api.queued] == [ORDER]
     assert [message.group for message in api.shop.queues["Order"].messages] == ["u-7"]
     assert api("GET", "/orders/o-1").code == (404, "UNKNOWN_ORDER")
-    api.work_off()
+    api.shop.deliver("Order")
     assert api("GET", "/orders/o-1").document["status"] == "PENDING"
 
 
@@ -552,20 +562,56 @@ class Waits:
 
 
 @pytest.fixture
-def waits(api, monkeypatch):
-    """Make a product contested, and record the waits that follow."""
+def uncontested(api, monkeypatch):
+    """Record the waits."""
     waits = Waits(api.shop.clock)
     monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: waits.sleep(seconds))
-    api.shop.process("api").impatient_engine.client.rivals.observe(TEA)
     return waits
 
 
+@pytest.fixture
+def waits(api, uncontested):
+    """Let concurrent writers win over the next order, whose product is too scarce for lanes, and record the waits."""
+    contend(api)
+    return uncontested
+
+
+def contend(api):
+    lost = Fault(error=cancelled("TransactionConflict", "None"))
+    api.shop.planned["TransactWriteItems"].extend([lost, lost])
+
+
 def test_an_order_under_contention_is_queued_and_the_call_waits_for_it(api, waits):
-    waits.meanwhile = lambda: len(waits.slept) == 2 and api.work_off()
+    def work():
+        assert (len(api.express), api.queued) == (1, [])
+        if len(waits.slept) == 2:
+            api.work_off()
+
+    waits.meanwhile = work
     said = place(api)
     assert (said.status, said.document["status"]) == (201, "PENDING")
-    assert waits.slept == [0.1, 0.2]
+    assert 0.1 < waits.slept[0] < sum(waits.slept) < 1.0
     assert api.shop.stock(TEA) == 58
+
+
+def test_the_row_is_read_shortly_after_the_time_that_earlier_orders_took(api, waits):
+    delay = api.shop.process("api").express_delay
+    delay.seconds, waits.meanwhile = 1.0, api.work_off
+    assert place(api).status == 201
+    (slept,) = waits.slept
+    assert 1.0 < delay.seconds < slept < 2.0, "this order took longer than earlier ones"
+
+
+def test_after_a_worker_has_rejected_an_order_the_next_one_needs_no_queue(api, waits):
+    def sell_out():
+        assert api.shop.do(Adjustment(TEA, "lost", -60, "LOSS")) == [Outcome.APPLIED]
+        api.work_off()
+
+    waits.meanwhile = sell_out
+    assert place(api).code == (409, "INSUFFICIENT_STOCK")
+    waits.slept.clear()
+    assert place(api, "o-2").code == (409, "INSUFFICIENT_STOCK")
+    assert (waits.slept, api.express) == ([], [])
 
 
 def placed_twice(api, waits, order_id, at):
@@ -589,38 +635,44 @@ def placed_twice(api, waits, order_id, at):
     return statuses
 
 
-@pytest.mark.parametrize("is_contested", [False, True])
-def test_of_two_equal_orders_sent_at_once_exactly_one_is_new(api, waits, is_contested):
-    rivals = api.shop.process("api").impatient_engine.client.rivals
+@pytest.mark.parametrize("source", ["row", "queue", "lane"])
+def test_of_two_equal_orders_sent_at_once_exactly_one_is_new(api, uncontested, source):
+    api.shop.do(Adjustment(TEA, "r", 1000, "RECEIPT"))
+    lanes = set()
     for at in range(100):
-        rivals[TEA] = SystemClock().monotonic() if is_contested else float("-inf")
-        statuses = placed_twice(api, waits, f"o-{at}", at)
+        # By now the lane of the previous process is free again.
+        api.shop.clock.sleep(6)
+        api.shop.restart(API_LANES=str(int(source == "lane")))
+        if source != "row":
+            contend(api)
+        statuses = placed_twice(api, uncontested, f"o-{at}", at)
         assert sorted(statuses) == [200, 201][-len(statuses) :], (at, statuses)
+        (line,) = api.shop.order_row(f"o-{at}")["items"]
+        lanes.add(line.get("lanePage", "none").partition("/")[0])
         if len(statuses) == 1:
             break
     assert 1 < at < 99
+    assert ("3" in lanes) == (source == "lane"), "the workers have two lanes"
 
 
-def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits):
+def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits, capsys):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
     told = ("Location", "Retry-After", "Preference-Applied")
     assert [said.headers[name] for name in told] == ["/orders/o-1", "1", "wait=25"]
-    assert 23 < sum(waits.slept) <= 25, "API Gateway ends a request after 30 s"
-    assert max(waits.slept) == 0.25, "a result is noticed soon"
-    assert len(api.queued) == 1
+    assert 24 < sum(waits.slept) <= 25, "API Gateway ends a request after 30 s"
+    assert api.shop.calls.count("GetItem") == len(waits.slept) == 4
+    assert len(api.express) == 1
+    samples = list(emf.parse(capsys.readouterr().out.splitlines()))
+    (waited,) = emf.values_of(samples, "CallerWait")
+    assert sum(waits.slept) <= waited / 1000 < 25.2
+    assert emf.values_of(samples, "OrdersDirect") == []
 
 
 def test_no_call_waits_longer_than_the_function_may_run(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}, seconds=10.0)
     assert said.status == 202
     assert sum(waits.slept) <= 6.0
-
-
-@pytest.fixture
-def uncontested(waits, api):
-    api.shop.process("api").impatient_engine.client.rivals[TEA] = float("-inf")
-    return waits
 
 
 def test_an_order_for_a_product_under_a_long_count_is_answered_at_once(api, uncontested):
@@ -634,18 +686,18 @@ def test_an_order_for_a_product_under_a_long_count_is_answered_at_once(api, unco
         return said, reads
 
     said, reads = counted(300)
-    assert (said.status, reads, uncontested.slept, len(api.queued)) == (202, 1, [], 1)
+    assert (said.status, reads, uncontested.slept, len(api.express)) == (202, 0, [], 1)
     assert 299 <= int(said.headers["Retry-After"]) <= 300
     uncontested.meanwhile = lambda: len(uncontested.slept) == 3 and api.work_off()
     said, reads = counted(2)
-    assert (said.status, reads) == (201, 4), "this count ends in time"
+    assert (said.status, reads) == (201, 3), "this count ends in time"
 
 
 def test_an_order_that_needs_a_repair_first_is_answered_at_once(api, uncontested):
     api.shop.edit(Table.PRODUCTS, TEA, status={"S": "?"})
     said = place(api)
     assert (said.status, said.headers["Retry-After"], uncontested.slept) == (202, "60", [])
-    assert len(api.queued) == 1
+    assert len(api.express) == 1
 
 
 def test_another_order_placed_first_under_the_id_is_reported(api, waits):

@@ -386,33 +386,21 @@ def test_without_contention_one_attempt_is_enough():
 
 
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "attempts"),
     [
-        Fault(rival=lambda bench: bench.sell("p", 1)),
-        Fault(error=CONFLICT),
-        Fault(error=THROTTLED),
-        Fault(error=LOST),
+        (Fault(rival=lambda bench: bench.sell("p", 1)), 2),
+        (Fault(error=CONFLICT), 2),
+        (Fault(error=THROTTLED), 1),
+        (Fault(error=LOST), 1),
     ],
     ids=["moved version", "conflict", "throttle", "unknown outcome"],
 )
-def test_one_attempt_ends_with_the_first_conflict(fault):
-    bench = hasty(product("p", 10), product("q", 10))
-    bench.faults.append(fault)
-    assert cause_of_return(bench, order())
-    assert len(bench.writes) == 1
-    bench.faults.append(fault)
-    assert cause_of_return(bench, Order("o2", "u", {"p": 1, "q": 1}))
-
-
-def test_one_attempt_avoids_a_recently_contested_product():
-    bench = hasty(product("p", 10), product("q", 10))
-    bench.faults.append(Fault(error=CONFLICT))
-    cause_of_return(bench, order(1))
-    assert cause_of_return(bench, order(2)) == "CONTENTION"
-    assert (len(bench.reads), len(bench.writes)) == (1, 1)
-    assert statuses(bench.apply(order(3, product_id="q"))) == [APPLIED]
-    bench.clock.seconds += 6
-    assert statuses(bench.apply(order(4))) == [APPLIED]
+def test_without_a_lane_an_order_is_tried_again_once_and_only_after_a_conflict(fault, attempts):
+    for quantities in ({"p": 1}, {"p": 1, "q": 1}):
+        bench = hasty(product("p", 10), product("q", 10))
+        bench.faults.extend([fault] * attempts)
+        assert cause_of_return(bench, Order("o", "u", quantities))
+        assert len(bench.writes) == attempts
 
 
 @pytest.mark.parametrize("obstacle", ["lease", "lanes", "lanes of a broken row", "throttled read"])

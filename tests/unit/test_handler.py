@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from functools import partial
+from typing import get_args
 
 import boto3
 import pytest
 
 from inventory_orders.domain.allotments import DEPOT, PageKey
-from inventory_orders.engine.loop import Engine, UncontestedRows
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.memory import Recent
 from inventory_orders.errors import ConfigurationError
 from inventory_orders.invocation import runtime
+from inventory_orders.invocation.telemetry import Door
+from inventory_orders.lanes.callers import CallersSource
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.invoke import is_good
@@ -163,7 +166,7 @@ def test_a_loan_cancelled_by_a_concurrent_writer_is_counted_as_lost(sell, tea_sh
 
     def overtaken(actions, token):
         monkeypatch.setattr(store, "write", write)
-        tea_shop.edit(Table.PRODUCTS, TEA, _version={"N": "99"})
+        tea_shop.edit(Table.PRODUCTS, TEA, _version={"N": "99"}, lowStockThreshold={"N": "7"})
         write(actions, token)
 
     monkeypatch.setattr(store, "write", overtaken)
@@ -190,13 +193,14 @@ def test_pages_of_delisted_products_can_be_deleted_although_a_worker_caches_them
     assert line["productCreatedAt"] == created
 
 
-def test_an_order_that_the_api_places_at_once_is_not_counted_for_lanes(tea_shop, capsys):
+def test_an_order_that_the_api_places_from_a_row_is_not_one_from_lanes(tea_shop, capsys):
     event = sample("api") | {"body": json.dumps(order_body("o", {TEA: 1}))}
     answer = tea_shop.invoke("api", event)
     assert answer["statusCode"] == 201
-    counted = {s.name for s in emf.parse(capsys.readouterr().out.splitlines())}
-    assert "OrdersPlaced" in counted
-    assert counted.isdisjoint(OF_LANES)
+    counted = {s.name: s.values for s in emf.parse(capsys.readouterr().out.splitlines())}
+    assert (counted["OrdersPlaced"], counted["OrdersFromLanes"]) == ((1,), (0,))
+    assert (counted["OrdersDirect"], len(counted["CallerWait"])) == ((1,), 1)
+    assert counted.keys() & set(OF_LANES) == {"OrdersFromLanes"}
 
 
 def test_the_log_says_which_limit_throttled_how_many_requests(handle, tea_shop, capsys):
@@ -284,6 +288,19 @@ def test_a_dead_letter_goes_to_the_dead_letter_queue_of_its_own_queue(feed, tea_
     assert letters == dict.fromkeys(ORDER_FEEDS, 0) | {feed: 1}
 
 
+@pytest.mark.parametrize("feed", ORDER_FEEDS)
+def test_orders_are_counted_by_the_kind_of_queue_that_they_came_from(feed, tea_shop, capsys):
+    group = {"MessageGroupId": "g"} if feed == "OrderFifo" else {}
+    for order_id, product_id in (("o-1", TEA), ("o-2", "unknown"), ("o-1", TEA)):
+        tea_shop.send(feed, order_body(order_id, {product_id: 1}), **group)
+    while tea_shop.waiting(feed):
+        tea_shop.deliver(feed)
+    samples = list(emf.parse(capsys.readouterr().out.splitlines()))
+    counted = {door: sum(emf.values_of(samples, door)) for door in get_args(Door)}
+    door = "OrdersExpress" if feed == "OrderExpress" else "OrdersQueued"
+    assert counted == {"OrdersDirect": 0, "OrdersExpress": 0, "OrdersQueued": 0} | {door: 2}
+
+
 @pytest.mark.parametrize(("group", "feed"), [(None, "Order"), ("g", "OrderFifo")])
 def test_a_dead_letter_of_an_unknown_queue_goes_to_a_queue_of_its_kind(
     handle, group, feed, tea_shop
@@ -299,11 +316,12 @@ def test_a_missing_table_returns_everything_and_is_logged(handle, tea_shop, caps
     assert '"level":"CRITICAL"' in capsys.readouterr().out
 
 
-def test_the_engine_of_workers_has_lanes_and_no_other_engine_has(tea_shop):
+def test_workers_have_the_first_lanes_and_the_api_has_the_next(tea_shop):
     process = tea_shop.process("place_orders")
-    assert process.engine_with_lanes.source.lane.limit == 2
-    assert process.engine.source.lane.limit == 0
-    assert type(process.impatient_engine.source) is UncontestedRows
+    lanes = [e.source.lane for e in (process.engine_with_lanes, process.engine_for_callers)]
+    assert [(lane.lanes, lane.last) for lane in lanes] == [(range(1, 3), 3), (range(3, 4), 3)]
+    assert len(process.engine.source.lane.lanes) == 0
+    assert type(process.engine_for_callers.source) is CallersSource
 
 
 @pytest.mark.parametrize("lanes", ["", "many", "-1", "1.5", "²"])

@@ -136,10 +136,52 @@ def test_a_lane_gets_some_of_what_only_other_lanes_have_sold(shop):
     shop.sell(one, shop.new_order("tea"))
     at_depot = shop.held("tea")[DEPOT]
     assert at_depot > 1_000
+    for _ in range(3):
+        shop.clock.sleep(LANE_SECONDS / 2)
+        shop.sell(one, shop.new_order("warm-up"))
     # By now the worker knows that two lanes are in use.
-    shop.clock.sleep(11.0)
     shop.sell(other, shop.new_order("cup"))
     assert shop.held("tea")[other.source.lane.number] == at_depot // 2 // 20
+
+
+# ---------------------------------------------------------------------- loans
+
+
+def test_a_loan_does_not_fail_because_orders_change_the_row(shop):
+    shop.list("p")
+    worker, rival = shop.owner(), shop.worker()
+    shop.once(WRITE, lambda _: shop.commit(rival, shop.new_order("p", units=99)) and None)
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.calls == [*VISIT, READ, WRITE], "the last two calls are the rival's"
+    assert shop.product("p").lent_to
+
+
+def test_a_loan_that_meets_other_transactions_is_sent_up_to_five_times(shop):
+    shop.list("p")
+    worker, conflicts = shop.owner(), iter(range(4))
+    cancel = cancels("TransactionConflict", of_product("p"))
+    shop.on(WRITE, lambda request: None if next(conflicts, None) is None else cancel(request))
+    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
+    assert shop.calls == [UPDATE, READ, *[WRITE] * 5]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda shop: shop.edit(Table.PRODUCTS, "p", lowStockThreshold={"N": "1"}),
+        lambda shop: shop.edit(Table.PRODUCTS, "p", status={"S": "DISCONTINUED"}),
+        lambda shop: shop.commit(shop.worker(), shop.new_order("p", units=999)),
+        lambda shop: shop.count("p", 2),
+        lambda shop: shop.delist("p") or shop.list("p"),
+    ],
+    ids=["threshold", "status", "stock", "count", "generation"],
+)
+def test_a_loan_fails_if_the_row_may_no_longer_lend(shop, change):
+    shop.list("p")
+    worker = shop.owner()
+    shop.once(WRITE, lambda _: change(shop) and None)
+    report = shop.sell(worker, shop.new_order("p"))
+    assert report.stats.measured["LoansLost"][0]
 
 
 # ---------------------------------------------------------------------- leases
@@ -175,7 +217,7 @@ def test_a_lane_in_use_is_kept(shop):
 def test_a_dead_owner_of_the_depots_lease_blocks_visits_for_two_seconds(shop):
     shop.list("p")
     worker = shop.owner()
-    shop.occupy_depot(2.0)
+    shop.occupy(DEPOT, 2.0)
     report = shop.sell(worker, shop.new_order("p"))
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.measured["DepotWait"][0] / 1000 < 3.0
@@ -406,7 +448,7 @@ def test_a_long_lease_returns_only_orders_that_the_lane_cannot_serve(shop, batch
 def test_waiting_for_a_lease_only_reads_the_row(shop):
     shop.list("p", 100)
     worker = shop.owner()
-    shop.count("p", seconds=3)
+    shop.count("p", seconds=2)
     assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
     assert shop.calls.count(UPDATE) == 2, "one visit before the wait, and one after it"
 

@@ -35,10 +35,10 @@ RULES = """
 .publishing.stock       | BASICS .store .publishing.publisher .engine.retrying_client .lanes.levels
 .invocation             | BASICS .store .engine .products .publishing .holds
 # Connects the engine with its sources of units.
-.invocation.runtime     | BASICS .store .engine .products .publishing .holds .invocation .lanes.source
+.invocation.runtime     | BASICS .store .engine .products .publishing .holds .invocation .lanes.source .lanes.callers
 .invocation.sqs         | .engine.outcomes .publishing.publisher .clock .retry .sequences
 # Other functions load only the few modules that answer operators' requests.
-.api                    | BASICS .store .engine .messages .invocation .lanes.levels
+.api                    | BASICS .store .engine .messages .invocation .lanes.levels .lanes.callers
 functions.api           | .api .domain .errors .engine.retrying_client .invocation
 functions               | .clock .errors .domain .api.serving .engine.outcomes .engine.retrying_client
 functions               | .lanes.idle .lanes.levels .holds .products .messages .invocation .publishing

@@ -8,7 +8,7 @@ from inventory_orders.errors import Outcome
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from testing.aws.values import size_of_item
-from testing.schedules.in_turn.bench import Bench, one_attempt, product, statuses
+from testing.schedules.in_turn.bench import Bench, product, statuses
 from testing.schedules.in_turn.lanes import LaneShop
 from testing.world.faults import cancels, leaves_out, of_product
 
@@ -455,11 +455,12 @@ def test_each_line_says_how_many_units_were_not_in_stock(shop, worker):
 
 
 class TestOneAttempt:
-    """Places orders through the API's engine, which makes one attempt and does not wait."""
+    """Places orders through the API's engine, which does not wait, while its only lane is taken."""
 
     @pytest.fixture
     def worker(self, shop):
-        return one_attempt(shop.store)
+        shop.occupy(2, 600)
+        return shop.api(lanes=1, api_lanes=1)
 
     def test_reads_all_locations_in_one_request(self, shop, worker):
         shop.stock_at(a=1, b=9)
@@ -476,23 +477,26 @@ class TestOneAttempt:
         shop.receive("p#b", 1)
         assert shop.place(worker, shop.order("a", "b", units=2)) == ["CONTENTION"]
 
+    @pytest.mark.parametrize(
+        ("code", "attempts"), [("TransactionConflict", 2), ("ThrottlingError", 1)]
+    )
+    def test_passes_over_a_location_that_it_lost(self, shop, worker, code, attempts):
+        shop.stock_at(a=9, b=9)
+        shop.on(WRITE, cancels(code, of_product("p#a")), of_product("p#a"))
+        assert shop.place(worker, shop.order("a", "b")) == ["b"]
+        assert shop.order_row("o1")["locations"] == ["a", "b"]
+        assert shop.calls.count(WRITE) == attempts + 1
+        assert shop.clock.slept == []
+
     def test_passes_over_a_location_with_concurrent_writers(self, shop, worker):
         shop.stock_at(a=9, b=9)
-        worker.client.rivals.observe("p#a")
+        shop.on(WRITE, cancels("TransactionConflict", of_product("p#a")), of_product("p#a"))
+        shop.place(worker, shop.order("a", "b"))
+        shop.calm()
         assert shop.place(worker, shop.order("a", "b"), shop.order("b", "a")) == ["b", "b"]
-        assert shop.order_row("o1")["locations"] == ["a", "b"]
-        report = shop.sell(worker, shop.order("a"))
-        assert report.outcomes[0].cause == "CONTENTION"
+        assert shop.place(worker, shop.order("a")) == ["CONTENTION"]
         shop.clock.sleep(6)
         assert shop.place(worker, shop.order("a", "b")) == ["a"]
-
-    @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError"])
-    def test_passes_over_a_location_that_it_lost(self, shop, worker, code):
-        shop.stock_at(a=9, b=9)
-        shop.once(WRITE, cancels(code, of_product("p#a")))
-        assert shop.place(worker, shop.order("a", "b")) == ["b"]
-        assert set(shop.calls) == {READ, WRITE}
-        assert shop.clock.slept == []
 
     def test_gives_up_where_every_location_is_lost_leased_or_partial(self, shop, worker):
         shop.stock_at(a=9, b=9)

@@ -189,7 +189,7 @@ def test_reclaiming_a_product_that_is_not_lent_sends_nothing(empty):
 
 def test_reclaiming_waits_for_the_depot_and_gives_up_in_time(shop):
     row, began = shop.product(), shop.clock.seconds
-    shop.before_each("UpdateItem", lambda: shop.occupy_depot(2.0))
+    shop.before_each("UpdateItem", lambda: shop.occupy(DEPOT, 2.0))
     with pytest.raises(ThrottledError, match="CONTENTION: no time was left to wait for the depot"):
         reclaim_units(shop, row, seconds=0.5)
     assert shop.clock.seconds - began < 0.5 + 3 * CALL_SECONDS
@@ -245,7 +245,7 @@ def test_a_batch_sells_everything_else_before_it_waits_for_the_depot(shop):
 
 def test_orders_whose_units_cannot_be_reclaimed_in_time_are_returned(shop):
     shop.list("t")
-    shop.occupy_depot(60.0)
+    shop.occupy(DEPOT, 60.0)
     orders = [Order("o1", "u", {"p": 50}), Order("o2", "u", {"t": 1}), Order("o3", "u", {"p": 1})]
     report = shop.sell(shop.worker(), *orders, seconds=0.5)
     assert outcomes(report) == [(RETURNED, "CONTENTION"), (APPLIED, ""), (APPLIED, "")]
@@ -401,7 +401,7 @@ def test_a_count_is_not_committed_while_lanes_may_hold_the_product(empty):
 
 
 def test_a_count_that_cannot_have_its_units_in_time_releases_the_product(shop):
-    shop.occupy_depot(60.0)
+    shop.occupy(DEPOT, 60.0)
     with pytest.raises(ThrottledError, match="CONTENTION"):
         lease(shop, seconds=0.5)
     assert shop.product().locked_by is None

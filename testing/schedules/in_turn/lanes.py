@@ -17,6 +17,8 @@ from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import CommitReport
 from inventory_orders.engine.retrying_client import CommitStats
 from inventory_orders.errors import CorruptItemError, Outcome
+from inventory_orders.lanes.callers import engine_for_callers
+from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lane_leases import lease_lane
 from inventory_orders.store.rows import encode, page_units
@@ -119,10 +121,10 @@ class LaneShop(Shop):
         page = self.order_row(order_id)["items"][line].get("lanePage")
         return None if page is None else int(page.partition("/")[0])
 
-    def occupy_depot(self, seconds: float, visitor: str = "rival") -> None:
-        """Let another visitor lease the depot."""
+    def occupy(self, lane: int, seconds: float, owner: str = "rival") -> None:
+        """Let another process lease a lane or the depot."""
         now = SystemClock().now()
-        lease_lane(self.store, LaneLease(DEPOT, visitor, now.timestamp() + seconds), now, visitor)
+        lease_lane(self.store, LaneLease(lane, owner, now.timestamp() + seconds), now, owner)
 
     def count(self, product_id: str, seconds: float) -> None:
         """Lease a product's row, as the start of a count does."""
@@ -201,6 +203,11 @@ class LaneShop(Shop):
             self.list("warm-up")
         self.sell(worker, self.new_order("warm-up"))
         return worker
+
+    def api(self, lanes: int = 1, api_lanes: int = 1) -> Any:
+        """An engine like that of a process of the API, which has no lane yet."""
+        policy = RetryPolicy(max_attempts=1, random=self._chance.random)
+        return engine_for_callers(self.store, lanes, api_lanes, policy)
 
     def new_order(self, *product_ids: str, units: int = 1) -> Order:
         """An order for the same number of units of each product."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import accumulate
 from math import ceil
 from operator import or_
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from inventory_orders.api.requests import (
     HttpAnswer,
@@ -49,16 +49,13 @@ from inventory_orders.errors import (
 )
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import Queue, SqsCalls, attributes
-from inventory_orders.invocation.telemetry import emit_orders, log_queue_errors, logger
+from inventory_orders.invocation.telemetry import emit_orders, emit_wait, log_queue_errors, logger
 from inventory_orders.lanes.levels import mark_shippable, open_units
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import order_row
-
-if TYPE_CHECKING:
-    from inventory_orders.lanes.callers import CallersSource
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
@@ -68,8 +65,11 @@ _MOST_PRODUCTS = 300
 
 # When to read the row of an order that was sent to a queue, in multiples of the time that recent orders took. The last read is
 # at the end of the wait.
-_LOOKS = ((1.2, 0.0), (2.2, 0.0), (8.0, 1.0))
+_LOOKS = ((1.2, 0.0), (2.4, 0.0), (8.0, 1.0))
 _READ_SECONDS = 0.1
+
+# How much the time that an order took weighs in what is expected of the next one.
+_WEIGHT = 0.3
 
 # A row bears the time at which its transaction was sent, which is about this long before it can be read.
 _COMMIT_SECONDS = 0.03
@@ -98,7 +98,10 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         _send(process.order_queue, order, body, request)
         return _accepted(order)
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
+    clock = process.engine_for_callers.client.clock
+    began = clock.monotonic()
     answer = _place_now(order, body, seconds, caller, request)
+    emit_wait(clock.monotonic() - began)
     return replace(answer, headers={**answer.headers, "Preference-Applied": f"wait={seconds}"})
 
 
@@ -140,7 +143,7 @@ def _place_now(
     report = engine.apply([order], deadline)
     # The queue continues with the order, so no retries were exhausted.
     report.stats.measured["RetriesExhausted"].clear()
-    emit_orders(report)
+    emit_orders(report, "OrdersDirect")
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
@@ -159,7 +162,8 @@ def _place_now(
     if stored is None:
         return _accepted(order)
     if stored.status == OrderStatus.REJECTED:
-        cast("CallersSource", engine.source).observe_rejection(order)
+        # Nothing competes for what is sold out, so the next order may be rejected directly.
+        engine.client.rivals.clear()
     if not caller.acts_for(stored.user_id):
         # The stored order's user was pseudonymised, so the two orders cannot be compared.
         raise id_reused_error("ORDER_ID_REUSED", ["userId"])
@@ -171,15 +175,16 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
 
     The row shows when the order was decided. So the process learns when to read the row of the next order.
     """
-    delay, sent, waited = runtime.process().express_delay, client.clock.now(), 0.0
+    process, sent = runtime.process(), client.clock.now()
     ends = deadline.remaining() - _READ_SECONDS
-    for moment in (*(max(delay.seconds * times, least) for times, least in _LOOKS), ends):
-        pause, waited = min(moment, ends) - waited, min(moment, ends)
-        if pause > 0 and client.pause(pause, deadline):
+    for moment in (*(max(process.express_seconds * n, least) for n, least in _LOOKS), ends):
+        waited = (client.clock.now() - sent).total_seconds()
+        if client.pause(max(0.0, min(moment, ends) - waited), deadline):
             stored = _stored(order, client, deadline)
             if stored is not None:
-                decided_at = datetime.fromisoformat(stored.created_at)
-                delay.observe((decided_at - sent).total_seconds() + _COMMIT_SECONDS)
+                took = datetime.fromisoformat(stored.created_at) - sent
+                took_seconds = max(0.0, took.total_seconds()) + _COMMIT_SECONDS
+                process.express_seconds += _WEIGHT * (took_seconds - process.express_seconds)
                 return stored
     return None
 

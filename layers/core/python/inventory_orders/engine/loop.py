@@ -42,7 +42,7 @@ from inventory_orders.domain.planner import (
     Waiting,
     plan,
 )
-from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import (
     Batch,
@@ -70,9 +70,6 @@ from inventory_orders.store.writes import ActionKind, transaction_actions
 
 # For how many batches after a replay it is worth a request to read records first, because more replays are likely.
 _REPLAYS_EXPECTED_FOR = 20
-
-# How often a transaction with a loan is sent before the batch is planned again.
-_LOAN_ATTEMPTS = 5
 
 # How many outbound pages a batch tries before it waits.
 _OUTBOUND_ATTEMPTS = 8
@@ -121,22 +118,21 @@ class Attempt:
         actions = transaction_actions(self.transaction, now)
         if not actions:
             return
-        # A loan is repeated, because whoever sells from the row in a tight loop would make every new plan fail as well.
-        is_loan = any(map(self.transaction.is_loan, self.transaction.updates))
-        plans_around = set() if is_loan else {Meaning.RIVAL}
-        attempts = _LOAN_ATTEMPTS if is_loan else None
+        plans_around = {Meaning.RIVAL}
         if skips_throttled or len(self.transaction.updates) != 1:
             plans_around.add(Meaning.THROTTLED)
         try:
-            client.write(
-                actions, deadline, self.stats, plans_around=plans_around, attempts=attempts
-            )
+            client.write(actions, deadline, self.stats, plans_around=plans_around)
         except StoreError as error:
             self.error = error
             return
         if self.transaction.decisions:
             self.stats.changes_per_transaction.append(len(self.transaction.decisions))
-        self.stats.low_stock += [
+        self.stats.low_stock += self._now_low_on_stock()
+
+    def _now_low_on_stock(self) -> list[Product]:
+        """The products that the transaction makes low on stock."""
+        return [
             update.after
             for update in self.transaction.updates
             if update.before.status is ProductStatus.ACTIVE

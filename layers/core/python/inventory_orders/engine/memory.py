@@ -19,10 +19,6 @@ V = TypeVar("V")
 # How long an observation of a product counts as recent, in seconds.
 _RECENT_SECONDS = 10.0
 
-# How much a new observation weighs if something took longer or shorter than before, and the minimum in seconds.
-_WEIGHT_LONGER, _WEIGHT_SHORTER = 0.25, 0.35
-_MIN_DELAY = 0.02
-
 # The pace: the delay between two attempts, in seconds. Repeated throttles reach the longest delay within seconds: 50 workers
 # on a new table need about 6 s each.
 _MIN_PACE, _MAX_PACE = 0.1, 20.0
@@ -72,29 +68,14 @@ class Recent(BoundedDict[str, float]):
         super().__init__()
         self._clock = clock
 
-    def observe(self, product_id: str) -> None:
-        """Note an observation of a product."""
-        self[product_id] = self._clock.monotonic()
+    def observe(self, *product_ids: str) -> None:
+        """Note an observation of products."""
+        for product_id in product_ids:
+            self[product_id] = self._clock.monotonic()
 
     def has(self, product_id: str, seconds: float = _RECENT_SECONDS) -> bool:
         """Whether there was an observation of a product in the last `seconds` seconds."""
         return self._clock.monotonic() - self.get(product_id, float("-inf")) <= seconds
-
-
-class Delay:
-    """Learns how long something takes at best: it falls faster than it rises.
-
-    Attributes:
-        seconds: How long.
-    """
-
-    def __init__(self, first: float) -> None:
-        self.seconds = first
-
-    def observe(self, seconds: float) -> None:
-        """Note how long it took this time."""
-        weight = _WEIGHT_LONGER if seconds > self.seconds else _WEIGHT_SHORTER
-        self.seconds = max(_MIN_DELAY, self.seconds + weight * (seconds - self.seconds))
 
 
 class Pace:

@@ -20,8 +20,8 @@ from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
-    from inventory_orders.engine.memory import Delay
     from inventory_orders.engine.retrying_client import RetryingClient
+    from inventory_orders.invocation.telemetry import Door
     from inventory_orders.publishing.publisher import Bus
 
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
@@ -36,10 +36,14 @@ class Process:
 
     Args:
         environment: The environment variables, which `infra/functions.py` explains.
+
+    Attributes:
+        express_seconds: How long orders in the express queue take until they can be read, as far as known.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
+        self.express_seconds = 0.2
 
     def _text(self, variable: str) -> str:
         """Read a setting.
@@ -196,20 +200,18 @@ class Process:
         """The queue that feeds the function. If there are several, the one for messages of unknown origin."""
         return self._queue("")
 
-    @cached_property
-    def queues_of_orders(self) -> list[sqs.Queue]:
-        """The queues of orders that feed the function."""
-        others = [p for p in ("FIFO_", "EXPRESS_") if self._environment.get(f"{p}QUEUE_URL")]
-        return [self.queue, *map(self._queue, others)]
-
     def queue_of(self, batch: Sequence[sqs.Message]) -> sqs.Queue:
-        """The queue of orders that a batch came from, or the first one of its kind if the batch is a sample.
+        """The queue of orders that a batch came from. A batch only has messages of one queue."""
+        if batch and batch[0].group is not None and "FIFO_QUEUE_URL" in self._environment:
+            return self._queue("FIFO_")
+        if "EXPRESS_QUEUE_URL" in self._environment and self._queue("EXPRESS_").feeds(batch):
+            return self._queue("EXPRESS_")
+        return self.queue
 
-        A batch only has messages of one queue.
-        """
-        is_fifo = any(message.group is not None for message in batch)
-        of_kind = [q for q in self.queues_of_orders if q.url.endswith(".fifo") is is_fifo]
-        return next((q for q in of_kind if q.feeds(batch)), (*of_kind, self.queue)[0])
+    def door_of(self, queue: sqs.Queue) -> Door:
+        """The metric that counts the orders of a queue."""
+        is_express = queue.url == self._environment.get("EXPRESS_QUEUE_URL")
+        return "OrdersExpress" if is_express else "OrdersQueued"
 
     @cached_property
     def expiry_queue(self) -> sqs.Queue:
@@ -225,13 +227,6 @@ class Process:
     def express_queue(self) -> sqs.Queue:
         """The queue to which the function sends orders whose sender waits."""
         return self._queue("EXPRESS_", feeds=False)
-
-    @cached_property
-    def express_delay(self) -> Delay:
-        """How long orders in the express queue usually take until they are decided."""
-        from inventory_orders.engine.memory import Delay  # noqa: PLC0415 - not all functions need it
-
-        return Delay(0.2)
 
     @cached_property
     def undeliverable_events(self) -> sqs.Queue:

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -91,17 +91,23 @@ METRICS = {
 _SELDOM = {
     *("OrdersCancelled", "OrdersReturned", "ConfirmationsRejected", "CorruptPage"),
     *("ConditionalWrites", "Recalls", "LeaseWait", "EventsRefused", "EventsUndeliverable"),
+    *("OrdersDirect", "OrdersExpress", "OrdersQueued"),
 }
 
+Door: TypeAlias = Literal["OrdersDirect", "OrdersExpress", "OrdersQueued"]
+"""The metric that counts the orders decided by the API itself, from the express queue, or from the other queues."""
 
-def emit_orders(report: CommitReport) -> None:
-    """Count the outcomes of orders, and the cost of writing them."""
+
+def emit_orders(report: CommitReport, door: Door | None = None) -> None:
+    """Count the outcomes of orders, and the cost of writing them. Orders in direct invocations have no door."""
     placed = Counter(type(outcome.applied) for outcome in report.outcomes)
     add("OrdersPlaced", placed[Order])
     add("OrdersCancelled", placed[CancelledBeforehand])
     add("OrdersReplayed", sum(o.kind is Outcome.REPLAYED for o in report.outcomes))
     reasons = Counter(o.rejection.reason for o in report.outcomes if o.rejection is not None)
     add("OrdersRejected", reasons.total())
+    if door is not None:
+        add(door, placed[Order] + reasons.total())
     for reason, count in reasons.items():
         # Unlike Powertools' `single_metric`, `EphemeralMetrics` obeys POWERTOOLS_METRICS_DISABLED.
         by_reason = EphemeralMetrics(service=metrics.service, namespace=NAMESPACE)
@@ -110,6 +116,11 @@ def emit_orders(report: CommitReport) -> None:
         by_reason.flush_metrics()
     add("OrdersPerTransaction", *report.stats.changes_per_transaction)
     emit_stats(report.stats, report.failure)
+
+
+def emit_wait(seconds: float) -> None:
+    """Measure how long a caller waited for the outcome of an order."""
+    add("CallerWait", seconds * 1000)
 
 
 def emit_commands(report: CommitReport, now: datetime) -> None:

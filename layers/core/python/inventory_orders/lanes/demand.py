@@ -75,7 +75,9 @@ class Demand:
                 wanted.units /= self._weight
             self._orders, self._weight = self._orders / self._weight, 1.0
         if len(products) > self._most:
-            kept = sorted(products, key=lambda p: products[p].units)[-(self._most - self._most // 10) :]
+            kept = sorted(products, key=lambda p: products[p].units)[
+                -(self._most - self._most // 10) :
+            ]
             self._products = {product_id: products[product_id] for product_id in kept}
 
     def observe_others(self, product_ids: Iterable[str]) -> None:

@@ -29,7 +29,7 @@ _DOUBT = 0.1
 _FIRST_WAIT = 0.02
 
 # Seconds after the last observation for which the average wait at the depot is valid.
-_LINE_SECONDS = 5.0
+_LINE_SECONDS = 2.0
 
 # Requests for the lease per visit, from all waiting processes together. Between two visits the depot is idle until one asks.
 _REQUESTS = 10.0

@@ -62,15 +62,15 @@ def return_idle_units(store: Store, deadline: Deadline) -> IdleReport:
     Args:
         store: The tables.
     """
-    run = _IdleReturn(Depot(RetryingClient(store, _POLICY)), deadline)
+    run = IdleReturn(Depot(RetryingClient(store, _POLICY)), deadline)
     with run.report.noting_errors():
-        run.empty_lanes()
+        run.empty_lanes(run.idle_lanes())
         run.empty_depot()
     return run.report
 
 
 @dataclass(slots=True)
-class _IdleReturn:
+class IdleReturn:
     """One run that returns idle units.
 
     Attributes:
@@ -89,17 +89,16 @@ class _IdleReturn:
 
     # ------------------------------------------------------------------ lanes
 
-    def empty_lanes(self) -> None:
-        """Move the units of lanes without a live lease to the depot. A lane that was never leased has no pages."""
-        idle = self._idle_lanes()
+    def empty_lanes(self, idle: Sequence[int]) -> None:
+        """Move the units of lanes without a live lease to the depot."""
         pages = self._pages(PageKey(lane, number) for lane in idle for number in range(PAGES))
         for lane in idle:
             held = [key for key, page in pages.items() if key.lane == lane and page.entries]
             if held and self._empty_lane(held):
                 self.report.lanes.append(lane)
 
-    def _idle_lanes(self) -> list[int]:
-        """The lanes that were leased once but are not leased now."""
+    def idle_lanes(self) -> list[int]:
+        """The lanes that were leased once but are not leased now. A lane that was never leased has no pages."""
         client, lanes = self.depot.client, range(1, MAX_LANES + 1)
         now = client.clock.now().timestamp()
         leases = client.call(lambda: read_lane_leases(client.store, lanes), self.deadline)

@@ -28,19 +28,27 @@ class OwnLane:
         lanes: The lanes of which this process takes one. If there are none, it only sells from rows.
         last: The last lane of all processes.
         tries: How many free lanes it tries to take at a time.
+        least: For how many orders the lane is filled at least.
 
     Attributes:
         lanes: As given.
         last: As given.
+        least: As given.
         in_use: How many lanes were in use when last counted, at least 1. The lane of a new process may be missing.
         abandoned: Lanes whose leases have ended, and which may hold units.
     """
 
     def __init__(
-        self, client: RetryingClient, lanes: range, last: int, tries: int = MAX_LANES
+        self,
+        client: RetryingClient,
+        lanes: range,
+        last: int,
+        tries: int = MAX_LANES,
+        least: int = 1,
     ) -> None:
         self.lanes = lanes
         self.last = last
+        self.least = least
         self.in_use = 1
         self.abandoned: set[int] = set()
         self._ended: set[LaneLease] = set()
@@ -96,7 +104,9 @@ class OwnLane:
         self.abandoned, self._ended = self.abandoned - live | new, ended
         in_use = live | ({self._lease.lane} if self._lease else set())
         # The API only has what is plentiful, so workers share everything among themselves.
-        self.in_use = max(1, len(in_use if self.lanes.start > 1 else in_use.intersection(self.lanes)))
+        self.in_use = max(
+            1, len(in_use if self.lanes.start > 1 else in_use.intersection(self.lanes))
+        )
         return live
 
     def _is_refresh_due(self, within: float = _LOOK_AROUND_SECONDS) -> bool:

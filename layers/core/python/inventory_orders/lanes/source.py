@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 
-from inventory_orders.clock import Clock
+from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.allocation import Allocation
-from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.planner import Supply
 from inventory_orders.domain.product import PageStock, Product, Stock
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.loop import Attempt, Commit, Engine, Source
 from inventory_orders.engine.memory import BoundedDict, Recent
 from inventory_orders.engine.retrying_client import RetryingClient, read_all
+from inventory_orders.errors import StoreError
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import Depot
+from inventory_orders.lanes.idle import IdleReturn
 from inventory_orders.lanes.lane import OwnLane
 from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
-
-# Maximum number of abandoned lanes that one visit empties.
-_LANES_TOGETHER = 5
 
 
 def engine_with_lanes(
@@ -73,8 +73,6 @@ class LaneSource(Source):
     patience = 20.0
     # Whether a visit recalls units that other lanes hold.
     recalls = True
-    # For how many orders a lane is filled at least.
-    least = 1
     # If the lane is short of at most this number of products, they may be sold from their rows.
     most_rows = 10
 
@@ -107,31 +105,25 @@ class LaneSource(Source):
         if self.lane.number is not None:
             self.lane.take(deadline, stats)
             self.lane.count_in_use(deadline, stats)
+            self._return_abandoned(batch)
         if self.lane.pages is None:
             found = read_all(self.depot.client, self.lane.keys, deadline, stats)
             self.lane.remember(found.pages.values())
-        abandoned = self._abandoned(batch) if need else []
-        supply = None if abandoned else self._without_a_visit(batch, need)
+        supply = self._without_a_visit(batch, need)
         if supply is not None or not batch.pending:
             return supply
         if need:
             self.lane.take(deadline, stats)
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
-        visit = Visit(
-            self.lane, self.depot, self.demand, batch, need, to_reclaim, abandoned, self.least
-        )
+        visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
         return visit.prepare(commit, self.patience, recalls=self.recalls)
 
-    def _abandoned(self, batch: Batch) -> list[PageKey]:
-        """Pages with units of lanes whose processes have ended. A visit returns these units, unless others wait for the depot."""
-        if not self.lane.abandoned or not self.depot.line.is_empty:
-            return []
-        lanes = sorted(self.lane.abandoned)[:_LANES_TOGETHER]
-        keys = [PageKey(lane, number) for lane in lanes for number in range(PAGES)]
-        found = read_all(self.depot.client, keys, batch.deadline, batch.stats).pages
-        held = [key for key, page in found.items() if isinstance(page, Page) and page.entries]
-        self.lane.abandoned -= {*lanes} - {key.lane for key in held}
-        return held
+    def _return_abandoned(self, batch: Batch) -> None:
+        """Return the units of a lane whose process has ended, unless other processes wait for the depot."""
+        if self.lane.abandoned and self.depot.line.is_empty:
+            with suppress(StoreError):
+                soon = Deadline.after(min(1.0, batch.deadline.remaining()), self.depot.client.clock)
+                IdleReturn(self.depot, soon, batch.stats).empty_lanes([self.lane.abandoned.pop()])
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
         """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""

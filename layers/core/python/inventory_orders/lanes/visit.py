@@ -121,8 +121,6 @@ class Visit:
         batch: The batch. Rows that are read here, and problems with items, are noted there.
         need: Units that pending orders want from lanes, by product.
         to_reclaim: Products whose units a change needs in the row, not in lanes.
-        abandoned: Pages of lanes whose processes have ended. Their units return to the depot.
-        least: For how many orders the lane is filled at least.
     """
 
     def __init__(
@@ -133,8 +131,6 @@ class Visit:
         batch: Batch,
         need: Mapping[str, int],
         to_reclaim: Collection[str],
-        abandoned: Sequence[PageKey] = (),
-        least: int = 1,
     ) -> None:
         self._lane = lane
         self._depot = depot
@@ -142,8 +138,6 @@ class Visit:
         self._batch = batch
         self._need = need
         self._to_reclaim = frozenset(to_reclaim)
-        self._abandoned = abandoned
-        self._least = least
         self._allocation = Allocation({})
         # The errors of unreadable pages, by page number. Products that belong there are skipped.
         self._corrupt: dict[int, CorruptItemError] = {}
@@ -202,29 +196,18 @@ class Visit:
         """Read all pages, and the rows that may lend. Returns False if the visit has to end because changes were returned."""
         shelves = [PageKey(DEPOT, number) for number in range(PAGES)]
         own = self._lane.keys
-        found = self._read([*own, *shelves, *self._abandoned, *self._rows_with_pages()])
+        found = self._read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
-        self._lane.remember(found.pages[key] for key in own)
-        ours = {key: found.pages[key] for key in (*own, *shelves)}
-        self._corrupt |= {k.number: p for k, p in ours.items() if not isinstance(p, Page)}
+        self._lane.remember(map(found.pages.__getitem__, own))
+        self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
         # Products that belong on an unreadable page are not touched.
         pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
         self._allocation = Allocation({}, pages)
         if self._give_up_corrupt():
             return False
-        self._empty_abandoned(found)
         self._demand.observe_others(p for key in shelves for p in self._allocation.entries(key))
         self._read_rows(found)
         return True
-
-    def _empty_abandoned(self, found: Snapshot) -> None:
-        """Return the units of abandoned lanes to the depot, except those of another generation, which the sweep reports."""
-        for key in self._abandoned:
-            page, shelf = found.pages[key], self._allocation.entries(PageKey(DEPOT, key.number))
-            for product_id, held in page.entries.items() if isinstance(page, Page) else ():
-                is_same = shelf.get(product_id, held).created_at == held.created_at
-                if is_same and key.number not in self._corrupt:
-                    self._allocation.give_back(key.lane, product_id)
 
     def _read_rows(self, found: Snapshot) -> None:
         """Read the rows that the visit needs, unless they were read together with the pages."""
@@ -356,10 +339,7 @@ class Visit:
         is_full = not stored and self._allocation.products_on(key) >= MAX_PRODUCTS
         if not row.may_be_lent or is_full or row.lease_left(self._batch.now):
             return None
-        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
-        if self._depot.client.rivals.has(product_id):
-            # Others sell from the row until the loan is committed.
-            surplus -= surplus // _LEFT_TO_RIVALS
+        surplus = self._surplus(row)
         if surplus <= low:
             self._depot.drained.observe(product_id)
             units = surplus
@@ -367,11 +347,21 @@ class Visit:
             most = max(demand.depot_level(product_id, self._lane.in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
         need = self._need.get(product_id, demand.last_quantity(product_id))
-        reach = self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        reach = self._reach(units + stored, need)
         is_useless = units == 0 and reach == self._allocation.entry(DEPOT, product_id).reach
         if units < 0 or is_useless or units + stored < lacks:
             return None
         return units, reach
+
+    def _reach(self, units: int, need: int) -> int:
+        """The last lane that may be filled with a product of which the depot has `units`."""
+        return self._lane.last if self._is_wide(units, need) else DEPOT
+
+    def _surplus(self, row: Product) -> int:
+        """How many units a row can lend. Others sell from a contested row until the loan is committed."""
+        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
+        is_contested = self._depot.client.rivals.has(row.product_id)
+        return surplus - surplus // _LEFT_TO_RIVALS if is_contested else surplus
 
     def _is_wide(self, units: int, need: int) -> bool:
         """Whether the depot has enough units to fill lanes."""
@@ -474,7 +464,7 @@ class Visit:
         use = demand.last_quantity(product_id)
         share = (have + there.units) / (_SPARE * self._lane.in_use)
         is_out_of_reach = there.units > 0 and there.reach < lane
-        if is_out_of_reach or share < self._least * max(use, need):
+        if is_out_of_reach or share < self._lane.least * max(use, need):
             return have if need <= have <= 2 * use + need else 0
         level = demand.lane_level(product_id, there.units / self._lane.in_use)
         return max(need, have, math.floor(min(level, share)))

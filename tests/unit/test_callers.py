@@ -1,0 +1,152 @@
+"""Orders of callers who wait: from rows at first, then from a lane of the API, and never after a wait for other processes."""
+
+import pytest
+
+from inventory_orders.domain.allotments import DEPOT
+from inventory_orders.engine.memory import Delay
+from inventory_orders.errors import Outcome
+from testing.schedules.in_turn.lanes import LaneShop
+from testing.schedules.in_turn.shop import Fault
+from testing.world.faults import cancelled, cancels
+
+APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED
+READ, UPDATE, WRITE = "BatchGetItem", "UpdateItem", "TransactWriteItems"
+LOST = Fault(error=cancelled("TransactionConflict", "None"))
+LANE = 2
+"""The lane of the only process of the API that has one: the shop's workers have lane 1."""
+
+
+class Door(LaneShop):
+    """A shop whose orders come through a process of the API."""
+
+    def order(self, process, *product_ids, losses=0, units=1):
+        """Let a process place an order, and let concurrent writers win over its first transactions. Returns its outcome."""
+        self.planned[WRITE].extend([LOST] * losses)
+        (outcome,) = self.outcomes(process, self.new_order(*product_ids, units=units))
+        assert not self.planned[WRITE], "the order was tried as often as planned"
+        return outcome
+
+    @property
+    def last_source(self):
+        return self.source(f"o{self.orders}")
+
+
+@pytest.fixture
+def shop():
+    with Door().open() as shop:
+        yield shop
+        shop.check()
+
+
+def test_each_attempt_from_a_row_takes_one_read_and_one_transaction(shop):
+    shop.list("p")
+    process = shop.api()
+    for losses in (0, 0, 1):
+        assert shop.order(process, "p", losses=losses) is APPLIED
+        assert shop.calls == [READ, WRITE] * (1 + losses)
+    assert (shop.last_source, shop.product().lent_to) == (None, frozenset())
+
+
+def test_after_a_second_lost_attempt_the_process_has_a_lane_and_needs_one_request(shop):
+    shop.list("p", 10_000)
+    process = shop.api()
+    assert shop.order(process, "p", losses=2) is APPLIED
+    take_a_lane, look_at_stock, visit = [READ, UPDATE], [READ], [READ, UPDATE, READ, WRITE]
+    assert shop.calls == [*[READ, WRITE] * 2, *take_a_lane, *look_at_stock, *visit]
+    for _ in range(20):
+        assert shop.order(process, "p") is APPLIED
+        assert (shop.calls, shop.last_source) == ([WRITE], LANE)
+
+
+def test_an_order_is_tried_twice_from_its_row_and_once_with_the_lane(shop):
+    shop.list("p", 10_000)
+    shop.on(WRITE, cancels("TransactionConflict", lambda _: True))
+    assert shop.order(shop.api(), "p") is RETURNED
+    assert shop.calls.count(WRITE) == 2 + 5, "a loan is sent five times"
+
+
+@pytest.mark.parametrize("obstacle", ["no lane", "scarce", "depot in use"])
+def test_an_order_for_which_no_lane_can_be_filled_is_returned(shop, obstacle):
+    shop.list("p", 39 if obstacle == "scarce" else 40)
+    process = shop.api()
+    if obstacle == "no lane":
+        shop.occupy(LANE, 60)
+    if obstacle == "depot in use":
+        shop.occupy(DEPOT, 60)
+    began = shop.clock.seconds
+    assert shop.order(process, "p", losses=2) is RETURNED
+    assert shop.clock.seconds - began < 0.5
+    assert shop.order(process, "p") is RETURNED
+    assert set(shop.calls) <= {READ}, "for a while, no attempt is made"
+    shop.clock.sleep(11)
+    assert shop.order(process, "p") is APPLIED
+    assert (shop.last_source, shop.calls) == (None, [READ, WRITE])
+
+
+def test_the_api_recalls_no_units(shop):
+    """Another process empties the depot just before the visit, when the depot has seemed to have enough."""
+    shop.list_lent(stock=101, lanes={1: 0}, depot=100)
+    process = shop.api()
+    leases = []
+
+    def fill_another_lane(request):
+        leases.append(request)
+        if len(leases) == 2:
+            shop.fill(1, units=100)
+
+    shop.on(UPDATE, fill_another_lane)
+    assert shop.order(process, "p", units=2) is RETURNED
+    assert len(leases) >= 2
+    assert (shop.stock(), shop.held()) == (1, {1: 100})
+
+
+def test_a_lane_of_the_api_has_at_most_twenty_products(shop):
+    names = [f"p{number:02}" for number in range(30)]
+    for product_id in names:
+        shop.list(product_id, 10_000)
+    process = shop.api()
+    for product_id in names:
+        shop.order(process, product_id, losses=2)
+        shop.order(process, product_id)
+        in_lane = [p for p in names if LANE in shop.held(p)]
+        assert len(in_lane) <= 20
+    assert len(in_lane) >= 15
+
+
+def test_units_of_a_dead_process_are_back_within_ten_seconds(shop):
+    shop.list("p", 10_000)
+    dead, worker = shop.api(), shop.owner(lanes=1)
+    worker.source.lane.last = LANE
+    shop.order(dead, "p", losses=2)
+    assert shop.held()[LANE] > 100
+    for _ in range(10):
+        shop.clock.sleep(1)
+        assert shop.order(worker, "p") is APPLIED
+    assert LANE not in shop.held()
+
+
+def test_a_process_that_was_paused_sells_nothing_from_its_lane_once_it_is_empty(shop):
+    """It is paused after it has decided to sell from the lane, and while its lease ends."""
+    shop.list("p", 100)
+    paused, worker = shop.api(), shop.owner(lanes=1)
+    worker.source.lane.last = LANE
+    shop.order(paused, "p", losses=2)
+    held = shop.held()[LANE]
+
+    def sell_out(_):
+        shop.clock.sleep(6)
+        assert shop.outcomes(worker, shop.new_order("p", units=99)) == [APPLIED]
+
+    shop.once(WRITE, sell_out)
+    assert shop.order(paused, "p", units=held) in (REJECTED, RETURNED)
+    assert (shop.stock(), shop.held()) == (0, {})
+
+
+def test_the_expected_delay_falls_faster_than_it_rises():
+    longer, shorter, shortest = Delay(1.0), Delay(1.0), Delay(1.0)
+    longer.observe(1.5)
+    shorter.observe(0.5)
+    assert 0 < longer.seconds - 1.0 < 1.0 - shorter.seconds < 0.5
+    for _ in range(100):
+        shortest.observe(-1.0)
+    assert shortest.seconds > 0, "clocks may differ"
