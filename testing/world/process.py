@@ -300,7 +300,6 @@ class PausingWorld(World):
         for product_id in product_ids:
             engine.client.rivals.observe(product_id)
             if over_http:
-                engine.source._warm.observe(product_id)
                 engine.source._hot.observe(product_id)
 
     def wait_in_line(self, name: str) -> None:
