@@ -126,7 +126,7 @@ def orders_over_http(chance: random.Random, first: int, orders: int) -> Iterator
         if chance.random() < 0.1:
             yield body
         if chance.random() < 0.1:
-            yield body | {"orderId": f"o-{chance.randrange(number)}"}
+            yield body | {"orderId": f"o-{chance.randrange(number)}", "userId": "another"}
 
 
 def _receipt(chance: random.Random, number: int) -> Mail:
