@@ -182,9 +182,9 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
         if client.pause(max(0.0, min(moment, ends) - waited), deadline):
             stored = _stored(order, client, deadline)
             if stored is not None:
-                took = datetime.fromisoformat(stored.created_at) - sent
-                took_seconds = max(0.0, took.total_seconds()) + _COMMIT_SECONDS
-                process.express_seconds += _WEIGHT * (took_seconds - process.express_seconds)
+                took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
+                expected = max(0.0, took) + _COMMIT_SECONDS
+                process.express_seconds += _WEIGHT * (expected - process.express_seconds)
                 return stored
     return None
 
