@@ -563,8 +563,7 @@ class TestHandlers:
         answered = [one for one in callers._answered if one.at <= 2.0]
         assert all(one.status != 202 for one in answered)
         queued = sum(one.queued for one in answered)
-        assert queued > 0.3 * len(answered)
-        assert queued < 0.9 * len(answered), "a single caller meets no contention"
+        assert 0.1 * len(answered) < queued < 0.5 * len(answered), "lanes sell most of the orders"
 
 
 def test_scenes_measure_their_cells_and_show_them(tmp_path, without_botocore):
