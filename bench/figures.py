@@ -347,12 +347,14 @@ class SceneFigures:
         p99: Seconds from the receipt of an order until it is durable, 99th percentile; for callers, from the request
             to its answer.
         conflicts: Share of the attempts to write that lost to a concurrent writer.
-        took: Mean duration of an operator's command, or time until the last hold has expired, in seconds; NaN in other
-            scenes.
+        took: Mean duration of an operator's command, or time until the last hold has expired or the last caller of a
+            sell-out has the answer, in seconds; NaN in other scenes.
         clean: Whether the books balance.
         handed_over: Orders handed over per second; NaN in scenes without hand-overs.
         again: Share of the attempts to hand over that lost to a concurrent writer; for API callers, share of the
             hand-overs that were answered with a request to try again. NaN in scenes without hand-overs.
+        queued: Orders from `OrderQueue` answered per second while callers wait; NaN in other scenes.
+        express: Share of the callers' orders that went through the express queue; NaN in scenes without callers.
     """
 
     rate: float
@@ -364,6 +366,8 @@ class SceneFigures:
     clean: bool
     handed_over: float = math.nan
     again: float = math.nan
+    queued: float = math.nan
+    express: float = math.nan
 
     @classmethod
     def of(cls, observed: Observations, cell: Figures, write_units: float) -> SceneFigures:

@@ -26,7 +26,7 @@ from bench.capacity import Call
 from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
 from bench.contenders import OURS
 from bench.figures import Audit, SceneFigures
-from bench.simulator.callers import Callers
+from bench.simulator.callers import Callers, Doors
 from bench.simulator.engine import Conditions, Simulation
 from bench.simulator.handovers import CalledHandOvers, HandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
@@ -66,9 +66,6 @@ _LIMITED_BY_RECEIVES = (
     "three locations",
 )
 """The beginnings of the scenes that are also simulated in provisioned mode."""
-
-_API_LIMIT = 10_000
-"""Requests a second that the API accepts in scenes in which its limit is not the bottleneck."""
 
 _LOCATIONS = ("", "berlin", "lyon")
 _FIRST_OF_OVERFLOW = 15_000
@@ -412,12 +409,17 @@ class Run:
         earlier = int(_EARLIER_SECONDS * a_second * self.scale)
         return _run(kind(made, workers, sweep_each, earlier, self.seed, conditions))
 
-    def callers(self, name: str, clients: int, api_limit: int | None = None) -> SceneFigures:
-        """Serve callers of the API that wait for the answer."""
+    def callers(self, name: str, doors: Doors) -> SceneFigures:
+        """Serve callers of the API that wait for the answer, after six seconds."""
         made = make(name, 2_000, self.seed, self.orders)
-        seconds = 5.0 * self.scale
-        conditions = self.conditions(window=seconds, warm_up=seconds)
-        return _run(Callers(made, clients, self.seed, conditions, api_limit))
+        conditions = self.conditions(window=5.0 * self.scale, warm_up=6.0 * self.scale)
+        return _run(Callers(made, doors, self.seed, conditions))
+
+    def callers_sell_out(self, clients: int, count: int) -> SceneFigures:
+        """Answer all callers of a sell-out, from processes that have just started."""
+        made = workloads.sell_out(int(count * self.scale), self.seed)
+        conditions = self.conditions(window=_LONGEST_SECONDS)
+        return _run(Callers(made, Doors(clients, once=True), self.seed, conditions))
 
 
 def _run(sales: Simulation) -> SceneFigures:
@@ -467,12 +469,7 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
     found["50000 products 8"] = partial(
         Run.sells, name="wide", standard=8, seconds=4.0, warm_up=2.0
     )
-    for name in ("hot", "zipf", "real"):
-        for clients in (20, 200):
-            found[f"callers {name} {clients}"] = partial(Run.callers, name=name, clients=clients)
-        found[f"callers {name} 200, high API limit"] = partial(
-            Run.callers, name=name, clients=200, api_limit=_API_LIMIT
-        )
+    found |= _with_callers()
     found["an order a minute"] = Run.minutely
     for action in ("discontinue", "count"):
         found[f"recalls to {action} 8"] = partial(
@@ -496,6 +493,28 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
         )
     found["scarce products 8"] = partial(Run.runs_short, workers=8)
     return found | _at_locations()
+
+
+def _with_callers() -> dict[str, Callable[[Run], SceneFigures]]:
+    """The scenes with callers who wait."""
+    doors = {
+        f"callers {name} {clients}": (name, Doors(clients))
+        for name in ("hot", "zipf", "real")
+        for clients in (20, 200)
+    }
+    for clients in (20, 200):
+        doors |= {
+            f"callers hot {clients}, lanes alone": ("hot", Doors(clients, express=0)),
+            f"callers hot {clients}, express queue alone": ("hot", Doors(clients, api_lanes=0)),
+        }
+    for name in ("hot", "zipf"):
+        for clients in (0, 20):
+            doors[f"callers {name} {clients}, queue 8"] = name, Doors(clients, queued=8)
+    found: dict[str, Callable[[Run], SceneFigures]] = {
+        scene: partial(Run.callers, name=name, doors=each) for scene, (name, each) in doors.items()
+    }
+    found["callers sell-out of 1000 200"] = partial(Run.callers_sell_out, clients=200, count=1_000)
+    return found
 
 
 def _at_locations() -> dict[str, Callable[[Run], SceneFigures]]:
@@ -574,7 +593,7 @@ def show(found: MeasuredCells, screen: Console) -> bool:
     table = report.table("Scenes, simulated", "scene")
     for heading in (
         *("orders/s", "requests", "units", "p99 s", "conflicts", "took s"),
-        *("handed over/s", "again", ""),
+        *("handed over/s", "again", "queued/s", "express", ""),
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for scene, one in seen.items():
@@ -586,6 +605,8 @@ def show(found: MeasuredCells, screen: Console) -> bool:
                 "" if isnan(one.took) else f"{one.took:.2f}",
                 "" if isnan(one.handed_over) else f"{one.handed_over:,.2f}",
                 "" if isnan(one.again) else f"{one.again:.1%}",
+                "" if isnan(one.queued) else f"{one.queued:,.2f}",
+                "" if isnan(one.express) else f"{one.express:.1%}",
             ),
             "" if one.clean else report.UNBALANCED,
         )
@@ -629,6 +650,7 @@ def compare(before: Path, after: Path, screen: Console) -> None:
         "p99": "p99",
         "took": "took",
         "handed over/s": "handed_over",
+        "queued/s": "queued",
     }
     for heading in ("before", "after", *figures, ""):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import time
@@ -91,7 +92,14 @@ def measure(run: Run, since: int, answered: int) -> dict[str, float | None]:
     }
 
 
-def _read_log(run: Run, since: int, answered: int) -> tuple[list[Event], list[emf.Sample]]:
+def express_orders(run: Run, since: int) -> float:
+    """Count the orders that were decided through OrderQueueExpress since a time (Unix milliseconds)."""
+    # The log does not show how many orders to wait for, because the API decides some of them.
+    _, samples = _read_log(run, since, math.inf)
+    return _total(samples, "OrdersExpress")
+
+
+def _read_log(run: Run, since: int, answered: float) -> tuple[list[Event], list[emf.Sample]]:
     """Read the log of the whole run, and the metrics in it since a time."""
     tail = Tail(run.aws.outputs["PlaceOrdersLogGroupName"], int(run.began * 1000))
     events: list[Event] = []

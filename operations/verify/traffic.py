@@ -7,7 +7,7 @@ import math
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,7 +27,7 @@ from ..forget import orders_of
 from ..http_api import HttpApi
 from ..orders_file import OrderMessage
 from ..words import counted
-from .figures import measure
+from .figures import express_orders, measure
 from .report import CheckFailedError, Line, judged, not_here, passed
 from .run import Run, expect
 
@@ -40,6 +40,10 @@ _HOLD_SECONDS = 60
 # The number of seconds in which the check watches the order wait.
 _HELD_SECONDS = 1.5
 _HOT_SHARE = 0.6
+_MOST_CALLS, _RUSH_SHARE = 200, 0.75
+# On the embedded AWS, every caller starts a process, which takes most of the time.
+_CALLERS, _CALLERS_EMBEDDED = 20, 4
+_REPEATED_EACH = 10
 
 
 def place(run: Run, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -567,7 +571,7 @@ def hot(run: Run) -> list[Line]:
         sending.result()
     statuses = Counter(row.get("reason", row["status"]) for row in rows.values())
     run.placed += statuses["PENDING"]
-    problems = list(_problems_of_answers(run, statuses, units))
+    problems = list(_problems_of_answers("OrderQueue", statuses, run.orders, units))
     if (stock := run.stock(product)) != 0:
         problems.append(f"{stock} units are left, not 0")
     speed = round(len(rows) / seconds, 1) if rows else 0.0
@@ -581,14 +585,83 @@ def hot(run: Run) -> list[Line]:
     return judged(f"{run.orders:,} orders for {units:,} units", problems, saw)
 
 
-def _problems_of_answers(run: Run, statuses: Counter[str], units: int) -> Iterator[str]:
-    """Compare the answers to all orders with the expected ones."""
-    wanted = {"PENDING": units, "INSUFFICIENT_STOCK": run.orders - units}
-    lost = run.orders - statuses.total()
+def _problems_of_answers(
+    queue: str, statuses: Counter[str], orders: int, units: int
+) -> Iterator[str]:
+    """Compare the outcomes of all orders, each for one unit, with the expected ones."""
+    wanted = {"PENDING": units, "INSUFFICIENT_STOCK": orders - units}
+    lost = orders - statuses.total()
     if lost:
-        yield f"{lost:,} of {run.orders:,} orders through OrderQueue have no answer (check its event source mapping)"
+        yield f"{lost:,} of {orders:,} orders through {queue} have no answer (check its event source mapping)"
     if statuses != Counter(wanted):
         yield f"the answers are {dict(statuses)}, not {wanted}"
+
+
+def rush(run: Run) -> list[Line]:
+    """If many callers wait for one product, all answers agree with the orders' rows, and each unit is sold once.
+
+    Some orders are sent twice at about the same time.
+    """
+    count = min(run.orders, _MOST_CALLS)
+    units = max(1, round(count * _RUSH_SHARE))
+    name = f"{count:,} callers for {units:,} units"
+    if not run.deployed.of_type("AWS::ApiGatewayV2::Route"):
+        return not_here(name, "the stack has none: `api` is false in cdk.json")
+    product = run.list_product("rush", units)
+    orders = [run.order(f"rush-{n}", {product: 1}) for n in range(count)]
+    sent = [order for n, order in enumerate(orders) for _ in range(1 if n % _REPEATED_EACH else 2)]
+    ask, since, began = (
+        partial(_ask, HttpApi.of(run.aws)),
+        int(time.time() * 1000),
+        time.monotonic(),
+    )
+    with ThreadPoolExecutor(_CALLERS_EMBEDDED if run.embedded else _CALLERS) as pool:
+        answers = list(pool.map(partial(_call, run, ask), sent))
+    seconds = time.monotonic() - began
+    rows = read_orders(run.aws, [order["orderId"] for order in orders])
+    statuses = Counter(row.get("reason", row["status"]) for row in rows.values())
+    run.placed += statuses["PENDING"]
+    problems = [
+        *_problems_of_answers("the API", statuses, count, units),
+        *(text for answer in answers if (text := _false(*answer[:3], rows))),
+    ]
+    placed = Counter(order_id for order_id, status, *_ in answers if status == 201)
+    problems += [f"{order_id} was placed twice" for order_id, n in placed.items() if n > 1]
+    if (stock := run.stock(product)) != 0:
+        problems.append(f"{stock} units are left, not 0")
+    waits = sorted(wait for *_, wait in answers)
+    saw = (
+        f"{units:,} placed, {count - units:,} INSUFFICIENT_STOCK, all answers true, {len(sent) - count:,} orders sent twice; "
+        f"{len(sent) / seconds:,.0f} answers a second, p99 {waits[99 * len(waits) // 100]:.2f} s"
+    )
+    if run.deployed.dashboards:
+        saw += f", {express_orders(run, since) / count:.0%} of the orders through OrderQueueExpress"
+    return judged(name, problems, saw)
+
+
+def _call(
+    run: Run, ask: Callable[..., Any], order: Mapping[str, Any]
+) -> tuple[str, int, Any, float]:
+    """Send an order until it is answered. Returns its id, the status and body of the answer, and the seconds that it took."""
+    began = time.monotonic()
+
+    def answer() -> Any:
+        status, said = ask("POST", "/orders", order)
+        return None if status in (202, 429, 503) else (status, said)
+
+    missing = "no answer to an order of a caller who waits (check the event source mapping of OrderQueueExpress)"
+    status, said = run.wait(answer, missing)
+    return order["orderId"], status, said, time.monotonic() - began
+
+
+def _false(order_id: str, status: int, said: Any, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Describe an answer that contradicts the order's row; empty if it agrees."""
+    row = rows.get(order_id, {})
+    stored = row.get("status"), row.get("reason")
+    told = {200: ("PENDING", None), 201: ("PENDING", None), 409: ("REJECTED", said.get("code"))}
+    if told.get(status) == stored:
+        return ""
+    return f"{order_id} was answered {status} {said}, but its row says {stored}"
 
 
 def _wait_for_all(
@@ -696,7 +769,7 @@ CHECKS = {
     check.__name__.replace("_", "-"): check
     for check in (
         *(leftovers, holds, places, rejects, replays, invalid, cancels, confirms, locations, api),
-        *(receives, counts, catalogue, events, fifo, hot, token, expires, books, cleans_up),
+        *(receives, counts, catalogue, events, fifo, hot, rush, token, expires, books, cleans_up),
     )
 }
 """The checks by name, in the sequence in which they run."""

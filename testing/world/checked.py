@@ -45,6 +45,9 @@ LOST_SECONDS = 0.1
 # A process that waits for a depot whose lease will not be released polls rarely, to keep runs short.
 SECONDS_IN_LINE = 1.0
 
+# As in the stack. A publisher that gets far more records meets a fault in each of its invocations, so it never finishes.
+RECORDS_AT_ONCE = 100
+
 GO = "go"
 """The next call of a process, without a fault."""
 REFUSED = ("InternalFailure", "try again")
@@ -108,7 +111,7 @@ class CheckedWorld(PausingWorld):
         self.ledger = Ledger({place: decode(row) for place, row in self._initial.items()})
 
     def environment(self, function: str) -> dict[str, str]:
-        lanes = self.lanes if function == "place_orders" else 0
+        lanes = self.lanes if function in {"place_orders", "api"} else 0
         return super().environment(function) | {"LANES": str(lanes)}
 
     def moment(self, seconds: float = 0.0) -> str:
@@ -188,13 +191,15 @@ class CheckedWorld(PausingWorld):
         )
 
     def has_no_news(self, process: Process) -> bool:
-        """Whether a process is waiting for changes in an empty stream."""
+        """Whether a process is waiting for changes in an empty stream, or for messages in an empty queue."""
         call = process.call
-        return (
-            call is not None
-            and call.service == "streams"
-            and len(self.streams[call.request["Table"]]) == call.request["From"]
-        )
+        if call is None or not call.is_poll:
+            return False
+        if call.service == "streams":
+            return bool(len(self.streams[call.request["Table"]]) == call.request["From"])
+        sqs = self.aws.sqs
+        (queue,) = (q for q in sqs.queues.values() if q.url == call.request["QueueUrl"])
+        return next(sqs.receivable(queue, self.clock.seconds), None) is None
 
     def _outcome(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:
         """Determine the outcome of a process's call."""
@@ -345,8 +350,12 @@ class CheckedWorld(PausingWorld):
     def _apply(self, process: Process, call: Call) -> Any:
         """Let the simulated AWS answer a call, and check the changes that it makes."""
         tables, before = self.aws.dynamodb.tables, self._items(sorted(call.writes))
+        if call.operation == "ReceiveMessage":
+            # The event source receives messages when it continues.
+            return {}
         if call.service == "streams":
-            return {"Records": self.streams[call.request["Table"]][call.request["From"] :]}
+            waiting = self.streams[call.request["Table"]][call.request["From"] :]
+            return {"Records": waiting[:RECORDS_AT_ONCE]}
         if call.service == "events":
             return self._publish(call)
         try:
@@ -355,7 +364,7 @@ class CheckedWorld(PausingWorld):
             return error
         if "ClientRequestToken" in call.request:
             self._applied.add(call.request["ClientRequestToken"])
-        if call.operation == "SendMessageBatch":
+        if call.operation in {"SendMessage", "SendMessageBatch"}:
             self._note_sent(call.request, outcome)
         number, changes = len(self.history) + 1, []
         for place, old in before.items():
@@ -448,6 +457,9 @@ class CheckedWorld(PausingWorld):
             bodies = {entry["Id"]: json.loads(entry["MessageBody"]) for entry in request["Entries"]}
             for entry in answer["Successful"]:
                 self.sent[entry["MessageId"]] = ("change_orders", bodies[entry["Id"]], None)
+        elif request["QueueUrl"] == self.queues["OrderExpress"].url:
+            body = json.loads(request["MessageBody"])
+            self.sent[answer["MessageId"]] = ("place_orders", body, None)
 
     def _read_old(self, call: Call) -> dict[str, Any]:
         """Answer an eventually consistent read with rows as they were before their last change."""

@@ -28,6 +28,17 @@ def sqs_event(
     }
 
 
+def http_event(order: Mapping[str, Any], wait_seconds: int) -> dict[str, Any]:
+    """Build the event of a caller who places an order over HTTP, and waits for its outcome."""
+    return {
+        "version": "2.0",
+        "routeKey": "POST /orders",
+        "headers": {"content-type": "application/json", "prefer": f"wait={wait_seconds}"},
+        "requestContext": {"authorizer": {"iam": {"userArn": "arn:aws:iam::1:user/shop"}}},
+        "body": json.dumps(order),
+    }
+
+
 def event_of_received(messages: Iterable[Mapping[str, Any]], arn: str) -> dict[str, Any]:
     """Build the event that Lambda passes to a handler, from messages as ReceiveMessage returns them."""
     return {

@@ -97,7 +97,7 @@ def faults_of(world: CheckedWorld, process: Process) -> Iterator[tuple[str, Faul
     A process with half a read or half a transaction meets no fault.
     """
     call = process.call
-    if call is None or call.service == "streams" or process.torn or process.parted:
+    if call is None or call.is_poll or process.torn or process.parted:
         return
     for fault in FAULTS:
         if fault.may_hit(world, process, call):

@@ -5,6 +5,7 @@ The checks look at rows and answers, never at calls. The ledger checks the books
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -15,6 +16,7 @@ from testing.world.ends import (
     OVER,
     is_answered_with_no,
     is_done,
+    is_order,
     key_of,
     named,
     units_of,
@@ -114,7 +116,7 @@ def _check_order(
     if after["status"] == "REJECTED":
         _check_rejected_order(world, change, after)
     if "userId" in after:
-        _check_order_of_group(world, name)
+        _check_order_of_group(world, after)
     _check_lines(after, written)
     _check_places_of_lines(after)
     _check_backorder(world, change, after)
@@ -364,12 +366,12 @@ def _check_lines(order: dict[str, Any], written: Mapping[Place, int]) -> None:
         )
 
 
-def _check_order_of_group(world: CheckedWorld, order_id: str) -> None:
+def _check_order_of_group(world: CheckedWorld, order: dict[str, Any]) -> None:
     """Check that no message of a group takes effect before an earlier one."""
-    group, earlier = None, []
+    order_id, group, earlier = order["orderId"], None, []
     for message_id, (function, body, its_group) in world.sent.items():
         if function == "place_orders" and its_group is not None:
-            if body.get("orderId") == order_id:
+            if body.get("orderId") == order_id and is_order(order, body):
                 group = its_group
                 break
             earlier.append((message_id, its_group))
@@ -445,6 +447,9 @@ def _check_answer(
     world: CheckedWorld, function: str, command: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     """Check that the answer to a command matches the rows."""
+    if function == "api":
+        _check_answer_to_order(world, command, answer)
+        return
     result, action = answer.get("result"), command.get("action")
     require(result is not None, f"{command} was answered {answer}")
     if function == "sweep" or (function == "count_stock" and action != "commit"):
@@ -465,3 +470,24 @@ def _check_answer(
         if function == "place_orders":
             says_so = row.get("status") == "REJECTED"
         require(says_so, f"{command} was answered {answer}, and the row is {row}")
+
+
+def _check_answer_to_order(
+    world: CheckedWorld, order: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    """Check that what a caller of the HTTP API was told about an order is still true at the end of the run."""
+    status, told = answer["statusCode"], json.loads(answer["body"])
+    row = world.row("Orders", order["orderId"])
+    match status:
+        case 200 | 201:
+            is_true = is_order(row, order) and row is not None and row["status"] != "REJECTED"
+        case 202:
+            sent = (body for _, body, _ in world.sent.values())
+            is_true = is_order(row, order) or order in sent
+        case 409 if told["code"] == "ORDER_ID_REUSED":
+            is_true = row is not None and not is_order(row, order)
+        case 409:
+            is_true = is_order(row, order) and (row or {}).get("reason") == told["code"]
+        case _:
+            is_true = status == 503
+    require(is_true, f"{order} was answered {status} {told}, and the row is {row}")

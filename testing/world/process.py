@@ -23,11 +23,14 @@ from inventory_orders.invocation import telemetry
 from inventory_orders.store import rows
 from testing.aws import Queue
 from testing.world.clock import ManualClock
-from testing.world.events import event_of_received
+from testing.world.events import event_of_received, http_event
 from testing.world.handlers import FakeContext
 from testing.world.tables import FEEDS
 from testing.world.violation import ViolationError, require
 from testing.world.world import World, silent
+
+WAIT_SECONDS = 10
+"""How long a caller of the HTTP API waits for the outcome of an order."""
 
 LAMBDA_SECONDS = 30.0
 """Seconds after which Lambda ends an invocation."""
@@ -73,6 +76,11 @@ class Call:
             sorted(f"{name}/{'/'.join(key)}" for name, key in self.reads | self.writes)
         )
         return f"{self.operation} {places}"
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether an event source asks for records or messages."""
+        return self.service == "streams" or self.operation == "ReceiveMessage"
 
     def is_like(self, other: Call) -> bool:
         """Whether another call makes the same request."""
@@ -286,27 +294,34 @@ class PausingWorld(World):
         batch = (function, queue, messages)
         self.add(Process(name, self._consume, batch=batch), environment)
 
-    def meet_rivals(self, name: str, *product_ids: str) -> None:
+    def meet_rivals(self, name: str, *product_ids: str, over_http: bool = False) -> None:
         """Make an environment believe that it has just met contention on products, so that it sells them from lanes."""
-        with self._engine_of(name) as engine:
-            for product_id in product_ids:
-                engine.client.rivals.observe(product_id)
+        engine = self._engine_of(name, over_http=over_http)
+        for product_id in product_ids:
+            engine.client.rivals.observe(product_id)
+            if over_http:
+                engine.source._hot.observe(product_id)
 
     def wait_in_line(self, name: str) -> None:
         """Make an environment believe that it has just waited for the depot, so that it avoids visiting the depot."""
-        with self._engine_of(name) as engine:
-            engine.source.depot.line.observe(1.0)
+        self._engine_of(name).source.depot.line.observe(1.0)
 
-    @contextlib.contextmanager
-    def _engine_of(self, name: str) -> Iterator[Any]:
+    def _engine_of(self, name: str, *, over_http: bool = False) -> Any:
         """The engine that places orders in the environment that a process will have."""
         engines: list[Any] = []
-        process = Process(
-            f"{name}-", lambda _: engines.append(self.process("place_orders").engine_with_lanes)
-        )
+
+        def note(_: Process) -> None:
+            of = self.process("api" if over_http else "place_orders")
+            engines.append(of.engine_for_callers if over_http else of.engine_with_lanes)
+
+        process = Process(f"{name}-", note)
         self.add(process, name)
         del self.processes[process.name]
-        yield engines[0]
+        return engines[0]
+
+    def serve(self, name: str, feed: str) -> None:
+        """Start the event source of a queue, which passes on messages as long as the world is open."""
+        self.add(Process(name, lambda process: self._serve(process, feed)))
 
     def client(self, name: str, script: Callable[[Client], None]) -> None:
         """Start a client that invokes functions directly."""
@@ -391,6 +406,20 @@ class PausingWorld(World):
             f"{process.name:4} answered: "
             + (f"{len(failed)} of {len(messages)} returned" if failed else "all done")
         )
+
+    def _serve(self, process: Process, feed: str) -> None:
+        """Act as the event source of a queue, whose function is invoked again and again."""
+        queue = self.queues[feed]
+        while not self.is_closing:
+            self.answer("sqs", "ReceiveMessage", {"QueueUrl": queue.url})
+            if messages := self.poll(queue, self.batch_size()):
+                process.batch = FEEDS[feed].function, queue, messages
+                self._consume(process)
+                process.clock = self.clocks.get(process.name, 0.0)
+
+    def batch_size(self) -> int:
+        """Maximum number of messages that an event source receives at once."""
+        return 10
 
     def _follow(self, process: Process, table: str) -> None:
         """Act as the event source of a stream: pass on its changes in order, each until it is accepted."""
@@ -487,12 +516,17 @@ class Client:
     def __call__(self, function: str, command: dict[str, Any]) -> dict[str, Any]:
         """Invoke a function, and invoke it a second time if it crashes, as a caller would.
 
+        Args:
+            function: Name of the function.
+            command: The command, or an order for the API.
+
         Returns:
             The answer; empty if the second invocation crashed too.
         """
+        event = http_event(command, WAIT_SECONDS) if function == "api" else command
         for _ in range(2):
             try:
-                answer: dict[str, Any] = self.world.invoke(function, command)
+                answer: dict[str, Any] = self.world.invoke(function, event)
             except GaveUpError:
                 continue
             except CrashedError:
@@ -502,7 +536,7 @@ class Client:
             self.world.answers.append((function, command, answer))
             self.world.trace.append(
                 f"{self.process.name:4} {command.get('action', function)} answered "
-                f"{answer.get('result')} {answer.get('code', '')}".rstrip()
+                f"{answer.get('result', answer.get('statusCode'))} {answer.get('code', '')}".rstrip()
             )
             return answer
         return {}

@@ -176,6 +176,8 @@ def asks(function: str, *commands: Messages, times: int = 1) -> Rival:
     return start
 
 
+calls = partial(asks, "api")
+"""Makes a caller that places orders over HTTP, and waits for their outcomes."""
 insists = partial(asks, times=2)
 SWEEPS = asks("sweep", {"action": "sweep"})
 
@@ -387,10 +389,22 @@ def warm_up(name: str, *messages: Messages, function: str = "place_orders") -> S
     return set_up
 
 
-def meet_rivals(name: str, *product_ids: str) -> SetUp:
+def meet_rivals(name: str, *product_ids: str, over_http: bool = False) -> SetUp:
     """Make a set-up in which an environment meets contention on products' rows, so that it sells these products from
     lanes for a while."""
-    return lambda world: world.meet_rivals(name, *product_ids)
+    return lambda world: world.meet_rivals(name, *product_ids, over_http=over_http)
+
+
+def lend_to_caller(name: str) -> SetUp:
+    """Make a set-up in which an environment of the API meets contention on product `p` and sells a unit, so that it fills
+    its lane."""
+
+    def set_up(world: World) -> None:
+        world.meet_rivals(name, "p", over_http=True)
+        calls(order(f"warm{name}", p=1))(world, name)
+        world.finish(name)
+
+    return set_up
 
 
 def lend(name: str, location: str = "", **units: int) -> SetUp:

@@ -34,6 +34,7 @@ from tests.explore.rivals import (
     adjusts,
     asks,
     buys,
+    calls,
     changes,
     comes_back,
     command,
@@ -46,6 +47,7 @@ from tests.explore.rivals import (
     handed_over,
     insists,
     lend,
+    lend_to_caller,
     manages,
     meet_rivals,
     order,
@@ -344,9 +346,15 @@ def _units_at_depot(world: World) -> int:
     return _units_in_lane(world, DEPOT)
 
 
-def _lease_ended(world: World) -> None:
-    """End the lease on lane 1, without telling its owner."""
-    world.edit("Allotments", "1/lease", lockTime={"N": "0"})
+def _lease_ended(world: World, lane: int = 1) -> None:
+    """End the lease on a lane, without telling its owner."""
+    world.edit("Allotments", f"{lane}/lease", lockTime={"N": "0"})
+
+
+def _lane_of_api_ended(world: World) -> None:
+    """End the lease on the lane of the API, without telling its owner."""
+    _lease_ended(world, lane=3)
+    require(_units_in_lane(world, 3) > 0, "the lane is empty")
 
 
 def _leased(world: World) -> None:
@@ -447,6 +455,36 @@ def _discontinues(client: Client) -> None:
         asked = {"action": "change", "productId": "p", "lowStockThreshold": 6}
         client("manage_products", asked)
     client("manage_products", {"action": "discontinue", "productId": "p"})
+
+
+def _changes_and_discontinues(client: Client) -> None:
+    for asked in ({"action": "change", "lowStockThreshold": 4}, {"action": "discontinue"}):
+        client("manage_products", {"productId": "p", **asked})
+
+
+def _sells_the_depot_and_restocks(client: Client) -> None:
+    client("place_orders", {"action": "place"} | order("d", p=10))
+    client("adjust_stock", receipt("r", 30))
+
+
+def _together(rival: Rival, **others: Rival) -> Rival:
+    """Extend a rival with further processes, by name."""
+
+    def start(world: World, name: str) -> None:
+        for each, begin in ({name: rival} | others).items():
+            begin(world, each)
+
+    return start
+
+
+def _serves_express(world: World, name: str) -> None:
+    """A rival that receives the messages of the express queue."""
+    world.serve(name, "OrderExpress")
+
+
+def _orders(*order_ids: str, **lines: int) -> Rival:
+    """Make a client that places orders directly, one after the other."""
+    return asks("place_orders", *({"action": "place"} | order(each, **lines) for each in order_ids))
 
 
 def _hand_over(order_id: str, process: str = "S") -> SetUp:
@@ -1109,6 +1147,38 @@ _IN_LANES = (
         faults=(*_TORN, "late", "clocks"),
     ),
     _with_lanes(
+        "contested loan against sales from the row",
+        # The loan may follow one of the two sales, but not both.
+        [stock(p=24, low=2), meet_rivals("A", "p")],
+        [buys("a", p=1), _orders("b1", "b2", p=2), restocks(1)],
+        faults=(*_TORN, "late", "clocks"),
+        switches=3,
+    ),
+    _with_lanes(
+        "loan against delist and relist",
+        [stock(p=7), meet_rivals("A", "p")],
+        [buys("a", p=1), runs(lambda client: relists(client, 7)), buys("c", p=1)],
+        faults=(*_TORN, "late"),
+    ),
+    _with_lanes(
+        "loan against changes of its product",
+        [stock(p=7), meet_rivals("A", "p")],
+        [buys("a", p=1), runs(_changes_and_discontinues), buys("c", p=1)],
+    ),
+    _with_lanes(
+        "loan by an old row",
+        # Between A's reads of row and pages, the row lends to B's lane, D sells what is left at the depot, and the row is
+        # restocked. A needs so many units that it lends only to the depot.
+        [stock(p=20), *(meet_rivals(name, "p") for name in "ABD")],
+        [
+            buys("a", p=10),
+            _together(buys("b", p=1), D=runs(_sells_the_depot_and_restocks)),
+            buys("c", p=1),
+        ],
+        faults=("torn",),
+        switches=2,
+    ),
+    _with_lanes(
         "last unit to lend",
         # The depot has sold all its units. One unit stays in the row. A borrows the other one, and sells it at the
         # depot in the same transaction.
@@ -1184,17 +1254,12 @@ _IN_LANES = (
     ),
     _with_lanes(
         "recall against fill",
-        # A has a lane without p, and is about to fill it.
+        # A visits the depot for q, and then fills its lane with p too.
+        [stock(p=19, q=5), lend("idle", p=1), meet_rivals("A", "q")],
         [
-            stock(p=19),
-            lend("idle", p=1),
-            lend("A", p=1),
-            warm_up("A", lambda world: order("emptied", p=_units_in_lane(world, 2))),
-        ],
-        [
-            buys("a", p=1),
-            # More units than the depot has.
-            places(lambda world: order("b", p=_units_at_depot(world) + 1)),
+            buys("a", q=1),
+            # More units than the depot has, even after a loan.
+            places(lambda world: order("b", p=_units_at_depot(world) + 2)),
             buys("c", p=1),
         ],
         switches=2,
@@ -1234,7 +1299,7 @@ _IN_LANES = (
     ),
     _with_lanes(
         "page emptied and filled again",
-        [stock(p=15, q=8), lend("A", p=1), warm_up("A", order("warmA2", p=4)), _lane_filled_again],
+        [stock(p=14, q=8), lend("A", p=1), warm_up("A", order("warmA2", p=4)), _lane_filled_again],
         [buys("a", p=1), buys("b", p=1), buys("c", p=2)],
         lanes=1,
     ),
@@ -1408,7 +1473,78 @@ _IN_LANES = (
     ),
 )
 
+_OVER_HTTP = (
+    Scenario(
+        "last unit over HTTP and from the queue",
+        [stock(p=1)],
+        [calls(order("oA", p=1)), buys("oB", p=1), calls(order("oC", p=1))],
+        check=_one_winner,
+    ),
+    Scenario(
+        "one orderId over HTTP and from the queue",
+        # There is enough stock for either body of the order.
+        [stock(p=2)],
+        [
+            calls(order("o", p=1), order("o", p=2)),
+            places(order("o", p=2), order("short", p=3)),
+            calls(order("short", p=3)),
+        ],
+        check=_is_placed,
+    ),
+    Scenario(
+        "callers against an express worker",
+        # A has met contention, so it sends its order to the express queue. There is one unit too few for all orders.
+        [stock(p=2), meet_rivals("A", "p", over_http=True)],
+        [
+            calls(order("a", p=1)),
+            _together(calls(order("b1", p=1), order("b2", p=1)), E=_serves_express),
+            calls(order("c", p=1)),
+        ],
+        faults=("conflict", "lost", "crash-after"),
+        switches=3,
+    ),
+    _with_lanes(
+        "order over HTTP for units in lanes",
+        # Neither the row nor the depot has enough units for A.
+        [stock(p=60), lend_to_caller("idle")],
+        [calls(order("a", p=50)), buys("b", p=5), calls(order("c", p=5))],
+        check=_all_placed,
+        switches=2,
+    ),
+    _with_lanes(
+        "sale from a lane of the API against recall",
+        # B takes all units that A leaves.
+        [stock(p=60), lend_to_caller("A")],
+        [calls(order("a", p=1)), buys("b", p=58), calls(order("c", p=2))],
+        check=_all_placed,
+        faults=(*_TORN, "late", "clocks"),
+        switches=3,
+    ),
+    _with_lanes(
+        "lane of the API taken over against its woken owner",
+        [
+            *(stock(p=200), lend_to_caller("A"), _lane_of_api_ended),
+            meet_rivals("B", "p", over_http=True),
+        ],
+        [calls(order("a", p=1)), calls(order("b", p=1)), buys("c", p=150)],
+        check=_all_placed,
+        faults=(*_TORN, "late", "clocks"),
+        switches=3,
+    ),
+    _with_lanes(
+        "lane of the API emptied against its woken owner",
+        # B takes another lane with its first order. With the second one, it returns the units of A's lane to the depot.
+        [stock(p=60), lend_to_caller("A"), _lane_of_api_ended, meet_rivals("B", "p")],
+        [calls(order("a", p=1)), _orders("b1", "b2", p=1), buys("c", p=50)],
+        check=_all_placed,
+        faults=(*_TORN, "late"),
+        switches=3,
+    ),
+)
+
 SCENARIOS = {
     scenario.name: scenario
-    for scenario in (*_IN_ROWS, *_LIFE_OF_AN_ORDER, *_ON_HAND, *_AT_LOCATIONS, *_IN_LANES)
+    for scenario in (
+        *(*_IN_ROWS, *_LIFE_OF_AN_ORDER, *_ON_HAND, *_AT_LOCATIONS, *_IN_LANES, *_OVER_HTTP),
+    )
 }

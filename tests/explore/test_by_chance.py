@@ -19,13 +19,14 @@ def test_a_seed_is_clean(seed):
     assert result.failure is None, result.failure
     assert result.happened["crash"]
     assert result.happened["order FULFILLED"]
+    assert result.happened["answer 201"]
 
 
 def trace_of(seed):
     town = workers.town_of().Town(seed, 20)
     with town.open():
         town.begin()
-        town.live()
+        town.live(400)
     return town.trace
 
 
@@ -40,11 +41,11 @@ def steal(key, attribute):
     town = workers.town_of().Town(1, 60)
     with town.open():
         town.begin()
-        town.live(300)
+        town.live(400)
         units = int(town.item("Products", key)[attribute]["N"])
         town.edit("Products", key, **{attribute: {"N": str(units - 1)}})
         try:
-            town.live()
+            town.live(400)
         except AssertionError as violation:
             return str(violation)
     return ""

@@ -669,6 +669,17 @@ def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits, c
     assert emf.values_of(samples, "OrdersDirect") == []
 
 
+def test_slow_reads_do_not_cost_the_last_look(api, waits):
+    def work():
+        if len(waits.slept) == 4:
+            api.shop.calm()
+            api.work_off()
+
+    waits.meanwhile = work
+    api.shop.before = lambda *_: api.shop.clock.sleep(0.05)
+    assert api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}).status == 201
+
+
 def test_no_call_waits_longer_than_the_function_may_run(api, waits):
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}, seconds=10.0)
     assert said.status == 202

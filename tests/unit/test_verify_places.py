@@ -1,6 +1,7 @@
 """The traffic of `verify` on a shop in memory: it detects errors, and leaves nothing behind."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from operations.verify.run import Run
 from testing.aws import ServiceError
 from testing.world.tables import FEEDS
 from tests.support.by_hand import add_by_hand
+from tests.support.desk import TrialOfShop
 
 
 class RunOnShop(Run):
@@ -26,8 +28,8 @@ class RunOnShop(Run):
     def __init__(self, shop):
         super().__init__(shop.stack, "Stack", embedded=True, orders=20, patience=35.0)
         self.shop, self.queues = shop, {*FEEDS}
-        # Without a dashboard, `hot` measures nothing.
-        self.deployed = SimpleNamespace(dashboards={})
+        # Without a dashboard, `hot` and `rush` measure nothing.
+        self.deployed = SimpleNamespace(dashboards={}, of_type=lambda _: {"Route": {}})
 
     def deliver(self):
         for queue in sorted(self.queues):
@@ -200,6 +202,37 @@ def test_an_oversold_unit_is_detected(run, monkeypatch):
     assert state is State.FAILED
     assert "the answers are {'PENDING': 13" in saw
     assert "not {'PENDING': 12" in saw
+
+
+def _as_placed(reply):
+    return replace(reply, status=201, body=b'{"status": "PENDING"}')
+
+
+def _with_code(reply):
+    return replace(reply, body=b'{"code": "UNKNOWN_PRODUCT"}')
+
+
+@pytest.mark.parametrize(
+    ("status", "disturb", "says"),
+    [
+        (None, None, "15 placed, 5 INSUFFICIENT_STOCK, all answers true, 2 orders sent twice;"),
+        (200, _as_placed, "-rush-0 was placed twice"),
+        (409, _as_placed, "but its row says ('REJECTED', 'INSUFFICIENT_STOCK')"),
+        (409, _with_code, "was answered 409 {'code': 'UNKNOWN_PRODUCT'}, but its row says"),
+    ],
+)
+def test_a_false_answer_to_a_caller_is_detected(shop, run, monkeypatch, status, disturb, says):
+    trial = TrialOfShop(shop, run.aws)
+
+    def send(*request, signed):
+        assert signed
+        reply = trial.call("operator", *request)
+        return disturb(reply) if reply.status == status else reply
+
+    monkeypatch.setattr(traffic.HttpApi, "of", lambda _: SimpleNamespace(send=send))
+    ((state, saw),) = check(run, "rush")
+    assert state is (State.FAILED if disturb else State.PASSED)
+    assert says in saw
 
 
 def test_stock_that_was_changed_by_hand_is_detected(run):

@@ -10,7 +10,7 @@ from rich.console import Console
 from bench import studies
 from bench.cells import ResultFile, choose
 from bench.simulator import engine
-from bench.simulator.callers import Callers
+from bench.simulator.callers import Callers, Doors
 from bench.simulator.handovers import CalledHandOvers, QueuedHandOvers
 from bench.simulator.holds import Holds
 from bench.workloads import Workload, at_locations, hot_product, sell_out, zipf
@@ -553,23 +553,36 @@ class TestHandlers:
         hand_overs._enter_hand_over(next(hand_overs._backlog()))
         assert hand_overs._audit().lost == 1
 
-    def test_fifty_callers_for_one_product_do_not_all_contend(self):
-        conditions = engine.Conditions(window=1.5, warm_up=0.5)
-        callers = Callers(hot_product(60, 1), 50, 0, conditions)
+    def test_callers_sell_from_lanes_while_the_queue_is_served(self):
+        conditions = engine.Conditions(window=0.5, warm_up=1.0)
+        callers = Callers(hot_product(60, 1), Doors(10, queued=1), 0, conditions)
         callers.run()
         found = callers.result()
         assert found.clean
-        assert found.conflicts < 0.3
-        answered = [one for one in callers._answered if one.at <= 2.0]
-        assert all(one.status != 202 for one in answered)
-        queued = sum(one.queued for one in answered)
-        assert 0.1 * len(answered) < queued < 0.5 * len(answered), "lanes sell most of the orders"
+        assert found.rate > 150
+        assert found.queued > 150, "at least a batch of 96 in half a second"
+        assert found.conflicts < 0.05
+        assert found.requests < 1.0, "most orders come from the queue, in batches"
+
+    def test_a_rejection_while_units_are_left_is_seen(self, monkeypatch):
+        sale = sell_out(60, 1)
+        callers = Callers(sale, Doors(20, once=True), 0, engine.Conditions(window=100.0))
+        callers.run()
+        found = callers.result()
+        assert found.clean
+        assert found.took == max(one.at for one in callers._answered)
+        with monkeypatch.context() as more:
+            more.setattr(Callers, "stock", lambda *_: 1)
+            callers = Callers(sale, Doors(20, once=True), 0, engine.Conditions(window=100.0))
+            callers.run()
+        assert not callers.result().clean
 
 
 def test_scenes_measure_their_cells_and_show_them(tmp_path, without_botocore):
     scenes = "FIFO hot 8,cold sell-out 4,an order a minute,recalls to count 8"
     scenes += ",hand-overs hot 5 and 8,calls to hand over zipf 100"
-    given = {"scene": scenes.split(","), "scale": ["0.02"]}
+    names = [*scenes.split(","), "callers hot 20, queue 8"]
+    given = {"scene": names, "scale": ["0.02"]}
     study, kept = studies.study("scenes"), ResultFile(tmp_path / "bench.jsonl")
     cells = choose("scenes", study, "short", given)
     for cell in cells:

@@ -109,6 +109,26 @@ def _order(chance: random.Random, number: int) -> Mail:
     return _mail("Order", body)
 
 
+def orders_over_http(chance: random.Random, first: int, orders: int) -> Iterator[Message]:
+    """Make the orders of callers who wait: most are for one product. Some reuse the id of an earlier order.
+
+    Args:
+        chance: The source of random numbers.
+        first: The number of the first order.
+        orders: How many.
+    """
+    for number in range(first, first + orders):
+        body = json.loads(_order(chance, number).text)
+        if chance.random() < 0.8:
+            lines = [{"productId": "pen", "quantity": 1}]
+            body = {"orderId": f"o-{number}", "userId": f"u-{number % 7}", "items": lines}
+        yield body
+        if chance.random() < 0.1:
+            yield body
+        if chance.random() < 0.1:
+            yield body | {"orderId": f"o-{chance.randrange(number)}"}
+
+
 def _receipt(chance: random.Random, number: int) -> Mail:
     units = {"delta": chance.choice((1, 2, 5)), "reason": "RECEIPT"}
     key = chance.choice(_LASTING)

@@ -15,7 +15,14 @@ from itertools import count
 from typing import Any
 
 from operations.audit import read_books
-from testing.schedules.by_chance.people import PRODUCTS, Mail, Staff, answers, mails
+from testing.schedules.by_chance.people import (
+    PRODUCTS,
+    Mail,
+    Staff,
+    answers,
+    mails,
+    orders_over_http,
+)
 from testing.schedules.result import Failure, Result
 from testing.world.checked import GO, CheckedWorld
 from testing.world.faults import BACK, FAULTS, faults_of
@@ -27,13 +34,19 @@ ORDERS = 300
 _WORKERS = {
     "Order": 4,
     "OrderFifo": 2,
+    "OrderExpress": 2,
     "Stock": 2,
     "Catalogue": 2,
     "OrderCommand": 3,
     "Expiry": 2,
     "sweep": 2,
+    "caller": 4,
 }
 _LANES = 3
+_SHARE_OVER_HTTP = 0.3
+_SHARE_OF_PAUSES = 0.15
+# A caller repeats an order that was not answered, as often as this.
+_TRIES = 20
 _TURNS_OF_STAFF = 12
 # The messages of a run are sent within this time, without counting the time that passes because of faults.
 _SENDING_SECONDS = 30.0
@@ -60,7 +73,8 @@ HAPPENED = {
     *("order PENDING", "order CONFIRMED", "order FULFILLED", "order CANCELLED", "order EXPIRED"),
     *("order INSUFFICIENT_STOCK", "order UNKNOWN_PRODUCT", "units in lanes", "units owed"),
     *("order split", "order not from its first location", "entries folded", "delist APPLIED"),
-    "audit",
+    *("audit", "line from a lane of the API"),
+    *("answer 200", "answer 201", "answer 202", "answer 409"),
     *("step fulfil", "step cancel", "step cancel without restock", "step return", "step expire"),
     *("commit COMMITTED", "commit REFUSED", "transfer APPLIED", "transfer REFUSED"),
 }
@@ -102,26 +116,43 @@ class Town(CheckedWorld):
         super().begin()
         for table in ("Orders", "Products"):
             self.follow(f"of{table}", table)
+        over_http = round(self._orders * _SHARE_OVER_HTTP)
+        from_queues = self._orders - over_http
+        orders = orders_over_http(self._chance, from_queues, over_http)
         for name in self.clocks:
-            self.add(Process(name, self._sweep if name.startswith("sweep") else self._poll))
+            if name.startswith("sweep"):
+                self.add(Process(name, self._sweep))
+            elif name.startswith("caller"):
+                self._let_call(name, orders)
+            else:
+                self.serve(name, name.rstrip("0123456789"))
         self.add(Process("auditor", self._audit))
         self._staff = [self._hire(name, work) for name, work in self._jobs().items()]
-        for mail in mails(self._chance, self._orders):
+        for mail in mails(self._chance, from_queues):
             self._post(mail, self._chance.uniform(0.0, _SENDING_SECONDS))
 
     # ------------------------------------------------------------------ processes
 
-    def _poll(self, process: Process) -> None:
-        """Act as the event source of a worker that is invoked again and again."""
-        feed = process.name.rstrip("0123456789")
-        queue = self.queues[feed]
-        while not self.is_closing:
-            self.answer("sqs", "ReceiveMessage", {"QueueUrl": queue.url})
-            messages = self.poll(queue, self._chance.choice((1, 2, 3, 10)))
-            if messages:
-                process.batch = FEEDS[feed].function, queue, messages
-                self._consume(process)
-                process.clock = self.clocks[process.name]
+    def batch_size(self) -> int:
+        return self._chance.choice((1, 2, 3, 10))
+
+    def _let_call(self, name: str, orders: Iterator[dict[str, Any]]) -> None:
+        """Start a caller that places orders over HTTP in an environment of its own, in rushes, and waits for each outcome."""
+
+        def script(client: Client) -> None:
+            for body in orders:
+                if self._chance.random() < _SHARE_OF_PAUSES:
+                    self.sleep(self._chance.uniform(0.0, _SENDING_SECONDS / 5))
+                for _ in range(_TRIES):
+                    status = client("api", body).get("statusCode", 503)
+                    client.process.clock = self.clocks[name]
+                    if status != 503:
+                        break
+                    self.sleep(1.0)
+            self._at_work -= 1
+
+        self._at_work += 1
+        self.client(name, script)
 
     def _sweep(self, process: Process) -> None:
         client = Client(self, process)
@@ -185,12 +216,11 @@ class Town(CheckedWorld):
         return super().seen(service, operation, request)
 
     def _apply(self, process: Process, call: Call) -> Any:
-        is_ours = call.service == "clock" or call.operation == "ReceiveMessage"
-        return {} if is_ours else super()._apply(process, call)
+        return {} if call.service == "clock" else super()._apply(process, call)
 
     # ------------------------------------------------------------------ moving
 
-    def live(self, most: int = _MAX_STEPS) -> None:
+    def live(self, most: int | None = None) -> None:
         """Let random processes move until nothing is left to do, and check the end.
 
         Args:
@@ -254,9 +284,6 @@ class Town(CheckedWorld):
             return False
         if call.service == "clock":
             return bool(self.clock.seconds >= call.request["until"])
-        if call.operation == "ReceiveMessage":
-            queue = self.queues[process.name.rstrip("0123456789")]
-            return next(self.aws.sqs.receivable(queue, self.clock.seconds), None) is not None
         return not self.has_no_news(process)
 
     @staticmethod
@@ -365,11 +392,18 @@ class Town(CheckedWorld):
                     used[0] != row.get("locations", [""])[0]
                 )
                 happened["units owed"] += sum(line.get("backordered", 0) for line in row["items"])
+                pages = [line.get("lanePage", "0/0") for line in row["items"]]
+                happened["line from a lane of the API"] += f"{_LANES + 1}" in {
+                    page.partition("/")[0] for page in pages
+                }
             for step in row.get("steps", ()):
                 lost = " without restock" if step.get("restock") is False else ""
                 happened[f"step {step['action']}{lost}"] += 1
         for change in self.history:
             happened["units in lanes"] += "lentTo" in (change.after or {})
+        for function, _, answer in self.answers:
+            if function == "api":
+                happened[f"answer {answer['statusCode']}"] += 1
         for staff in self._staff:
             happened.update(f"{action} {result}" for action, result in staff.results)
 

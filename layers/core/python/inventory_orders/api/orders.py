@@ -63,10 +63,13 @@ MAX_WAIT_SECONDS = 25
 _MOST_PRODUCTS = 300
 """Maximum number of products on a page of orders to ship. Four requests read their rows and the outbound pages."""
 
-# When to read the row of an order that was sent to a queue, in multiples of the time that recent orders took. The last read is
-# at the end of the wait.
-_LOOKS = ((1.2, 0.0), (2.2, 0.0), (8.0, 2.0))
-_READ_SECONDS = 0.1
+# When to read the row of an order that was sent to a queue: after these multiples of the time that recent orders took, but not
+# before this number of seconds, and at the latest at the end of the wait. Whatever takes longer than that is unusual, and a
+# caller who knows so can decide what to do.
+_LOOKS = ((1.2, 0.0), (2.4, 0.0), (8.0, 1.0), (40.0, 6.0))
+
+# Seconds for a read at the end of the wait, and what is at most expected of an order.
+_READ_SECONDS, _LONGEST_USUAL = 0.1, 10.0
 
 # How much the time that an order took weighs in what is expected of the next one.
 _WEIGHT = 0.3
@@ -171,21 +174,23 @@ def _place_now(
 
 
 def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
-    """Wait for the row of an order that was sent to a queue; None if it does not exist at the deadline.
+    """Wait for the row of an order that was sent to a queue; None if that takes unusually long.
 
     The row shows when the order was decided. So the process learns when to read the row of the next order.
     """
     process, sent = runtime.process(), client.clock.now()
     ends = deadline.remaining() - _READ_SECONDS
-    for moment in (*(max(process.express_seconds * n, least) for n, least in _LOOKS), ends):
+    looks = (max(process.express_seconds * times, least) for times, least in _LOOKS)
+    for moment in dict.fromkeys(min(look, ends) for look in looks):
         waited = (client.clock.now() - sent).total_seconds()
-        if client.pause(max(0.0, min(moment, ends) - waited), deadline):
-            stored = _stored(order, client, deadline)
-            if stored is not None:
-                took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
-                expected = max(0.0, took) + _COMMIT_SECONDS
-                process.express_seconds += _WEIGHT * (expected - process.express_seconds)
-                return stored
+        if not client.pause(max(0.0, moment - waited), deadline):
+            break
+        if (stored := _stored(order, client, deadline)) is not None:
+            took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
+            took = max(0.0, took) + _COMMIT_SECONDS
+            process.express_seconds += _WEIGHT * (took - process.express_seconds)
+            return stored
+    process.express_seconds = min(2 * process.express_seconds, _LONGEST_USUAL)
     return None
 
 

@@ -71,9 +71,6 @@ from inventory_orders.store.writes import ActionKind, transaction_actions
 # For how many batches after a replay it is worth a request to read records first, because more replays are likely.
 _REPLAYS_EXPECTED_FOR = 20
 
-# How often a transaction with a loan is sent before the batch is planned again.
-_LOAN_ATTEMPTS = 5
-
 # How many outbound pages a batch tries before it waits.
 _OUTBOUND_ATTEMPTS = 8
 
@@ -121,16 +118,11 @@ class Attempt:
         actions = transaction_actions(self.transaction, now)
         if not actions:
             return
-        plans_around, attempts = {Meaning.RIVAL}, None
-        if any(map(self.transaction.is_loan, self.transaction.updates)):
-            # A process that sells from the row in a tight loop would make every new plan fail as well.
-            plans_around, attempts = set(), _LOAN_ATTEMPTS
+        plans_around = {Meaning.RIVAL}
         if skips_throttled or len(self.transaction.updates) != 1:
             plans_around.add(Meaning.THROTTLED)
         try:
-            client.write(
-                actions, deadline, self.stats, plans_around=plans_around, attempts=attempts
-            )
+            client.write(actions, deadline, self.stats, plans_around=plans_around)
         except StoreError as error:
             self.error = error
             return

@@ -149,7 +149,6 @@ class RetryingClient:
         stats: CommitStats,
         *,
         plans_around: Collection[Meaning] = (),
-        attempts: int | None = None,
     ) -> None:
         """Send a transaction, and repeat it until it is applied.
 
@@ -158,15 +157,14 @@ class RetryingClient:
             plans_around: Cancellation reasons that make the caller plan again instead of repeating the transaction, if they
                 concern a product's row. After a conflict, the same transaction would only lose again. After throttling, the
                 other products need not wait.
-            attempts: Maximum number of attempts; by default, the policy's.
 
         Raises:
             StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if
                 its conditions hold. A condition on an old version never holds again.
         """
-        sent = _Attempts(self, actions, stats, plans_around)
+        attempts = _Attempts(self, actions, stats, plans_around)
         _check_time(deadline)
-        self.call(sent.send, deadline, stats, repeat_after=sent.repeat_after, attempts=attempts)
+        self.call(attempts.send, deadline, stats, repeat_after=attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
         """Send one conditional update, and repeat it until it is applied.

@@ -84,6 +84,7 @@ class OwnLane:
         )
         kept = self._lease is not None and self._lease.ends_at > now.timestamp()
         self._lease = lease if lease.owner == self._owner else None
+        self.abandoned.discard(lane)
         # After the lease ended, other processes may have used the lane, or an operator may have restored the table.
         if not kept or self._lease is None:
             self.forget()
