@@ -33,7 +33,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     messages = read_messages(event)
     if messages is None:
         return direct.answer(lambda: _place(event, context))
-    queue = runtime.process().queue_of(messages)
+    queue, door = runtime.process().queue_of(messages)
     batch: SqsBatch[Order] = SqsBatch(messages, queue, runtime.end_of(context))
     defaults = runtime.process().hold_seconds, runtime.process().locations
     orders = batch.parse(
@@ -41,7 +41,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     )
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
     response = batch.settle(report.outcomes)
-    emit_orders(report, runtime.process().door_of(queue))
+    emit_orders(report, door)
     emit_messages(batch)
     return response
 

@@ -234,10 +234,12 @@ class Transaction:
         """Whether an update does nothing but lend units of a row to the depot."""
         before, after = update.before, update.after
         units = self.lent.get(before.product_id)
-        if units is None:
-            return False
-        lent = replace(after, stock_count=after.stock_count + units, lent_to=before.lent_to)
-        return replace(lent, version=before.version) == before
+        return units is not None and after == replace(
+            before,
+            stock_count=before.stock_count - units,
+            lent_to=after.lent_to,
+            version=after.version,
+        )
 
     def stock_after_each(self) -> list[dict[str, Stock]]:
         """The products that each decision changes, in their state after it; the version is that after the transaction.

@@ -397,12 +397,11 @@ class Engine:
         """Remember the products as an applied transaction left them, and settle its changes."""
         transaction = attempt.transaction
         for update in transaction.updates:
+            batch.known.rows[update.after.product_id] = update.after
             if transaction.is_loan(update):
                 # Orders may have changed the row in the meantime.
                 batch.known.forget(update.after.product_id)
-                continue
-            batch.known.rows[update.after.product_id] = update.after
-            if update.after is not update.before:
+            elif update.after is not update.before:
                 self._cache.observe_write(update.after)
         for decision, changed in zip(
             transaction.decisions, transaction.stock_after_each(), strict=True
@@ -478,8 +477,7 @@ class Engine:
         """After a round without progress, wait or give up on changes."""
         if self.client.policy.max_attempts == 1:
             is_lost = progress is _Progress.LOST
-            again = self.source.tries_again(batch, is_lost=is_lost) or batch.avoid_contested()
-            if not again:
+            if not (self.source.tries_again(batch, is_lost=is_lost) or batch.avoid_contested()):
                 batch.pending.give_up_all(
                     "CONTENTION", "it would have to wait for a concurrent writer"
                 )

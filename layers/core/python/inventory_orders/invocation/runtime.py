@@ -200,18 +200,15 @@ class Process:
         """The queue that feeds the function. If there are several, the one for messages of unknown origin."""
         return self._queue("")
 
-    def queue_of(self, batch: Sequence[sqs.Message]) -> sqs.Queue:
-        """The queue of orders that a batch came from. A batch only has messages of one queue."""
-        if batch and batch[0].group is not None and "FIFO_QUEUE_URL" in self._environment:
-            return self._queue("FIFO_")
-        if "EXPRESS_QUEUE_URL" in self._environment and self._queue("EXPRESS_").feeds(batch):
-            return self._queue("EXPRESS_")
-        return self.queue
-
-    def door_of(self, queue: sqs.Queue) -> Door:
-        """The metric that counts the orders of a queue."""
-        is_express = queue.url == self._environment.get("EXPRESS_QUEUE_URL")
-        return "OrdersExpress" if is_express else "OrdersQueued"
+    def queue_of(self, batch: Sequence[sqs.Message]) -> tuple[sqs.Queue, Door]:
+        """The queue of orders that a batch came from, and the metric that counts its orders."""
+        # A batch only has messages of one queue.
+        if any(m.group is not None for m in batch) and "FIFO_QUEUE_URL" in self._environment:
+            return self._queue("FIFO_"), "OrdersQueued"
+        express_url = self._environment.get("EXPRESS_QUEUE_URL", "")
+        if any(express_url.endswith(f"/{m.queue}") for m in batch):
+            return self._queue("EXPRESS_"), "OrdersExpress"
+        return self.queue, "OrdersQueued"
 
     @cached_property
     def expiry_queue(self) -> sqs.Queue:

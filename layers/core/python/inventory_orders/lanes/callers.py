@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from inventory_orders.clock import Clock
-from inventory_orders.domain.allotments import DEPOT, MAX_LANES, Page, PageKey
+from inventory_orders.domain.allotments import DEPOT, Page, PageKey
 from inventory_orders.domain.planner import Supply
 from inventory_orders.engine.batch import AVOIDED_SECONDS, Batch
 from inventory_orders.engine.loop import Commit, Engine, Source
@@ -52,8 +52,8 @@ def engine_for_callers(
         clock: Source of time.
     """
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
-    last = lanes + api_lanes
-    lane = OwnLane(client, range(lanes + 1, last + 1), last, _TRIES, _LEAST)
+    mine = range(lanes + 1, lanes + api_lanes + 1)
+    lane = OwnLane(client, mine, lanes + api_lanes, _TRIES, _LEAST)
     return Engine(client, CallersSource(client, lane))
 
 
@@ -62,7 +62,6 @@ class CallersSource(LaneSource):
 
     patience = 0.2
     recalls = False
-    most_rows = MAX_LANES
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
         super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS))
@@ -117,8 +116,8 @@ class CallersSource(LaneSource):
     def _is_plentiful(self, batch: Batch) -> bool:
         """Whether row and depot have enough units of each product for all lanes of the API."""
         need = self._need(batch)
-        keys: list[str | PageKey] = [*need, *{PageKey.of(DEPOT, product_id) for product_id in need}]
-        found = read_all(self.depot.client, keys, batch.deadline, batch.stats)
+        shelves = {PageKey.of(DEPOT, product_id) for product_id in need}
+        found = read_all(self.depot.client, [*need, *shelves], batch.deadline, batch.stats)
         pages = [page for page in found.pages.values() if isinstance(page, Page)]
         orders = 2 * len(self.lane.lanes) * self.lane.least
         return all(

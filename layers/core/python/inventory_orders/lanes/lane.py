@@ -9,9 +9,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PAGES, LaneLease, Page, PageKey
 from inventory_orders.domain.change import Transaction
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import (
-    CorruptItemError,
-)
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.lane_leases import lease_lane, read_lane_leases
 
 LANE_SECONDS = 5.0
@@ -109,14 +107,12 @@ class OwnLane:
         )
         return live
 
-    def _is_refresh_due(self, within: float = _LOOK_AROUND_SECONDS) -> bool:
-        return self._client.clock.monotonic() - self._refreshed_at > within
+    def _is_refresh_due(self) -> bool:
+        return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
 
-    def count_in_use(
-        self, deadline: Deadline, stats: CommitStats, within: float = _LOOK_AROUND_SECONDS
-    ) -> None:
-        """Count the lanes in use, and find abandoned ones, unless that was done in the last `within` seconds."""
-        if self.lanes and self._is_refresh_due(within):
+    def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
+        """Count the lanes in use, and find abandoned ones, unless that was done recently."""
+        if self.lanes and self._is_refresh_due():
             self._live_lanes(deadline, stats)
 
     @property

@@ -30,6 +30,9 @@ from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import TransactionCancelledError
 from inventory_orders.store.dynamodb import Store
 
+# If the lane is short of at most this number of products, they may be sold from their rows.
+_MOST_ROWS = 10
+
 
 def engine_with_lanes(
     store: Store,
@@ -61,7 +64,7 @@ class LaneSource(Source):
     Args:
         client: The client for the tables.
         lane: This process's lane.
-        most: Maximum number of products in the lane.
+        demand: Where to note the demand, if it is limited to a number of products.
 
     Attributes:
         lane: This process's lane.
@@ -73,8 +76,6 @@ class LaneSource(Source):
     patience = 20.0
     # Whether a visit recalls units that other lanes hold.
     recalls = True
-    # If the lane is short of at most this number of products, they may be sold from their rows.
-    most_rows = 10
 
     def __init__(self, client: RetryingClient, lane: OwnLane, demand: Demand | None = None) -> None:
         self.lane = lane
@@ -155,8 +156,7 @@ class LaneSource(Source):
     def end_round(self, batch: Batch) -> None:
         """Release the depot, unless a transaction already has, and note which products are short or sold out."""
         self.depot.release(batch.deadline, batch.stats)
-        for product_id in batch.short - self._known_short:
-            self._found_short.observe(product_id)
+        self._found_short.observe(*(batch.short - self._known_short))
         for product_id, row in batch.known.rows.items():
             if row is not None and row.spare_units > 0:
                 # Stock has come in since an earlier batch found the product short, so lanes may sell it again.
@@ -195,7 +195,7 @@ class LaneSource(Source):
         # If no process waits for the depot, one visit that fills the lane is better than writing rows batch after batch.
         if self.depot.line.is_empty and any(map(self.lane.units, wanted)):
             return True
-        return len(wanted) > self.most_rows or any(map(self.depot.client.rivals.has, wanted))
+        return len(wanted) > _MOST_ROWS or any(map(self.depot.client.rivals.has, wanted))
 
     def _is_short(self, row: Product | None, units: int) -> bool:
         """Whether the row has too few units, and lanes may hold more."""

@@ -198,7 +198,7 @@ class Visit:
         own = self._lane.keys
         found = self._read([*own, *shelves, *self._rows_with_pages()])
         # `remember` gives up the lane if one of its pages is unreadable.
-        self._lane.remember(map(found.pages.__getitem__, own))
+        self._lane.remember(found.pages[key] for key in own)
         self._corrupt |= {k.number: p for k, p in found.pages.items() if not isinstance(p, Page)}
         # Products that belong on an unreadable page are not touched.
         pages = (p if isinstance(p, Page) else Page(k, 0, "") for k, p in found.pages.items())
@@ -347,15 +347,9 @@ class Visit:
             most = max(demand.depot_level(product_id, self._lane.in_use), low)
             units = min(surplus, max(lacks, min(surplus // 2, math.ceil(most))))
         need = self._need.get(product_id, demand.last_quantity(product_id))
-        reach = self._reach(units + stored, need)
-        is_useless = units == 0 and reach == self._allocation.entry(DEPOT, product_id).reach
-        if units < 0 or is_useless or units + stored < lacks:
-            return None
-        return units, reach
-
-    def _reach(self, units: int, need: int) -> int:
-        """The last lane that may be filled with a product of which the depot has `units`."""
-        return self._lane.last if self._is_wide(units, need) else DEPOT
+        loan = units, self._lane.last if self._is_wide(units + stored, need) else DEPOT
+        changes_nothing = loan == (0, self._allocation.entry(DEPOT, product_id).reach)
+        return None if units < max(0, lacks - stored) or changes_nothing else loan
 
     def _surplus(self, row: Product) -> int:
         """How many units a row can lend. Others sell from a contested row until the loan is committed."""

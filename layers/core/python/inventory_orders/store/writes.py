@@ -482,10 +482,14 @@ def _loan(update: Update[Product], now: datetime) -> Action:
     Only transactions that write the depot's page change `lentTo`, and this one writes that page on condition of its version.
     """
     before, after = update.before, update.after
-    floor = max(0, before.low_stock_threshold)
-    write = _taking(before, before.stock_count - after.stock_count, floor, now)
-    values = {**write.values, "lanes": after.lent_to}
-    write = replace(write, update=f"{write.update} ADD #lentTo :lanes", values=values)
+    write = _taking(
+        before, before.stock_count - after.stock_count, max(0, before.low_stock_threshold), now
+    )
+    write = replace(
+        write,
+        update=f"{write.update} ADD #lentTo :lanes",
+        values={**write.values, "lanes": after.lent_to},
+    )
     return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
