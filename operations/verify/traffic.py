@@ -623,10 +623,8 @@ def rush(run: Run) -> list[Line]:
     run.placed += statuses["PENDING"]
     problems = [
         *_problems_of_answers("the API", statuses, count, units),
-        *(text for answer in answers if (text := _false(*answer[:3], rows))),
+        *_problems_of_callers(answers, rows),
     ]
-    placed = Counter(order_id for order_id, status, *_ in answers if status == 201)
-    problems += [f"{order_id} was placed twice" for order_id, n in placed.items() if n > 1]
     if (stock := run.stock(product)) != 0:
         problems.append(f"{stock} units are left, not 0")
     waits = sorted(wait for *_, wait in answers)
@@ -652,6 +650,17 @@ def _call(
     missing = "no answer to an order of a caller who waits (check the event source mapping of OrderQueueExpress)"
     status, said = run.wait(answer, missing)
     return order["orderId"], status, said, time.monotonic() - began
+
+
+def _problems_of_callers(
+    answers: Sequence[tuple[str, int, Any, float]], rows: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Compare what callers were told with the orders' rows."""
+    for order_id, status, said, _ in answers:
+        if text := _false(order_id, status, said, rows):
+            yield text
+    placed = Counter(order_id for order_id, status, *_ in answers if status == 201)
+    yield from (f"{order_id} was placed twice" for order_id, n in placed.items() if n > 1)
 
 
 def _false(order_id: str, status: int, said: Any, rows: Mapping[str, Mapping[str, Any]]) -> str:
