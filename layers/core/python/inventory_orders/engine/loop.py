@@ -42,7 +42,7 @@ from inventory_orders.domain.planner import (
     Waiting,
     plan,
 )
-from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import (
     Batch,
@@ -128,11 +128,7 @@ class Attempt:
             return
         if self.transaction.decisions:
             self.stats.changes_per_transaction.append(len(self.transaction.decisions))
-        self.stats.low_stock += self._now_low_on_stock()
-
-    def _now_low_on_stock(self) -> list[Product]:
-        """The products that the transaction makes low on stock."""
-        return [
+        self.stats.low_stock += [
             update.after
             for update in self.transaction.updates
             if update.before.status is ProductStatus.ACTIVE
