@@ -137,7 +137,7 @@ NOT_DEPLOYED = refusal("ValidationError", "Stack with id X does not exist")
 @pytest.fixture
 def account(monkeypatch):
     """Fake an account with sufficient quotas. Returns its canned answers, keyed by operation; tests may replace them."""
-    limit = {"ConcurrentExecutions": 9000, "UnreservedConcurrentExecutions": 8000}
+    limit = {"ConcurrentExecutions": 90_000, "UnreservedConcurrentExecutions": 80_000}
     outputs = [
         {"OutputKey": name, "OutputValue": value}
         for name, value in (("OrdersTableName", "Shop-Orders"), ("ApiFunctionName", "Shop-Api"))
@@ -233,7 +233,7 @@ LOW = (
     "streams may use 139 (OrderQueue 5, OrderQueueFifo 50, OrderQueueExpress 25, "
 )
 CALLERS = (
-    "Note: waiting callers of the API may use 5,000 concurrent executions of Lambda (200 a second, 25 s each), and queues "
+    "Note: waiting callers of the API may use 50,000 concurrent executions of Lambda (2000 a second, 25 s each), and queues "
     "and streams 139, but only {0:,} are unreserved. Waiting callers can starve the workers"
 )
 FIFTY, NINETY = ({"apiLimits": {"concurrentExecutions": number}} for number in (50, 90))
@@ -245,8 +245,8 @@ FIFTY, NINETY = ({"apiLimits": {"concurrentExecutions": number}} for number in (
         (10, {}, {}, LOW),
         (138, {}, {}, LOW),
         (139, {}, {}, CALLERS),
-        (5138, {}, {}, CALLERS),
-        (5139, {}, {}, None),
+        (50_138, {}, {}, CALLERS),
+        (50_139, {}, {}, None),
         # Callers with reserved concurrency do not starve the workers.
         (200, {}, FIFTY, None),
         (200, {"ReservedConcurrentExecutions": 50}, NINETY, None),

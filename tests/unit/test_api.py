@@ -656,6 +656,7 @@ def test_of_two_equal_orders_sent_at_once_exactly_one_is_new(api, uncontested, s
 
 
 def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits, capsys):
+    api.shop.process("api").express_seconds = 2.0
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
     told = ("Location", "Retry-After", "Preference-Applied")
@@ -667,6 +668,14 @@ def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits, c
     (waited,) = emf.values_of(samples, "CallerWait")
     assert sum(waits.slept) <= waited / 1000 < 25.2
     assert emf.values_of(samples, "OrdersDirect") == []
+
+
+def test_a_caller_learns_early_that_the_order_takes_unusually_long(api, waits):
+    process = api.shop.process("api")
+    before = process.express_seconds
+    assert api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}).status == 202
+    assert 3 < sum(waits.slept) < 10
+    assert process.express_seconds == 2 * before, "the next order is given more time"
 
 
 def test_slow_reads_do_not_cost_the_last_look(api, waits):

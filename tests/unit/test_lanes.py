@@ -156,15 +156,6 @@ def test_a_loan_does_not_fail_because_orders_change_the_row(shop):
     assert shop.product("p").lent_to
 
 
-def test_a_loan_that_meets_other_transactions_is_sent_up_to_five_times(shop):
-    shop.list("p")
-    worker, conflicts = shop.owner(), iter(range(4))
-    cancel = cancels("TransactionConflict", of_product("p"))
-    shop.on(WRITE, lambda request: None if next(conflicts, None) is None else cancel(request))
-    assert shop.outcomes(worker, shop.new_order("p")) == [APPLIED]
-    assert shop.calls == [UPDATE, READ, *[WRITE] * 5]
-
-
 @pytest.mark.parametrize(
     "change",
     [
