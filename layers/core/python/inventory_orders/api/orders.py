@@ -251,8 +251,7 @@ def _answer_of(
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller)}
     # An equal request may have come at the same time, so the row says which one placed the order.
     is_new = record.request_id == order.request_id and record.status == OrderStatus.PENDING
-    status = 201 if is_new else 200
-    return HttpAnswer(status, shown, headers)
+    return HttpAnswer(201 if is_new else 200, shown, headers)
 
 
 _OTHER_REASON = CustomerWords("the order was rejected", "the order was rejected")

@@ -99,8 +99,7 @@ class Queue:
 
     def feeds(self, batch: Iterable[Message]) -> bool:
         """Whether a batch came from this queue."""
-        name = self.url.rsplit("/", 1)[-1]
-        return any(message.queue == name for message in batch)
+        return any(self.url.endswith(f"/{message.queue}") for message in batch)
 
 
 @dataclass(slots=True)

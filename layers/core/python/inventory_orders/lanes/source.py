@@ -174,8 +174,7 @@ class LaneSource(Source):
         lacks = self.lane.lacks(need)
         if self._should_visit(lacks):
             return None
-        lane = self.lane.number or DEPOT
-        sources = {p: PageKey.of(lane, p) for p in need if p not in lacks}
+        sources = {p: PageKey.of(self.lane.number or DEPOT, p) for p in need if p not in lacks}
         rows = self._read_rows(batch, sources)
         if any(self._is_short(row, need.get(p, 0)) for p, row in rows.items()):
             return None

@@ -196,8 +196,7 @@ class ProductCatalogue:
         moment = self.client.clock.now()
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
-            action = product_replace_action(stored, after, moment)
-            return Update(stored, after), [action]
+            return Update(stored, after), [product_replace_action(stored, after, moment)]
         closing = AdjustmentRecord(
             stored.product_id,
             f"closing-{_generation(stored.created_at)}",

@@ -362,7 +362,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     """
     at = timestamp(now)
     actions = [
-        _loan(u, now) if transaction.is_loan(u) else _row_update(u.before, u.after, now)
+        (_loan if transaction.is_loan(u) else _row_update)(u.before, u.after, now)
         for u in transaction.updates
     ]
     actions += [page_action(update, at) for update in transaction.pages]
@@ -476,12 +476,11 @@ def _row_update(before: Product, after: Product, now: datetime) -> Action:
     return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
-def _loan(update: Update[Product], now: datetime) -> Action:
+def _loan(before: Product, after: Product, now: datetime) -> Action:
     """Build the action that lends units to the depot, even if orders have changed the row since it was read.
 
     Only transactions that write the depot's page change `lentTo`, and this one writes that page on condition of its version.
     """
-    before, after = update.before, update.after
     write = _taking(
         before, before.stock_count - after.stock_count, max(0, before.low_stock_threshold), now
     )
