@@ -609,14 +609,8 @@ def rush(run: Run) -> list[Line]:
         return not_here(name, "the stack has none: `api` is false in cdk.json")
     product = run.list_product("rush", units)
     orders = [run.order(f"rush-{n}", {product: 1}) for n in range(count)]
-    sent = [order for n, order in enumerate(orders) for _ in range(1 if n % _REPEATED_EACH else 2)]
-    ask, since, began = (
-        partial(_ask, HttpApi.of(run.aws)),
-        int(time.time() * 1000),
-        time.monotonic(),
-    )
-    with ThreadPoolExecutor(_CALLERS_EMBEDDED if run.embedded else _CALLERS) as pool:
-        answers = list(pool.map(partial(_call, run, ask), sent))
+    since, began = int(time.time() * 1000), time.monotonic()
+    answers = _rush_in(run, orders)
     seconds = time.monotonic() - began
     rows = read_orders(run.aws, [order["orderId"] for order in orders])
     statuses = Counter(row.get("reason", row["status"]) for row in rows.values())
@@ -629,8 +623,8 @@ def rush(run: Run) -> list[Line]:
         problems.append(f"{stock} units are left, not 0")
     waits = sorted(wait for *_, wait in answers)
     saw = (
-        f"{units:,} placed, {count - units:,} INSUFFICIENT_STOCK, all answers true, {len(sent) - count:,} orders sent twice; "
-        f"{len(sent) / seconds:,.0f} answers a second, p99 {waits[99 * len(waits) // 100]:.2f} s"
+        f"{units:,} placed, {count - units:,} INSUFFICIENT_STOCK, all answers true, {len(answers) - count:,} orders sent twice; "
+        f"{len(answers) / seconds:,.0f} answers a second, p99 {waits[99 * len(waits) // 100]:.2f} s"
     )
     if run.deployed.dashboards:
         saw += f", {express_orders(run, since) / count:.0%} of the orders through OrderQueueExpress"
@@ -650,6 +644,14 @@ def _call(
     missing = "no answer to an order of a caller who waits (check the event source mapping of OrderQueueExpress)"
     status, said = run.wait(answer, missing)
     return order["orderId"], status, said, time.monotonic() - began
+
+
+def _rush_in(run: Run, orders: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, Any, float]]:
+    """Send orders from many callers, some of them twice. Returns what `_call` returns for each."""
+    sent = [order for n, order in enumerate(orders) for _ in range(1 if n % _REPEATED_EACH else 2)]
+    ask = partial(_ask, HttpApi.of(run.aws))
+    with ThreadPoolExecutor(_CALLERS_EMBEDDED if run.embedded else _CALLERS) as pool:
+        return list(pool.map(partial(_call, run, ask), sent))
 
 
 def _problems_of_callers(
