@@ -399,7 +399,7 @@ def api_variables(template):
 def test_the_api_is_rate_limited(dev):
     only = api_of(dev)
     (stage,) = only("Stage")
-    limits = {"ThrottlingRateLimit": 200, "ThrottlingBurstLimit": 400}
+    limits = {"ThrottlingRateLimit": 2000, "ThrottlingBurstLimit": 2000}
     assert stage["DefaultRouteSettings"] == limits
     (api,) = only("Api")
     assert "CorsConfiguration" not in api
@@ -449,7 +449,7 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
     assert variables["OPERATORS_CLAIM_NAME"] == "cognito:groups"
     assert variables["OPERATORS_CLAIM_VALUE"] == "operators"
     assert variables["HOLD_SECONDS"] == "900"
-    limits = {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 400}
+    limits = {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 2000}
     assert [stage["DefaultRouteSettings"] for stage in only("Stage")] == [limits] * 2
     apis = resources(optional, "AWS::ApiGatewayV2::Api")
     cors = {name: api["Properties"].get("CorsConfiguration") for name, api in apis.items()}
