@@ -17,6 +17,7 @@ LANE_SECONDS = 5.0
 
 # Seconds between two looks at the leases. Together with `LANE_SECONDS`, units of ended processes are back within ten seconds.
 _LOOK_AROUND_SECONDS = 5.0
+_JITTER_SECONDS = 2.0
 
 
 class OwnLane:
@@ -90,7 +91,9 @@ class OwnLane:
             self.forget()
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
-        self._refreshed_at = self._client.clock.monotonic()
+        # Processes that began together do not look together, so that one of them returns what others have left.
+        ago = _JITTER_SECONDS * self._client.policy.random()
+        self._refreshed_at = self._client.clock.monotonic() - ago
         lanes = range(1, self.last + 1)
         leases = self._client.call(
             lambda: read_lane_leases(self._client.store, lanes), deadline, stats
