@@ -114,14 +114,15 @@ def test_a_lane_of_the_api_has_at_most_twenty_products(shop):
 
 def test_units_of_a_dead_process_are_back_within_ten_seconds(shop):
     shop.list("p", 10_000)
-    dead, worker = shop.api(), shop.owner(lanes=1)
-    worker.source.lane.last = LANE
-    shop.order(dead, "p", losses=2)
-    assert shop.held()[LANE] > 100
+    dead, other = shop.api(api_lanes=2), shop.api(api_lanes=2)
+    for process in (dead, other):
+        shop.order(process, "p", losses=2)
+    lane = dead.source.lane.number
+    assert shop.held()[lane] > 20
     for _ in range(10):
         shop.clock.sleep(1)
-        assert shop.order(worker, "p") is APPLIED
-    assert LANE not in shop.held()
+        assert shop.order(other, "p") is APPLIED
+    assert lane not in shop.held()
 
 
 def test_a_process_that_was_paused_sells_nothing_from_its_lane_once_it_is_empty(shop):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from inventory_orders.clock import Clock
+from inventory_orders.clock import Clock, Deadline
 from inventory_orders.domain.allotments import DEPOT, Page, PageKey
 from inventory_orders.domain.planner import Supply
 from inventory_orders.engine.batch import AVOIDED_SECONDS, Batch
@@ -14,6 +14,7 @@ from inventory_orders.engine.memory import Recent
 from inventory_orders.engine.retrying_client import RetryingClient, read_all
 from inventory_orders.errors import StoreError
 from inventory_orders.lanes.demand import Demand
+from inventory_orders.lanes.idle import IdleReturn
 from inventory_orders.lanes.lane import OwnLane
 from inventory_orders.lanes.source import LaneSource
 from inventory_orders.retry import RetryPolicy
@@ -27,6 +28,16 @@ _LEAST = 20
 
 # Free lanes that a process tries to take at a time. When a rush begins, hundreds of processes want one.
 _TRIES = 2
+
+# Orders with more products are tried only once, and only if nothing competes for any of them.
+_MOST_LINES = 8
+
+# Seconds after which the lease of a lane of the API ends. Another process looks for ended leases every five seconds, so units of
+# ended processes are back within ten.
+_LANE_SECONDS = 5.0
+
+# Seconds for which a long line at the depot keeps this process away.
+_LINE_SECONDS = 2.0
 
 # Rounds of one order, of which the first two may sell from rows.
 _ROUNDS = 3
@@ -53,7 +64,7 @@ def engine_for_callers(
     """
     client = RetryingClient(store, policy or RetryPolicy(max_attempts=1), clock)
     mine = range(lanes + 1, lanes + api_lanes + 1)
-    lane = OwnLane(client, mine, lanes + api_lanes, _TRIES, _LEAST)
+    lane = OwnLane(client, mine, lanes + api_lanes, _TRIES, _LEAST, _LANE_SECONDS)
     return Engine(client, CallersSource(client, lane))
 
 
@@ -65,6 +76,7 @@ class CallersSource(LaneSource):
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
         super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS))
+        self.depot.line.memory = _LINE_SECONDS
         # Products for which an order lost twice.
         self._hot = Recent(client.clock)
         self._uses_lane = False
@@ -72,8 +84,14 @@ class CallersSource(LaneSource):
 
     def begin(self, batch: Batch) -> None:
         """Choose between the lane and rows. Reads rows and records now, because a stale copy would waste an attempt."""
+        self._rounds, self._uses_lane = 0, False
+        if len(batch.pending.product_ids) > _MOST_LINES:
+            # Its one attempt is expensive, and would probably be lost.
+            self._rounds = _ROUNDS
+            batch.avoid_contested()
+            batch.read([*batch.pending.product_ids, *batch.pending.by_key])
+            return
         super().begin(batch)
-        self._rounds = 0
         need = self._need(batch)
         in_lane = need.keys() - self.lane.lacks(need).keys()
         rows = [p for p in batch.pending.product_ids if p not in in_lane]
@@ -86,13 +104,26 @@ class CallersSource(LaneSource):
 
     def find(self, batch: Batch, commit: Commit) -> Supply | None:
         """Find the units of an order in the lane, or only in rows."""
-        return super().find(batch, commit) if self._uses_lane else Source().find(batch, commit)
+        if not self._uses_lane:
+            return Source().find(batch, commit)
+        self.lane.count_in_use(batch.deadline, batch.stats)
+        self._return_abandoned(batch)
+        return super().find(batch, commit)
+
+    def _return_abandoned(self, batch: Batch) -> None:
+        """Return the units of a lane whose process has ended, unless other processes wait for the depot."""
+        if self.lane.abandoned and self.depot.line.is_empty:
+            with suppress(StoreError):
+                soon = Deadline.after(min(1.0, batch.deadline.remaining()), self.depot.client.clock)
+                IdleReturn(self.depot, soon, batch.stats).empty_lanes([self.lane.abandoned.pop()])
 
     def tries_again(self, batch: Batch, *, is_lost: bool) -> bool:
         """Whether the order may be tried again: once more from rows, and then from the lane."""
         self._rounds += 1
         if is_lost and self._rounds == 1 and not self._uses_lane:
             return True
+        if self._rounds > _ROUNDS:
+            return False
         rivals = self.depot.client.rivals
         self._hot.observe(*(p for p in batch.pending.product_ids if rivals.has(p, _NOW)))
         self._uses_lane = self._rounds < _ROUNDS and self._may_visit(batch)

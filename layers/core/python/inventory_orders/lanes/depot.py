@@ -29,7 +29,7 @@ _DOUBT = 0.1
 _FIRST_WAIT = 0.02
 
 # Seconds after the last observation for which the average wait at the depot is valid.
-_LINE_SECONDS = 2.0
+_LINE_SECONDS = 5.0
 
 # Requests for the lease per visit, from all waiting processes together. Between two visits the depot is idle until one asks.
 _REQUESTS = 10.0
@@ -58,9 +58,13 @@ class DepotLine:
     Args:
         clock: Source of time.
         random: Source of numbers in [0, 1).
+
+    Attributes:
+        memory: How long an observation is valid, in seconds.
     """
 
     def __init__(self, clock: Clock, random: Callable[[], float]) -> None:
+        self.memory = _LINE_SECONDS
         self._clock = clock
         self._random = random
         self._seen_at = -math.inf
@@ -75,7 +79,7 @@ class DepotLine:
     @property
     def average_wait(self) -> float:
         """Average wait in seconds; 0 if no process waited recently."""
-        is_known = self._clock.monotonic() - self._seen_at <= _LINE_SECONDS
+        is_known = self._clock.monotonic() - self._seen_at <= self.memory
         return self._wait if is_known else 0.0
 
     @property

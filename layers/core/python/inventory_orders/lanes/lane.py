@@ -12,11 +12,12 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.lane_leases import lease_lane, read_lane_leases
 
-LANE_SECONDS = 5.0
-"""Seconds after which the lease of an unused lane ends. Then other processes can use its units."""
+LANE_SECONDS = 60.0
+"""Seconds after which the lease of an unused lane ends. Then other processes can use its units. A worker may wait 20 s for the depot
+before it extends the lease."""
 
-# Seconds between two looks at the leases. Together with `LANE_SECONDS`, units of ended processes are back within ten seconds.
-_LOOK_AROUND_SECONDS = 5.0
+# Maximum number of seconds between two looks at the leases.
+_LOOK_AROUND_SECONDS = 10.0
 _JITTER_SECONDS = 2.0
 
 
@@ -27,6 +28,7 @@ class OwnLane:
         lanes: The lanes of which this process takes one. If there are none, it only sells from rows.
         last: The last lane of all processes.
         tries: How many free lanes it tries to take at a time.
+        seconds: How long a lease lasts.
         least: For how many orders the lane is filled at least.
 
     Attributes:
@@ -44,6 +46,7 @@ class OwnLane:
         last: int,
         tries: int = MAX_LANES,
         least: int = 1,
+        seconds: float = LANE_SECONDS,
     ) -> None:
         self.lanes = lanes
         self.last = last
@@ -51,7 +54,7 @@ class OwnLane:
         self.in_use = 1
         self.abandoned: set[int] = set()
         self._ended: set[LaneLease] = set()
-        self._tries = tries
+        self._tries, self._seconds = tries, seconds
         self._client = client
         self._owner = f"lane-{uuid.uuid4().hex}"
         self._lease: LaneLease | None = None
@@ -63,7 +66,7 @@ class OwnLane:
 
     def take(self, deadline: Deadline, stats: CommitStats) -> None:
         """Take a lane unless all are in use, or extend the lease of this process's lane."""
-        soon = self._client.clock.now().timestamp() + LANE_SECONDS / 2
+        soon = self._client.clock.now().timestamp() + self._seconds / 2
         if self._lease is not None and self._lease.ends_at <= soon:
             self._take_lane(self._lease.lane, deadline, stats)
         if self._lease is None and self.lanes and self._is_refresh_due():
@@ -79,7 +82,7 @@ class OwnLane:
 
     def _take_lane(self, lane: int, deadline: Deadline, stats: CommitStats) -> None:
         now = self._client.clock.now()
-        wanted = LaneLease(lane, self._owner, now.timestamp() + LANE_SECONDS)
+        wanted = LaneLease(lane, self._owner, now.timestamp() + self._seconds)
         lease = self._client.call(
             lambda: lease_lane(self._client.store, wanted, now), deadline, stats
         )
@@ -111,7 +114,8 @@ class OwnLane:
         return live
 
     def _is_refresh_due(self) -> bool:
-        return self._client.clock.monotonic() - self._refreshed_at > _LOOK_AROUND_SECONDS
+        longest = min(_LOOK_AROUND_SECONDS, self._seconds)
+        return self._client.clock.monotonic() - self._refreshed_at > longest
 
     def count_in_use(self, deadline: Deadline, stats: CommitStats) -> None:
         """Count the lanes in use, and find abandoned ones, unless that was done recently."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor
-from contextlib import suppress
 
-from inventory_orders.clock import Clock, Deadline
+from inventory_orders.clock import Clock
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.planner import Supply
@@ -20,10 +19,8 @@ from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.loop import Attempt, Commit, Engine, Source
 from inventory_orders.engine.memory import BoundedDict, Recent
 from inventory_orders.engine.retrying_client import RetryingClient, read_all
-from inventory_orders.errors import StoreError
 from inventory_orders.lanes.demand import Demand
 from inventory_orders.lanes.depot import Depot
-from inventory_orders.lanes.idle import IdleReturn
 from inventory_orders.lanes.lane import OwnLane
 from inventory_orders.lanes.visit import LaneSupply, Visit
 from inventory_orders.retry import RetryPolicy
@@ -105,8 +102,6 @@ class LaneSource(Source):
         # A lane's lease is extended in any case; a first lane is only taken for a visit.
         if self.lane.number is not None:
             self.lane.take(deadline, stats)
-            self.lane.count_in_use(deadline, stats)
-            self._return_abandoned(batch)
         if self.lane.pages is None:
             found = read_all(self.depot.client, self.lane.keys, deadline, stats)
             self.lane.remember(found.pages.values())
@@ -118,13 +113,6 @@ class LaneSource(Source):
         to_reclaim = self._to_reclaim.intersection(batch.pending.product_ids)
         visit = Visit(self.lane, self.depot, self.demand, batch, need, to_reclaim)
         return visit.prepare(commit, self.patience, recalls=self.recalls)
-
-    def _return_abandoned(self, batch: Batch) -> None:
-        """Return the units of a lane whose process has ended, unless other processes wait for the depot."""
-        if self.lane.abandoned and self.depot.line.is_empty:
-            with suppress(StoreError):
-                soon = Deadline.after(min(1.0, batch.deadline.remaining()), self.depot.client.clock)
-                IdleReturn(self.depot, soon, batch.stats).empty_lanes([self.lane.abandoned.pop()])
 
     def fetches(self, batch: Batch, missing: Collection[str]) -> bool:
         """Whether the next visit reclaims missing units. Units that orders need are recalled in any case."""
