@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from inventory_orders.clock import Clock, Deadline
@@ -85,16 +85,20 @@ class CallersSource(LaneSource):
     def begin(self, batch: Batch) -> None:
         """Choose between the lane and rows. Reads rows and records now, because a stale copy would waste an attempt."""
         self._rounds, self._uses_lane = 0, False
-        if len(batch.pending.product_ids) > _MOST_LINES:
+        product_ids = batch.pending.product_ids
+        if len(product_ids) <= _MOST_LINES:
+            super().begin(batch)
+            self._choose(batch, product_ids)
+        else:
             # Its one attempt is expensive, and would probably be lost.
             self._rounds = _ROUNDS
             batch.avoid_contested()
-            batch.read([*batch.pending.product_ids, *batch.pending.by_key])
-            return
-        super().begin(batch)
+            batch.read([*batch.pending.product_ids, *batch.pending])
+
+    def _choose(self, batch: Batch, product_ids: Sequence[str]) -> None:
         need = self._need(batch)
         in_lane = need.keys() - self.lane.lacks(need).keys()
-        rows = [p for p in batch.pending.product_ids if p not in in_lane]
+        rows = [p for p in product_ids if p not in in_lane]
         is_hot = self._should_visit(rows)
         self._uses_lane = self._may_visit(batch) if is_hot else bool(in_lane)
         if is_hot and not self._uses_lane:
