@@ -1533,9 +1533,9 @@ _OVER_HTTP = (
     ),
     _with_lanes(
         "lane of the API emptied against its woken owner",
-        # B takes another lane with its first order. With the second one, it returns the units of A's lane to the depot.
-        [stock(p=60), lend_to_caller("A"), _lane_of_api_ended, meet_rivals("B", "p")],
-        [calls(order("a", p=1)), _orders("b1", "b2", p=1), buys("c", p=50)],
+        # The sweep returns the units of A's lane to the depot, as another process of the API would.
+        [stock(p=60), lend_to_caller("A"), _lane_of_api_ended],
+        [calls(order("a", p=1)), SWEEPS, buys("c", p=50)],
         check=_all_placed,
         faults=(*_TORN, "late"),
         switches=3,
