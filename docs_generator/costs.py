@@ -374,10 +374,10 @@ _STANDARD_QUEUES = 6
 
 STANDING = (
     Standing("custom metrics", 43, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 59, prices.ALARM_MONTH),
+    Standing("alarms", 66, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
-    # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
-    Standing("rules of Contributor Insights", 4, prices.INSIGHT_RULE_MONTH),
+    # Two for a table with a sort key, and for an index: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
+    Standing("rules of Contributor Insights", 6, prices.INSIGHT_RULE_MONTH),
     Standing(
         "standard queues, polled while empty", _STANDARD_QUEUES, EMPTY_POLLS * prices.SQS_REQUEST
     ),

@@ -61,6 +61,7 @@ class _Function:
 
 
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
+_RECORD_MOVEMENTS = "RecordMovements"
 
 _CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
 """Variables of the functions that answer the HTTP API: who may call it, and for what."""
@@ -131,19 +132,28 @@ _FUNCTIONS = {
             "Orders": "DescribeTable",
             "Orders/byExpiry": "Query",
             "Allotments": _USE_LANES,
+            "Movements": "Query UpdateItem BatchWriteItem",
         },
         settings=("HOLD_GRACE_SECONDS", "SWEEP_MINUTES"),
     ),
     _PUBLISH_EVENTS: _Function("publish_events", "Publishes events of orders and products"),
+    _RECORD_MOVEMENTS: _Function(
+        "record_movements",
+        "Lists the units that orders move by product and by reference",
+        {"Movements": "BatchWriteItem UpdateItem"},
+    ),
     _API: _Function(
         "api",
         "Answers the HTTP API",
         {
             "Products": f"{_PROVE_REJECTIONS} BatchGetItem Scan UpdateItem",
-            "Orders": f"{_WRITE_ORDERS} Scan",
+            "Orders": _WRITE_ORDERS,
             "Orders/byUser": "Query",
             "Orders/byToFulfil": "Query",
             "StockAdjustments": "Query",
+            "StockAdjustments/byTime": "Query",
+            "Movements": "Query",
+            "Movements/byReference": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
         },
         settings=(
@@ -159,6 +169,7 @@ VARIABLES = {
     "ORDERS_TABLE_NAME": "the table `Orders`",
     "STOCK_ADJUSTMENTS_TABLE_NAME": "the table `StockAdjustments`",
     "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
+    "MOVEMENTS_TABLE_NAME": "the table `Movements`, with the setting `movements`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
     "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",
@@ -185,7 +196,9 @@ VARIABLES = {
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
+    "UNRECORDED_MOVEMENTS_QUEUE_URL": "the queue of changes to orders whose movements could not be recorded, for `record_movements`",
     "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` checks",
+    "MOVEMENT_MAPPING": "the event source mapping of `record_movements`, which `sweep` checks",
 }
 """The environment variables of the functions, each with its meaning."""
 
@@ -232,7 +245,7 @@ class Functions(Construct):
         self.all = {
             construct_id: self._function(construct_id, declared, queues)
             for construct_id, declared in _FUNCTIONS.items()
-            if construct_id != _API or settings.api
+            if {_API: settings.api, _RECORD_MOVEMENTS: settings.movements}.get(construct_id, True)
         }
         expiries = queues.expiries.queue.queue_arn
         allow(self.all[_SWEEP], expiries, "sqs:SendMessage", "sqs:GetQueueAttributes")
@@ -248,15 +261,25 @@ class Functions(Construct):
             tables.orders,
             tables.products,
         )
-        self._watch(self.all[_SWEEP], mappings)
+        self._watch(self.all[_SWEEP], "STREAM_MAPPINGS", mappings)
+        if queues.unrecorded_movements is not None:
+            recording = events.record(
+                self.all[_RECORD_MOVEMENTS],
+                self.live[_RECORD_MOVEMENTS],
+                queues.unrecorded_movements,
+                tables.orders,
+            )
+            self._watch(self.all[_SWEEP], "MOVEMENT_MAPPING", [recording])
         if settings.stock_events:
             self._publish_stock(self.all[_SWEEP], events)
 
     @staticmethod
-    def _watch(function: lambda_.Function, mappings: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Allow a function to check that the event source mappings of the streams are enabled."""
+    def _watch(
+        function: lambda_.Function, variable: str, mappings: Sequence[lambda_.EventSourceMapping]
+    ) -> None:
+        """Allow a function to check that event source mappings of the streams are enabled."""
         ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
-        function.add_environment("STREAM_MAPPINGS", ids)
+        function.add_environment(variable, ids)
         for mapping in mappings:
             resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
             arn = resource.attr_event_source_mapping_arn
@@ -342,8 +365,11 @@ class Functions(Construct):
 
     def _grant_tables(self, function: lambda_.Function, declared: _Function) -> None:
         for place, operations in declared.tables.items():
-            table, _, index = place.partition("/")
-            arn = self._tables.all[Table(table)].table_arn
+            name, _, index = place.partition("/")
+            table = self._tables.all.get(Table(name))
+            if table is None:
+                continue
+            arn = table.table_arn
             actions = [f"dynamodb:{operation}" for operation in operations.split()]
             allow(function, f"{arn}/index/{index}" if index else arn, *actions)
 

@@ -15,9 +15,9 @@ from .settings import Settings
 # `publish_events` derives events from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
-# CloudWatch shows the keys in plaintext, so no table or index is watched whose keys belong to customers. An index would
-# inherit the setting of its table.
-_NOT_WATCHED = Table.ORDERS
+# CloudWatch shows the keys in plaintext, so no table is watched whose keys belong to customers. An index inherits
+# the setting of its table.
+_NOT_WATCHED = (Table.ORDERS, Table.MOVEMENTS)
 
 
 class Tables(Construct):
@@ -26,7 +26,11 @@ class Tables(Construct):
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self.all = {table: self._table(table) for table in Table}
+        self.all = {
+            table: self._table(table)
+            for table in Table
+            if table is not Table.MOVEMENTS or settings.movements
+        }
         self.products = self.all[Table.PRODUCTS]
         self.orders = self.all[Table.ORDERS]
         self.allotments = self.all[Table.ALLOTMENTS]
@@ -83,7 +87,7 @@ class Tables(Construct):
         docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateContributorInsights.html
         """
         is_full = self._settings.monitoring == "full"
-        if not is_full or self._settings.table_key is not None or table is _NOT_WATCHED:
+        if not is_full or self._settings.table_key is not None or table in _NOT_WATCHED:
             return None
         return dynamodb.ContributorInsightsSpecification(
             enabled=True, mode=dynamodb.ContributorInsightsMode.THROTTLED_KEYS

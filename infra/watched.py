@@ -148,6 +148,7 @@ _MAX_EXPIRY_DELAY_SECONDS = 10
 
 _VISIBLE, _AGE = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
 _CHANGES_AGE = Metric("IteratorAge", "Maximum", "functions/PublishEvents")
+_MOVEMENTS_AGE = Metric("IteratorAge", "Maximum", "functions/RecordMovements")
 _UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
 
 # SQS reports on a queue for six hours after the last request to it, and is up to 15 minutes late when a quiet queue becomes
@@ -170,6 +171,7 @@ _AFTER_AN_ERROR = {
     "CountStock": _TOLD,
     "Sweep": "Until this is fixed, holds may not expire, units may stay in lanes, outbound pages may fill up, or events may not reach consumers.",
     "PublishEvents": "The stream delivers the same changes again, and later changes wait.",
+    "RecordMovements": "The stream delivers the same changes again. Orders and events do not wait.",
     "Api": _TOLD,
 }
 
@@ -252,6 +254,20 @@ ALARMS = (
         "Events are published more than 5 minutes late, because the bus refuses them or the function fails. Nothing is lost "
         "for 23 hours. First: find the reason in the log of PublishEvents (refusals).",
         basic=("PublishEvents",),
+    ),
+    Alarm(
+        "UnrecordedMovements",
+        Metric(_VISIBLE, "Maximum", "unrecorded movements"),
+        _A_MESSAGE_STAYS,
+        "Some movements could not be recorded, so histories lack them. First: read errorMessage in UnrecordedMovementsQueue, "
+        "and repair these orders. Then run inventory-orders rebuild-movements, and delete the messages.",
+    ),
+    Alarm(
+        "RecordMovementsIteratorAge",
+        _MOVEMENTS_AGE,
+        When(_LATE_EVENTS_MS, periods=3),
+        "Movements are recorded more than 5 minutes late, so histories are behind. Orders and events are not affected. "
+        "First: check whether Movements is throttled, then read the log of RecordMovements.",
     ),
     Alarm(
         "{name}Errors",
@@ -543,7 +559,8 @@ _EVENTS = _section(
         ),
         _graph(
             "Age of the changes",
-            Line(_CHANGES_AGE, "oldest change", _ORANGE),
+            Line(_CHANGES_AGE, "for events", _ORANGE),
+            Line(_MOVEMENTS_AGE, "for movements", _BLUE),
             unit="ms",
             mark=_limit("ms", "PublishEventsIteratorAge"),
         ),

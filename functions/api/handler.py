@@ -36,7 +36,7 @@ _ROUTES = {
         products.list_adjustments, ("locationId", *_PAGE), for_operators=True
     ),
     "GET /products/{productId}/history": Route(
-        products.list_history, ("locationId", "cursor"), for_operators=True
+        products.list_history, ("locationId", *_PAGE), for_operators=True
     ),
     "GET /stock": Route(
         products.list_stock, ("status", "inLanes", "locationId", *_PAGE), for_operators=True

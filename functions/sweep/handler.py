@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
 from inventory_orders.errors import CorruptItemError, Outcome, OutcomeError, RepairNeededError
 from inventory_orders.holds.ending import MAX_REMEMBERED, POLICY, EndingHolds, SentHolds
 from inventory_orders.invocation import direct, runtime
@@ -17,6 +17,7 @@ from inventory_orders.invocation.telemetry import log_queue_errors, logger
 from inventory_orders.lanes.idle import return_idle_units
 from inventory_orders.messages.commands import parse_command
 from inventory_orders.products.fold import Fold
+from inventory_orders.publishing.movements import follow
 from inventory_orders.publishing.streams import unread_streams
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     problems = [*holds.problems, *fold.problems, *report.problems]
     if process.stream_mappings:
         problems += unread_streams(process.store, runtime.client("lambda"), process.stream_mappings)
+    behind = SweepReport()
+    if process.movement_mapping:
+        with behind.noting_errors():
+            mapping, functions = process.movement_mapping, runtime.client("lambda")
+            problems += follow(process.store, functions, mapping, SystemClock().now())
+    problems += behind.problems
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))
@@ -79,7 +86,13 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     }
     if published is not None:
         done["published"] = published
-    reasons = (holds.unfinished, fold.unfinished, report.unfinished, not_published)
+    reasons = (
+        holds.unfinished,
+        fold.unfinished,
+        report.unfinished,
+        behind.unfinished,
+        not_published,
+    )
     if any(reasons):
         done["unfinished"] = "; ".join(filter(None, reasons))
     logger.info("swept", extra=done)

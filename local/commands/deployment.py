@@ -180,7 +180,9 @@ def _check(account: AwsAccount, settings: Settings) -> None:
             preflight.check_removed_queue(account, settings.stack_name, queue)
     warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
     needs = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
-    needs["publish_events"] = preflight.count_publishers(account, settings.stack_name, warm)
+    for reader in preflight.READERS:
+        if reader != "record_movements" or settings.movements:
+            needs[reader] = preflight.count_readers(account, settings.stack_name, warm, reader)
     _note(preflight.check_warm_throughput(account, settings.stack_name, warm))
     _note(
         preflight.check_concurrency(

@@ -253,6 +253,7 @@ class DynamoDB:
             "DescribeTable": self._describe_table,
             "GetItem": self._get_item,
             "BatchGetItem": self._batch_get_item,
+            "BatchWriteItem": self._batch_write_item,
             "PutItem": self._put_item,
             "UpdateItem": self._update_item,
             "DeleteItem": self._delete_item,
@@ -284,6 +285,8 @@ class DynamoDB:
             return frozenset({(request["TableName"], ())}), frozenset()
         if operation == "BatchGetItem":
             return frozenset(self._keys_of_batch(request)), frozenset()
+        if operation == "BatchWriteItem":
+            return frozenset(), frozenset(map(self.place, _single_writes(request)))
         reads: set[tuple[str, Key]] = set()
         writes: set[tuple[str, Key]] = set()
         actions = [next(iter(action.items())) for action in request.get("TransactItems", ())]
@@ -488,6 +491,17 @@ class DynamoDB:
         self._single(write)
         return {} if wanted == "NONE" else {"Attributes": write.after}
 
+    def _batch_write_item(self, request: dict[str, Any]) -> dict[str, Any]:
+        _only(request, "RequestItems")
+        singles = _single_writes(request)
+        if not 1 <= len(singles) <= 25:
+            raise invalid("Too many items requested for the BatchWriteItem call")
+        if len({self.place(single) for single in singles}) < len(singles):
+            raise invalid("Provided list of item keys contains duplicates")
+        for single in singles:
+            (self._put_item if "Item" in single else self._delete_item)(single)
+        return {"UnprocessedItems": {}}
+
     def _single(self, write: Write) -> None:
         """Apply a single write, or raise the error that it fails with."""
         if write.reason is not None and write.reason["Code"] == "ValidationError":
@@ -638,6 +652,16 @@ _PAGED = (
     "TableName IndexName Select FilterExpression ProjectionExpression ExpressionAttributeNames "
     "ExpressionAttributeValues Limit ExclusiveStartKey ConsistentRead"
 )
+
+
+def _single_writes(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The puts and deletes of a `BatchWriteItem`, as requests of their own."""
+    return [
+        {"TableName": name, **content}
+        for name, requests in batch["RequestItems"].items()
+        for request in requests
+        for content in request.values()
+    ]
 
 
 def _only(request: Mapping[str, Any], known: str) -> None:

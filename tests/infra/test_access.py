@@ -42,7 +42,7 @@ everybody with a signature | execute-api:Invoke | POST /products/{productId}/adj
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser, byToFulfil      | role
+Api                      | dynamodb:Query          | byUser, byToFulfil, byTime, byReference | role
 Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -66,6 +66,14 @@ PublishEvents            | events:PutEvents        | EventBus                | r
 # Records that a stream gives up, and events that the function cannot publish.
 Orders stream, Products stream | gives up          | UndeliverableEventsQueue    | destination on failure
 PublishEvents            | sqs:SendMessage         | UndeliverableEventsQueue    | role
+# Movements are recorded from the same stream, but events do not wait for them.
+Orders stream            | feeds                   | RecordMovements live    | event source mapping
+RecordMovements          | READ_STREAM             | Orders stream           | role
+Orders stream            | gives up                | UnrecordedMovementsQueue    | destination on failure
+RecordMovements          | sqs:SendMessage         | UnrecordedMovementsQueue    | role
+RecordMovements          | dynamodb:BatchWriteItem dynamodb:UpdateItem | Movements | role
+Sweep                    | dynamodb:BatchWriteItem dynamodb:Query dynamodb:UpdateItem | Movements | role
+Api                      | dynamodb:Query          | Movements               | role
 # Messages that SQS has delivered too often.
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
 OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
@@ -93,7 +101,7 @@ PlaceOrders, AdjustStock, ChangeOrders, ManageProducts | USE_LANES | Allotments 
 Api            | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
 Api, CountStock | USE_LANES dynamodb:GetItem                                                    | Allotments       | role
-Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role
+Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
@@ -123,6 +131,8 @@ DynamoDB                 | encrypts                | every table             | t
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
 DynamoDB                 | maintains byToFulfil    | Orders                  | global secondary index
+DynamoDB                 | maintains byTime        | StockAdjustments        | global secondary index
+DynamoDB                 | maintains byReference   | Movements               | global secondary index
 DynamoDB                 | maintains a stream      | Orders, Products        | stream specification
 """
 

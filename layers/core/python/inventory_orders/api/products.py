@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 
 from inventory_orders.api.requests import (
-    MAX_LISTED,
     HttpAnswer,
     Listed,
     Request,
     answer_with_page,
-    filled_page,
     limit_of,
     location_in,
     malformed,
@@ -28,18 +26,16 @@ from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
     location_of,
-    product_of,
     stock_key,
 )
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.domain.record import OrderRecord
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
 from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_levels, read_rows
 from inventory_orders.messages.documents import checked_id, not_one_of
-from inventory_orders.store import lists
+from inventory_orders.store import lists, movements
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.rows import Row, drop_none
 
@@ -248,82 +244,51 @@ def _shown_adjustment(row: Row) -> direct.Answer:
 
 
 _ADJUSTMENT = (
-    *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
+    *("adjustmentId", "delta", "onHandDelta", "reason", "appliedAt", "counted", "actor"),
+    "reference",
     *("productCreatedAt", "productVersion", "rejected", "shortages"),
 )
 
 
 def list_history(request: Request, _: Caller) -> HttpAnswer:
-    """List all stock changes of a product for operators: first its adjustments, then the units that orders took and returned.
-
-    No index lists orders by product, so this reads all orders, a megabyte at a time.
+    """List all stock changes of a product for operators, newest first: its adjustments, and the units that orders moved.
 
     Raises:
         InventoryOrdersError: The product never existed, or DynamoDB failed.
     """
-    key = _key_in(request)
+    key, limit = _key_in(request), limit_of(request.query)
     client, deadline = reading()
+    has_movements = runtime.process().has_movements
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        booked = list[direct.Answer]()
-        if after is None or not after.at:
-            page, after = _read_adjustments(client, deadline, key, MAX_LISTED, after)
-            booked = [
-                {"action": "adjust", "at": adjustment.pop("appliedAt", ""), **adjustment}
-                for adjustment in page["adjustments"]
-                if "rejected" not in adjustment
-            ]
-            if after is not None:
-                return {"entries": booked, "unreadable": []}, after
-        shown, last = filled_page(after, read_orders, deadline)
-        return shown | {"entries": booked + shown["entries"]}, last
-
-    def read_orders(after: lists.ListPosition | None) -> Listed:
-        entries, unreadable = list[direct.Answer](), list[str]()
-        orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
-        for order_id, order in orders.items():
-            # Reading a row does not check its quantities.
-            if isinstance(order, OrderRecord) and all(
-                isinstance(line.quantity, int) for line in order.lines
-            ):
-                entries += _moved(order, key)
-            else:
-                unreadable.append(order_id)
-        return {"entries": entries, "unreadable": unreadable}, last and replace(last, at="orders")
+        found = client.call(
+            lambda: movements.list_history(
+                client.store, key, limit, after, has_movements=has_movements
+            ),
+            deadline,
+        )
+        if not found.entries and after is None:
+            raise ProductNotFoundError(f"there is no product {in_words(key)}")
+        entries = [shown_change(entry.row) for entry in found.entries]
+        return {"entries": entries, "completeUntil": found.complete_until}, found.after
 
     return answer_with_page(f"#HISTORY {key}", request.query, read_page, deadline)
 
 
-def _moved(order: OrderRecord, key: str) -> Iterator[direct.Answer]:
-    """List the units that an order took from the row with this key, and the units that it returned there."""
-    product_id = product_of(key)
-    for line in order.lines:
-        if line.key != key or line.product_created_at is None:
-            continue
-        of = {"orderId": order.order_id, "productCreatedAt": line.product_created_at}
-        yield drop_none(
-            {
-                "action": "place",
-                "at": order.created_at,
-                "delta": -line.quantity,
-                **of,
-                "productVersion": line.product_version,
-                "lanePage": line.lane_page,
-            }
-        )
-        for step in order.steps:
-            if product_id in step.restocked_versions:
-                yield drop_none(
-                    {
-                        "action": step.action,
-                        "at": step.at,
-                        "delta": (step.quantities or {})[product_id],
-                        **of,
-                        "productVersion": step.restocked_versions[product_id],
-                        "stepId": step.step_id or None,
-                        **step.notes,
-                    }
-                )
+def shown_change(row: Row) -> direct.Answer:
+    """Show operators a row of `StockAdjustments` or `Movements` as a change to a product's stock."""
+    if "movementId" not in row:
+        shown = _shown_adjustment(row)
+        return {"action": "adjust", "at": shown.pop("appliedAt"), **shown}
+    at, *_ = row["movementId"].split("#", 1)
+    shown = {name: row[name] for name in _MOVEMENT if name in row}
+    return {"action": row["action"], "at": at, "delta": 0, "onHandDelta": 0} | shown
+
+
+_MOVEMENT = (
+    *("delta", "onHandDelta", "quantity", "isLost", "orderId", "stepId"),
+    *("actor", "reference", "reason", "productCreatedAt", "page", "version"),
+)
 
 
 def shown_stock(levels: Sequence[StockLevel], locations: Collection[str]) -> direct.Answer:

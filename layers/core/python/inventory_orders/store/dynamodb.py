@@ -326,6 +326,12 @@ class Store:
             **parameters,
         )
 
+    def write_items(self, table: Table, requests: Sequence[Item]) -> Sequence[Item]:
+        """Put and delete items without conditions, at most 25 in one request. Returns the requests that DynamoDB left out."""
+        name = self._tables[table]
+        response = call(self._client.batch_write_item, RequestItems={name: requests})
+        return response.get("UnprocessedItems", {}).get(name, ())  # type: ignore[no-any-return]
+
     def update_product(self, product_id: str, write: Write) -> Product:
         """Change a product in one conditional update, and return the result.
 

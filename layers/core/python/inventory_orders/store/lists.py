@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record
-from inventory_orders.errors import CorruptItemError
+from inventory_orders.domain.record import AdjustmentKey
 from inventory_orders.store.dynamodb import Snapshot, Store
-from inventory_orders.store.rows import Item, Row, decode, key_item, read_item
+from inventory_orders.store.rows import Item, Row, decode, key_item
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_TO_FULFIL,
@@ -86,23 +85,6 @@ def list_products(
     for item in items:
         snapshot.add_item(item["productId"]["S"], item)
     return snapshot, last
-
-
-def list_all_orders(
-    store: Store, after: ListPosition | None
-) -> tuple[dict[str, Record | CorruptItemError], ListPosition | None]:
-    """List about a megabyte of orders in no particular sequence. The list is eventually consistent.
-
-    Args:
-        store: The tables.
-        after: The position to continue after; None for the beginning.
-
-    Returns:
-        The orders by id, with the error of each unreadable one, and where to continue; None at the end.
-    """
-    items, last = _scan(store, Table.ORDERS, after)
-    keys = [OrderKey(item["orderId"]["S"]) for item in items]
-    return {key.order_id: read_item(key, item) for key, item in zip(keys, items, strict=True)}, last
 
 
 def _scan(

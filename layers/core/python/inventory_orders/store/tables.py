@@ -16,6 +16,8 @@ class Table(StrEnum):
     ORDERS = "Orders"
     STOCK_ADJUSTMENTS = "StockAdjustments"
     ALLOTMENTS = "Allotments"
+    MOVEMENTS = "Movements"
+    """Absent without the setting `movements`."""
 
 
 KEYS = {
@@ -23,6 +25,7 @@ KEYS = {
     Table.ORDERS: ("orderId",),
     Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
     Table.ALLOTMENTS: ("page",),
+    Table.MOVEMENTS: ("stockMonth", "movementId"),
 }
 """Names of the key attributes of each table, the partition key first. All of them are strings."""
 
@@ -45,7 +48,21 @@ BY_USER = Index("byUser", ("userId", "createdAt"), ("status",))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
 BY_TO_FULFIL = Index("byToFulfil", ("fulfilShard", "confirmedAt"), ("userId", "status"))
 
-INDEXES = {Table.ORDERS: (BY_USER, BY_EXPIRY, BY_TO_FULFIL)}
+BY_TIME = Index(
+    "byTime",
+    ("productId", "appliedAt"),
+    (
+        *("delta", "onHandDelta", "reason", "counted", "rejected", "transferWith"),
+        *("actor", "reference", "productCreatedAt", "productVersion"),
+    ),
+)
+BY_REFERENCE = Index("byReference", ("reference", "movementId"))
+
+INDEXES = {
+    Table.ORDERS: (BY_USER, BY_EXPIRY, BY_TO_FULFIL),
+    Table.STOCK_ADJUSTMENTS: (BY_TIME,),
+    Table.MOVEMENTS: (BY_REFERENCE,),
+}
 
 STREAMED = (Table.ORDERS, Table.PRODUCTS)
 """Tables whose changes are published: each has a stream with the row before and after."""
