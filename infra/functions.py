@@ -254,24 +254,28 @@ class Functions(Construct):
         if queues.express is not None:
             for pair in (queues.orders, queues.express):
                 allow(self.all[_API], pair.queue.queue_arn, "sqs:SendMessage")
-        mappings = events.publish(
+        self._read_streams(queues, events)
+        if settings.stock_events:
+            self._publish_stock(self.all[_SWEEP], events)
+
+    def _read_streams(self, queues: Queues, events: Events) -> None:
+        """Let functions read the tables' streams, and let the sweep check that they do."""
+        publishing = events.publish(
             self.all[_PUBLISH_EVENTS],
             self.live[_PUBLISH_EVENTS],
             queues.undeliverable_events,
-            tables.orders,
-            tables.products,
+            self._tables.orders,
+            self._tables.products,
         )
-        self._watch(self.all[_SWEEP], "STREAM_MAPPINGS", mappings)
+        self._watch(self.all[_SWEEP], "STREAM_MAPPINGS", publishing)
         if queues.unrecorded_movements is not None:
             recording = events.record(
                 self.all[_RECORD_MOVEMENTS],
                 self.live[_RECORD_MOVEMENTS],
                 queues.unrecorded_movements,
-                tables.orders,
+                self._tables.orders,
             )
             self._watch(self.all[_SWEEP], "MOVEMENT_MAPPING", [recording])
-        if settings.stock_events:
-            self._publish_stock(self.all[_SWEEP], events)
 
     @staticmethod
     def _watch(

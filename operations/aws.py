@@ -150,8 +150,16 @@ class Aws:
 
     @property
     def tables(self) -> dict[Table, str]:
-        """The names of the stack's tables."""
-        return {table: self.outputs[f"{table.value}TableName"] for table in Table}
+        """The names of the stack's tables. There may be none for movements."""
+        outputs = {table: f"{table.value}TableName" for table in Table}
+        if not self.has_movements:
+            del outputs[Table.MOVEMENTS]
+        return {table: self.outputs[output] for table, output in outputs.items()}
+
+    @property
+    def has_movements(self) -> bool:
+        """Whether the stage records movements."""
+        return "MovementsTableName" in self.outputs
 
     @property
     def locations(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
+from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, Outcome, OutcomeError, RepairNeededError
 from inventory_orders.holds.ending import MAX_REMEMBERED, POLICY, EndingHolds, SentHolds
 from inventory_orders.invocation import direct, runtime
@@ -17,8 +17,7 @@ from inventory_orders.invocation.telemetry import log_queue_errors, logger
 from inventory_orders.lanes.idle import return_idle_units
 from inventory_orders.messages.commands import parse_command
 from inventory_orders.products.fold import Fold
-from inventory_orders.publishing.movements import follow
-from inventory_orders.publishing.streams import unread_streams
+from inventory_orders.publishing import movements, streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,16 +64,10 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     holds = _send_holds(deadline, context)
     share = Deadline.after(deadline.remaining() * _SHARE_OF_FOLDS, SystemClock())
     fold = Fold(RetryingClient(process.store, POLICY), share).run()
-    report = return_idle_units(process.store, deadline)
-    problems = [*holds.problems, *fold.problems, *report.problems]
-    if process.stream_mappings:
-        problems += unread_streams(process.store, runtime.client("lambda"), process.stream_mappings)
-    behind = SweepReport()
-    if process.movement_mapping:
-        with behind.noting_errors():
-            mapping, functions = process.movement_mapping, runtime.client("lambda")
-            problems += follow(process.store, functions, mapping, SystemClock().now())
-    problems += behind.problems
+    report, functions = return_idle_units(process.store, deadline), runtime.client("lambda")
+    behind = movements.follow_movements(process.store, functions, process.movement_mapping)
+    unread = streams.unread_streams(process.store, functions, process.stream_mappings)
+    problems = [*holds.problems, *fold.problems, *report.problems, *behind.problems, *unread]
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))

@@ -28,6 +28,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record
 from inventory_orders.publishing.publisher import PROBE
 from inventory_orders.store.rows import (
+    decode,
     read_lease,
     read_outbound_page,
     read_page,
@@ -163,6 +164,8 @@ def read(table: Table, row: Item) -> Read:
     item = in_sdk_format(row)
     if table is Table.PRODUCTS:
         return read_product(item)
+    if table is Table.MOVEMENTS:
+        return decode(item)
     if table is not Table.ALLOTMENTS:
         return read_record(item)
     match kind_of_page(row):

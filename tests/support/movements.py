@@ -13,10 +13,12 @@ from testing.schedules.in_turn.shop import Shop
 from testing.world.streams import change
 
 
-def record_movements(shop: Shop) -> None:
-    """Record the movements of all orders, and note that they are complete up to now."""
+def record_movements(shop: Shop, *, late: bool = False) -> None:
+    """Record the movements of all orders, an hour late or at once, and note up to which time they are complete."""
     rows = [decode(item) for item in shop.items(Table.ORDERS).values()]
-    shop.invoke("record_movements", {"Records": [change(None, row) for row in rows]})
+    records = [change(None, row) for row in rows]
+    records[0]["dynamodb"]["ApproximateCreationDateTime"] = shop.clock.now() - 3600 * late
+    shop.invoke("record_movements", {"Records": records})
     movements.advance(shop.store, SystemClock().now() + timedelta(seconds=60))
 
 

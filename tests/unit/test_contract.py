@@ -37,6 +37,7 @@ from testing.aws import in_wire_format
 from tests.support import contract
 from tests.support.contract import in_sdk_format, kind_of_page, meaning
 from tests.support.contract_story import contested
+from tests.support.movements import record_movements
 
 VERSIONS = contract.versions()
 NEWEST = VERSIONS[-1]
@@ -107,10 +108,19 @@ def test_every_row_is_written_back_as_it_was(version):
         if isinstance(value, (Page, OutboundPage)):
             stored = in_sdk_format(kept.row)["units"]["B"]
             assert zlib.decompress(page_units(value)) == zlib.decompress(stored), kept.key
-        elif kept.table is not Table.ALLOTMENTS:
+        elif kept.table not in (Table.ALLOTMENTS, Table.MOVEMENTS):
             row = _ROWS[kept.table](value)
             # A later version may add attributes.
             assert in_wire_format(encode(row)).items() >= with_foreign.items(), kept.key
+
+
+@each_version
+def test_movements_that_are_recorded_again_stay_as_they_were(version):
+    kept = {each.key: each.row for each in version.rows_of(Table.MOVEMENTS)}
+    assert kept
+    with version.open() as shop:
+        record_movements(shop)
+        assert shop.items(Table.MOVEMENTS) == kept
 
 
 # ---------------------------------------------------------------------- carrying on

@@ -362,7 +362,7 @@ def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
     object.__setattr__(aws, "dynamodb", client)
     work = Restore(aws, THEN.astimezone())
     with virtual_time(tables.clock), Stubber(client) as stub:
-        for table in Table:
+        for table in work.beside.tables:
             name = f"{table.value}-20260101T090000Z"
             stub.add_client_error("describe_table", "ResourceNotFoundException")
             stub.add_response(
@@ -410,7 +410,7 @@ class Lambda:
 
 def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypatch):
     aws, functions = shop.tables.stack, Lambda()
-    names = ("PlaceOrders", "Api", "PublishEvents")
+    names = ("PlaceOrders", "Api", "PublishEvents", "RecordMovements")
     object.__setattr__(aws, "functions", functions)
     object.__setattr__(
         aws, "stack_id", "arn:aws:cloudformation:eu-west-1:123456789012:stack/Shop/1"
@@ -421,6 +421,7 @@ def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypat
             "PlaceOrders": {"Timeout": 30},
             "Api": {"Timeout": 50, "ReservedConcurrentExecutions": 9},
             "PublishEvents": {"Timeout": 900},
+            "RecordMovements": {"Timeout": 900},
             "the CDK's own": {"Timeout": 900},
         },
         "AWS::Lambda::EventSourceMapping": {

@@ -244,8 +244,7 @@ def _shown_adjustment(row: Row) -> direct.Answer:
 
 
 _ADJUSTMENT = (
-    *("adjustmentId", "delta", "onHandDelta", "reason", "appliedAt", "counted", "actor"),
-    "reference",
+    *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
     *("productCreatedAt", "productVersion", "rejected", "shortages"),
 )
 
@@ -278,16 +277,18 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
 def shown_change(row: Row) -> direct.Answer:
     """Show operators a row of `StockAdjustments` or `Movements` as a change to a product's stock."""
     if "movementId" not in row:
-        shown = _shown_adjustment(row)
+        shown = _shown_adjustment(row) | {"onHandDelta": row.get("onHandDelta", row["delta"])}
         return {"action": "adjust", "at": shown.pop("appliedAt"), **shown}
     at, *_ = row["movementId"].split("#", 1)
     shown = {name: row[name] for name in _MOVEMENT if name in row}
+    if "page" not in row and "version" in row:
+        shown["productVersion"] = row["version"]
     return {"action": row["action"], "at": at, "delta": 0, "onHandDelta": 0} | shown
 
 
 _MOVEMENT = (
     *("delta", "onHandDelta", "quantity", "isLost", "orderId", "stepId"),
-    *("actor", "reference", "reason", "productCreatedAt", "page", "version"),
+    *("actor", "reference", "reason", "productCreatedAt"),
 )
 
 

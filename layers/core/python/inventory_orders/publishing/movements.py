@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from inventory_orders.clock import Deadline
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
 from inventory_orders.errors import ThrottledError, UnpublishableError
 from inventory_orders.publishing.publisher import Undeliverable
 from inventory_orders.publishing.streams import rows_in, undeliverable, unread_streams
@@ -112,22 +112,18 @@ class Recorder:
             self._client.call(note, deadline)
 
 
-def follow(store: Store, functions: Any, mappings: Sequence[str], now: datetime) -> list[str]:
+def follow_movements(store: Store, functions: Any, mappings: Sequence[str]) -> SweepReport:
     """Note up to which time movements are complete, unless their stream is not read.
 
     Args:
         store: The tables.
         functions: A client that calls Lambda.
-        mappings: The UUID of the event source mapping that should read the stream of orders.
-        now: The current time.
-
-    Returns:
-        That the stream is not read; empty if it is.
-
-    Raises:
-        StoreError: DynamoDB failed.
+        mappings: The UUID of the event source mapping that should read the stream of orders; empty if none should.
     """
-    unread = unread_streams(store, functions, mappings, "recorded as movements", [Table.ORDERS])
-    if not unread:
-        movements.advance(store, now)
-    return unread
+    report = SweepReport()
+    unread = unread_streams(store, functions, mappings, "recorded", [Table.ORDERS])
+    report.problems |= dict.fromkeys(unread)
+    if mappings and not unread:
+        with report.noting_errors():
+            movements.advance(store, SystemClock().now())
+    return report

@@ -106,10 +106,12 @@ def unread_streams(
     Args:
         store: The tables.
         functions: A client that calls Lambda.
-        mappings: The UUIDs of the event source mappings that should read the streams.
+        mappings: The UUIDs of the event source mappings that should read the streams; empty if none should.
         what: What should happen to the changes, in words.
         tables: The tables whose streams they should read.
     """
+    if not mappings:
+        return []
     try:
         found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
         # docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
