@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +29,8 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.location import product_of, stock_key
 from inventory_orders.domain.outbound import Generation
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.store import movements
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import KEYS, Table
 
@@ -37,11 +40,9 @@ from .books import (
     GONE,
     Account,
     Books,
-    Entry,
     Finding,
     add_up_places,
     booked,
-    history,
 )
 from .faults import faults_of, problems_of
 from .lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
@@ -65,7 +66,26 @@ def read_books(aws: Aws) -> Books:
     reading, corrupt_pages = _read_tables(aws, corrupt)
     reading = _confirmed(aws, reading, corrupt)
     accounts = tuple(account for _, account in sorted(reading.accounts.items()))
-    return Books(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt)
+    wrong = _compare_movements(aws, reading.orders.values()) if aws.has_movements else (0, 0)
+    return Books(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt, wrong)
+
+
+def _compare_movements(aws: Aws, orders: Iterable[Row]) -> tuple[int, int]:
+    """Compare movements with orders that have not changed since movements are complete.
+
+    Returns:
+        How many movements are missing or differ, and how many no order accounts for.
+    """
+    until = movements.complete_until(aws.store()) or ""
+    settled = {each["orderId"]: each for each in orders if each.get("lastUpdatedAt", "~") <= until}
+    rows = (row for row in read_rows(aws, Table.MOVEMENTS) if row.get("orderId") in settled)
+    stored = {(row["stockMonth"], row["movementId"]): row for row in rows}
+    wrong = 0
+    for order in settled.values():
+        with suppress(UnpublishableError):
+            for key, row in movements.rows_of(order).items():
+                wrong += stored.pop(key, None) != row
+    return wrong, len(stored)
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
@@ -77,20 +97,6 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
     products = _read_products(aws, product_ids, read_pages(aws).by_name, corrupt)
     orders = _readable(Table.ORDERS, read_orders(aws, order_ids).values(), corrupt)
     return _add_up_products(products, list(orders), read_outbound(aws))
-
-
-def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
-    """List every change to a product's stock since it was last created. This reads all orders.
-
-    Returns:
-        The product's account and the changes; None if the product never existed.
-    """
-    reading = _read_again(aws, {product_id}, _Reading(), {})
-    if not reading.accounts:
-        return None
-    reading = _confirmed(aws, reading, {})
-    account = reading.accounts[max(key for key in reading.accounts if key[0] == product_id)]
-    return account, history(Books((account,), reading.orders, reading.adjustments), account)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,9 @@ class Site:
             "/data/products": lambda _: desk.products(),
             "/data/product": lambda query: desk.product(*stock_of(query)),
             "/data/promised": lambda query: desk.promised(*stock_of(query)),
-            "/data/history": lambda query: desk.history(*stock_of(query)),
+            "/data/history": lambda query: desk.history(
+                *stock_of(query), **{"cursor": query["cursor"]} if "cursor" in query else {}
+            ),
             "/data/orders": lambda query: desk.orders(
                 query.get("user"),
                 int(query.get("pages", "1")),

@@ -13,7 +13,8 @@ from typing import Any
 
 import psutil
 
-from inventory_orders.api.products import shown_level
+from inventory_orders.api.products import shown_change, shown_level
+from inventory_orders.api.requests import encode_cursor, place_after
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import in_words, stock_key
@@ -24,16 +25,17 @@ from inventory_orders.messages.documents import strict_json
 from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk import today
 from operations import orders, queues, redrive, search, stock
-from operations.audit import read_history
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS, Redrive
 from operations.dead_letters import Delivery, read_dead_letters
 from operations.errors import UserError
+from operations.history import read_history
 from operations.lanes import read_lanes
 
 Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
+CHANGES_OF_A_PAGE = 25
 MOST_DEAD_LETTERS = 100
 """The desk shows at most this many dead letters of each queue."""
 
@@ -121,14 +123,14 @@ class Desk:
         return {"products": products, "unreadable": dict(unreadable)}
 
     def product(self, product_id: str, location_id: str) -> Document:
-        """Return a product's stock at a location, and how many orders `history` would read.
+        """Return a product's stock at a location.
 
-        On AWS, the number of orders may be up to six hours old. If a `count` of this stock is open, return it as well. If
-        the product has several locations, also return its `total` stock and the units `onTheWay` between locations.
+        If a `count` of this stock is open, return it as well. If the product has several locations, also return its
+        `total` stock and the units `onTheWay` between locations.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
-        shown = shown_level(level, aws.locations) | {"ordersToRead": search.count_orders(aws)}
+        shown = shown_level(level, aws.locations)
         if (count := stock.open_count(level.product)) is not None:
             shown["count"] = count
         if len(levels) > 1:
@@ -175,15 +177,19 @@ class Desk:
         shown = {kind: some[:MOST_HITS] for kind, some in hits.items()}
         return {**shown, "isAll": is_all, "unsearched": unsearched}
 
-    def history(self, product_id: str, location_id: str) -> Document:
-        """List every change to a product's stock at a location, oldest first. This reads all orders."""
+    def history(self, product_id: str, location_id: str, **cursor: str) -> Document:
+        """List changes to a product's stock at a location, newest first, from a `cursor` on or from the latest change.
+
+        The answer says up to which time it shows the units of orders, and has the `next` cursor if there are more changes.
+        """
         key = stock_key(product_id, location_id)
-        found = read_history(self._stack(), key)
-        if found is None:
+        after = place_after(key, cursor)
+        found = read_history(self._stack(), key, CHANGES_OF_A_PAGE, after)
+        if not found.entries and after is None:
             raise NotFoundError(f"there is no product {in_words(key)}")
-        account, entries = found
-        unexplained = account.unexplained_in_words
-        return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
+        following = {} if found.after is None else {"next": encode_cursor(key, found.after)}
+        entries = [shown_change(entry.row) for entry in found.entries]
+        return {"entries": entries, "completeUntil": found.complete_until, **following}
 
     def orders(
         self,

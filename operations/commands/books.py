@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +26,7 @@ from .common import (
     print_json,
     print_problems,
     progress_bar,
+    reading,
     screen,
     table_of,
 )
@@ -73,6 +74,7 @@ def show_audit(
         books = read_books(aws)
     chosen = _choose(books, product, location)
     balanced = not books.corrupt and all(account.balances for account in chosen)
+    balanced = balanced and not any(books.movements)
     histories = [history(books, account) for account in chosen if product is not None]
     if as_json:
         found: dict[str, Any] = {
@@ -80,6 +82,7 @@ def show_audit(
             "products": [account.as_json for account in chosen],
             "corruptPages": books.corrupt_pages,
             "corruptRows": books.corrupt_rows,
+            "wrongMovements": sum(books.movements),
         }
         for shown, entries in zip(found["products"], histories, strict=False):
             shown["history"] = [entry.as_json for entry in entries]
@@ -118,6 +121,10 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
             _show_wrong(account)
     print_problems("Lanes", books.corrupt_pages.values())
     print_problems("Rows", books.corrupt_rows.values())
+    wrong, surplus = books.movements
+    if wrong or surplus:
+        problem = f"{wrong:,} are missing or differ from their orders, and no order accounts for {surplus:,}"
+        print_problems("Movements", [f"{problem}: run `inventory-orders rebuild-movements`"])
     if not balanced:
         return
     screen.print(_summary(books, chosen))
@@ -171,6 +178,75 @@ def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
         screen.print(f"Available units: {account.where}. lentTo: {lent}.")
+
+
+@on_stack(app)
+def history(
+    product: Annotated[str, typer.Argument(help="The product.")],
+    location: Annotated[
+        str,
+        typer.Option(metavar="LOCATION", help="Its stock there. Default: the default location."),
+    ] = "",
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only changes up to this time, such as 2026-11-21."),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of changes.", min=1)] = 50,
+    as_json: AsJson = False,
+    account: Target | None = None,
+) -> None:
+    """List the changes to a product's stock, newest first: its adjustments, and the units that orders moved.
+
+    Units of orders appear within a minute or two. `audit` with the product shows every change with the resulting stock, but
+    reads all orders.
+    """
+    from inventory_orders.api.products import shown_change  # noqa: PLC0415
+    from inventory_orders.store.lists import ListPosition  # noqa: PLC0415
+
+    from ..history import read_history  # noqa: PLC0415
+    from ..republish import moment  # noqa: PLC0415
+
+    key = stock_key(product, location)
+    aws = aws_of(account, aside if as_json else screen)
+    with reading("the history"):
+        found = read_history(
+            aws, key, limit, None if until is None else ListPosition(moment(until), "~")
+        )
+    if not found.entries and until is None:
+        raise UserError(f"there is no product {in_words(key)}")
+    changes = [shown_change(entry.row) for entry in found.entries]
+    if as_json:
+        more = {"completeUntil": found.complete_until, "hasMore": found.after is not None}
+        print_json({"entries": changes} | more)
+        return
+    numbers = ("on hand", "available")
+    rows = [
+        (
+            change["at"][:19],
+            " ".join(filter(None, _words_of(change))),
+            *(f"{change[name]:+,}" if change[name] else "" for name in ("onHandDelta", "delta")),
+        )
+        for change in changes
+    ]
+    screen.print(table_of(("when", "what", *numbers), rows, numbers))
+    until = found.complete_until
+    if found.after is not None:
+        screen.print("There are older changes: see --limit and --until.")
+    screen.print(
+        "Movements of orders are not known to be complete."
+        if until is None
+        else f"Complete up to {until[:19]}."
+    )
+
+
+def _words_of(change: Mapping[str, Any]) -> Iterator[str | None]:
+    """Describe a change: what it was, of which order, by whom, and its reference."""
+    of_order = "orderId" in change
+    yield ("lose" if "isLost" in change else change["action"]) if of_order else change["reason"]
+    yield f"order {change['orderId']}" if of_order else change["adjustmentId"]
+    yield change.get("stepId")
+    yield f"by {change['actor']}" if "actor" in change else None
+    yield f"({change['reference']})" if "reference" in change else None
 
 
 @on_stack(app)

@@ -20,6 +20,7 @@ from hashlib import sha256
 from math import ceil
 from threading import Lock
 from typing import Any
+from zlib import crc32
 
 from testing.aws.expressions import (
     Both,
@@ -430,11 +431,17 @@ class DynamoDB:
         return self._page(request, table, index, found, scope)
 
     def _scan(self, request: dict[str, Any]) -> dict[str, Any]:
-        _only(request, _PAGED)
+        _only(request, f"{_PAGED} Segment TotalSegments")
         table = self._table(request["TableName"])
         index = _index(table, request)
         scope = _scope(request, _filters(request))
-        return self._page(request, table, index, list(table.entries(index)), scope)
+        segment, segments = request.get("Segment", 0), request.get("TotalSegments", 1)
+        found = [
+            (key, entry)
+            for key, entry in table.entries(index)
+            if crc32(key[0].encode()) % segments == segment
+        ]
+        return self._page(request, table, index, found, scope)
 
     def _page(
         self,

@@ -34,7 +34,6 @@ from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import ListPosition
-from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
@@ -45,6 +44,7 @@ from testing.schedules.in_turn.lanes import lend
 from testing.schedules.in_turn.shop import Fault
 from testing.world.events import sqs_event
 from testing.world.faults import cancelled
+from tests.support.movements import record_movements
 from tests.support.schemas import closed, is_open
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets
@@ -988,14 +988,13 @@ def test_a_page_without_entries_has_a_next_page_only_if_time_is_short(api, monke
     for path, query in (
         ("/orders", {"userId": "u-7", "status": "CONFIRMED", "limit": "2"}),
         ("/stock", {"status": "LOW_STOCK", "limit": "2"}),
-        (f"/products/{TEA}/history", {}),
     ):
         found = pages(api, path, **query)
         entries = [
             sum(map(len, (v for v in page.values() if isinstance(v, list)))) for page in found
         ]
         assert all(entries[:-1]) is (seconds == 60), (path, entries)
-        assert sum(entries) == {"/orders": 1, "/stock": 1}.get(path, 3)
+        assert sum(entries) == 1
 
 
 PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
@@ -1188,7 +1187,7 @@ def test_discontinuing_and_delisting_say_how_many_units_open_orders_hold(api):
     assert api("GET", "/stock/cup").code == (404, "UNKNOWN_PRODUCT")
 
 
-def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
+def test_the_history_of_a_product_adds_up_to_its_stock(api):
     for number in range(4):
         place(api, f"o-{number}")
     api("POST", "/orders/o-1/cancel")
@@ -1196,26 +1195,35 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
         api("POST", f"/orders/o-2/{step}")
     send(api, "takeBack", "o-2")
     place(api, "o-9", items=[{"productId": TEA, "quantity": 10_000}])
-    line = {"M": encode({"productId": TEA, "quantity": "2"})}
-    api.shop.edit(Table.ORDERS, "bad-1", items={"S": "?"})
-    api.shop.edit(Table.ORDERS, "bad-2", items={"L": [line]})
     found = {"adjustmentId": "r", "delta": 4, "reason": "FOUND"}
     api("POST", f"/products/{TEA}/adjustments", found)
     path = f"/products/{TEA}/history"
+    (unknown,) = pages(api, path)
+    assert unknown["completeUntil"] is None
+    assert {entry["action"] for entry in unknown["entries"]} == {"adjust"}
+    record_movements(api.shop)
     (whole,) = pages(api, path)
-    assert sum(entry["delta"] for entry in whole["entries"]) == api.shop.stock(TEA)
-    assert sorted(whole["unreadable"]) == ["bad-1", "bad-2"]
-    actions = Counter(entry["action"] for entry in whole["entries"])
-    assert actions == {"adjust": 2, "place": 4, "cancel": 1, "return": 1}
-    returned = next(entry for entry in whole["entries"] if entry["action"] == "return")
+    entries = whole["entries"]
+    assert whole["completeUntil"] > entries[0]["at"]
+    assert [entry["at"] for entry in entries] == sorted((e["at"] for e in entries), reverse=True)
+    assert sum(entry["delta"] for entry in entries) == numbers(api)[2]
+    assert sum(entry["onHandDelta"] for entry in entries) == numbers(api)[0]
+    actions = Counter(entry["action"] for entry in entries)
+    assert actions == {"adjust": 2, "place": 4, "cancel": 1, "fulfil": 1, "return": 1}
+    returned = next(entry for entry in entries if entry["action"] == "return")
     assert (returned["orderId"], returned["stepId"], returned["delta"]) == ("o-2", "rt-1", 1)
-    monkeypatch.setattr(products, "MAX_LISTED", 1)
-    scan = api.shop.store.scan
-    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
-    parts = pages(api, path)
-    assert len(parts) > 3
-    seen = [entry for part in parts for entry in part["entries"]]
-    assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
+    parts = pages(api, path, limit="2")
+    assert [len(part["entries"]) for part in parts] == [2, 2, 2, 2, 1]
+    assert [entry for part in parts for entry in part["entries"]] == entries
+
+
+def test_without_movements_the_history_shows_only_adjustments(api, monkeypatch):
+    place(api, "o-1")
+    record_movements(api.shop)
+    monkeypatch.setattr(Process, "has_movements", False)
+    (page,) = pages(api, f"/products/{TEA}/history")
+    assert [entry["action"] for entry in page["entries"]] == ["adjust"]
+    assert page["completeUntil"] is None
 
 
 def ids_of(found):
@@ -1549,6 +1557,7 @@ def test_adjustments_and_history_are_those_of_one_location(located):
     for order_id, quantity in (("o-1", 2), ("o-2", 1), ("o-3", 7)):
         place(located, order_id, quantity, locations=["berlin", ""])
     located("POST", "/orders/o-1/cancel", {"stepId": "c", "items": lines(**{TEA: 1})})
+    record_movements(located.shop)
 
     def listed(name, **query):
         (page,) = pages(located, f"{path}/{name}", **query)

@@ -1,8 +1,11 @@
 """Movements of units by orders: their rows, how they are recorded and listed, and up to which time they are complete."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from botocore.exceptions import ClientError
+from typer.testing import CliRunner
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store import movements
@@ -10,6 +13,11 @@ from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.movements import changed_rows, rows_of
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
+from local.commands import main
+from operations.aws import Aws
+from operations.commands import books, tables
+from operations.errors import UserError
+from operations.history import Rebuild
 from testing.aws import ServiceError
 from testing.world.clock import ManualClock
 from testing.world.streams import change, order_row
@@ -323,3 +331,109 @@ def test_a_late_change_is_noted_even_if_it_cannot_be_recorded(shop):
         attempt(shop, changed_at)
     shop.before = lambda *_: None
     assert sweep(shop)[0] <= timestamp(changed_at)
+
+
+# ---------------------------------------------------------------------- operators
+
+
+@pytest.fixture
+def told(shop, monkeypatch):
+    """Return a function that runs a command of operators in the shop."""
+    monkeypatch.setenv("COLUMNS", "120")
+    for commands in (books, tables):
+        monkeypatch.setattr(commands, "aws_of", lambda *_: shop.stack)
+
+    def run(*arguments):
+        done = CliRunner().invoke(main.app, [*arguments], catch_exceptions=False)
+        return done.exit_code, done.output
+
+    return run
+
+
+def test_operators_see_the_history_of_a_product(shop, told):
+    live(shop)
+    record(shop)
+    status, text = told("history", "tea", "--limit", "3")
+    assert (status, "There are older changes" in text) == (0, True)
+    assert "Movements of orders are not known to be complete." in text
+    assert [line.split()[1] for line in text.splitlines()[1:4]] == ["return", "return", "fulfil"]
+    until, _ = sweep(shop)
+    status, text = told("history", "tea", "--json")
+    found = json.loads(text)
+    assert (found["completeUntil"], found["hasMore"]) == (until, False)
+    assert [change["action"] for change in found["entries"]][-2:] == ["place", "adjust"]
+    opened_at = found["entries"][-1]["at"]
+    _, text = told("history", "tea", "--until", opened_at, "--json")
+    assert [change["action"] for change in json.loads(text)["entries"]] == ["adjust"]
+    with pytest.raises(UserError, match="there is no product tea at berlin"):
+        told("history", "tea", "--location", "berlin")
+
+
+def test_the_audit_compares_movements_with_orders_that_have_not_just_changed(shop, told):
+    live(shop)
+    # They are not complete up to now, so it is not known what is missing.
+    assert told("audit")[0] == 0
+    record(shop)
+    shop.clock.sleep(120)
+    sweep(shop)
+    assert told("audit")[0] == 0
+    rows = shop.items(Table.MOVEMENTS)
+    month, _ = next(key for key in rows if key[0].endswith("#tea") and key[0][0] == "2")
+    lost = next(key for key in rows if key[0] == month)
+    stray = (month, f"{lost[1]}9")
+    rows[stray] = {**rows.pop(lost), "movementId": {"S": stray[1]}}
+    status, text = told("audit")
+    assert status == 1
+    said = "1 are missing or differ from their orders, and no order accounts for 1"
+    assert said in " ".join(text.split())
+    assert json.loads(told("audit", "--json")[1])["wrongMovements"] == 2
+    assert told("rebuild-movements", "--yes")[0] == 0
+    assert (lost in rows, stray in rows) == (True, False)
+    assert told("audit")[0] == 0
+
+
+@pytest.mark.parametrize("pages", range(1, 12, 2))
+def test_a_rebuild_that_is_interrupted_continues_where_it_stopped(shop, told, pages):
+    for number in range(40):
+        shop.order(f"o-{number}", tea=1)
+    shop.changes.clear()
+    scan, left = shop.aws.dynamodb.answer, [pages * 7]
+
+    def interrupt(operation, request):
+        if operation != "Scan" or "Segment" not in request:
+            return None
+        left[0] -= 1
+        if left[0] == 0:
+            raise ServiceError("ProvisionedThroughputExceededException", "later")
+        return scan(operation, {**request, "Limit": 1})
+
+    shop.before = interrupt
+    with pytest.raises(ClientError, match="later"):
+        Rebuild(shop.stack, lambda _: None).run()
+    shop.before = lambda *_: None
+    counts = []
+    done = Rebuild(shop.stack, lambda done: counts.append(done.orders)).run()
+    assert (done.orders, done.deleted, max(counts)) == (40, 0, 40)
+    assert done.written < 40 or pages == 1
+    assert len(stored(shop, "tea")) == 40
+    assert not [key for key in shop.items(Table.MOVEMENTS) if key[0] == "rebuild"]
+
+
+def test_a_rebuild_says_first_what_it_takes_and_leaves_out_unreadable_orders(shop, told):
+    live(shop)
+    shop.edit(Table.ORDERS, "bad", items={"S": "?"}, userId={"S": "u"})
+    status, text = told("rebuild-movements")
+    assert status == 1
+    assert "Orders to read: about 2" in text
+    assert "Write units: about 8." in text
+    assert stored(shop, "tea") == []
+    status, text = told("rebuild-movements", "--yes")
+    assert (status, "Left out: 1 order" in text) == (0, True)
+    assert stored(shop, "tea") == OF_TEA
+
+
+def test_without_the_setting_nothing_can_be_rebuilt(shop, told, monkeypatch):
+    monkeypatch.setattr(Aws, "has_movements", False)
+    with pytest.raises(UserError, match="set movements to true"):
+        told("rebuild-movements")
+    assert told("audit")[0] == 0

@@ -267,11 +267,10 @@ export const T = {
   },
 
   history: {
-    title: "History", chart: "Units over time", when: "When", what: "What", who: "Who", more: "Show more",
-    read: (orders) => `Read all ${orders} for the history`,
-    reading: "Reading the orders …", behind: "The stock has changed since.", readAgain: "Show newer changes",
-    shown: (shown, all) => (shown === all ? `${counted(all, "change")}, newest first.` : `The newest ${number(shown)} of ${counted(all, "change")}.`),
-    unexplained: (what) => `The books of this product do not balance: it has ${what}. docs/runbook.md says what to do.`,
+    title: "History", when: "When", what: "What", who: "Who", more: "Show more",
+    reading: "Reading …", behind: "The stock has changed since.", readAgain: "Show newer changes",
+    complete: (time) => `Newest first. Orders are listed up to ${time}.`,
+    unknown: "Newest first. Orders are not listed yet, or not recorded on this stage (setting movements).",
     ordered: {
       place: (order) => ["Placed by order ", order],
       fulfil: (order) => ["Shipped for order ", order],

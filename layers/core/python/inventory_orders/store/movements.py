@@ -206,8 +206,9 @@ def complete_until(store: Store) -> str | None:
 
 
 def _partition(store: Store, stock_month: str) -> list[Row]:
-    """Read a partition with few rows."""
-    found = store.query(Table.MOVEMENTS, "#stockMonth = :name", {"name": stock_month}, None)
+    """Read a partition with few rows, with strong consistency."""
+    condition, values = "#stockMonth = :name", {"name": stock_month}
+    found = store.query(Table.MOVEMENTS, condition, values, None, ConsistentRead=True)
     return [decode(item) for item in found["Items"]]
 
 
