@@ -70,7 +70,7 @@ def read_books(aws: Aws) -> Books:
     return Books(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt, wrong)
 
 
-def _compare_movements(aws: Aws, orders: Iterable[Row]) -> tuple[int, int]:
+def _compare_movements(aws: Aws, orders: Iterable[dict[str, Any]]) -> tuple[int, int]:
     """Compare movements with orders that have not changed since movements are complete.
 
     Returns:

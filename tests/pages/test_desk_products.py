@@ -110,7 +110,7 @@ def test_a_long_list_and_history_are_shown_in_part(page, desk):
     page.get_by_text("Orders are not listed yet, or not recorded on this stage").wait_for()
     assert [what for what, *_ in history(page)] == ["Opening stock"]
     record_movements(desk.shop)
-    show(page, desk, f"product/{TEA}", "Earl Grey")
+    page.reload()
     page.get_by_text("Newest first. Orders are listed up to").wait_for()
     assert [what for what, *_ in history(page)] == [
         f"Placed by order o-{number}" for number in range(29, 4, -1)

@@ -13,13 +13,17 @@ from testing.schedules.in_turn.shop import Shop
 from testing.world.streams import change
 
 
-def record_movements(shop: Shop, *, late: bool = False) -> None:
-    """Record the movements of all orders, an hour late or at once, and note up to which time they are complete."""
+def record_movements(shop: Shop, *, late: bool = False, ahead: float = 0.0) -> None:
+    """Record the movements of all orders, an hour late or at once, and note up to which time they are complete.
+
+    Without late ones, they are complete up to now, or up to a time that is `ahead` by some seconds.
+    """
     rows = [decode(item) for item in shop.items(Table.ORDERS).values()]
     records = [change(None, row) for row in rows]
-    records[0]["dynamodb"]["ApproximateCreationDateTime"] = shop.clock.now() - 3600 * late
+    for first in records[:1]:
+        first["dynamodb"]["ApproximateCreationDateTime"] = shop.clock.now() - 3600 * late
     shop.invoke("record_movements", {"Records": records})
-    movements.advance(shop.store, SystemClock().now() + timedelta(seconds=60))
+    movements.advance(shop.store, SystemClock().now() + timedelta(seconds=60 + ahead))
 
 
 def stored(shop: Shop, key: str) -> list[tuple[str, str, int, int]]:
