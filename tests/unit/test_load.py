@@ -242,6 +242,7 @@ def test_two_loads_of_the_same_counts_book_each_once(shelf):
     """The second load, which found no record at first, reports that the count was booked before."""
     shelf.load(MIXED)
     shelf.begin_count()
+    record_movements(shelf.shop, ahead=3600)
     file, loads = shelf.file(COUNTS), []
     read = loading._Reader.read
 
