@@ -28,7 +28,7 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_394,
     "docs/orders.md docs/api.md docs/data-model.md": 4_600,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_060,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_050,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 635,
     "docs/limits.md": 685,
