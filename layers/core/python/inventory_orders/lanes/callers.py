@@ -26,6 +26,9 @@ _MOST_PRODUCTS = 20
 # For how many orders the lane is filled at least.
 _LEAST = 20
 
+# Seconds for which a product that an order has lost takes one of the lane's places.
+_LANE_MEMORY = 60.0
+
 # Free lanes that a process tries to take at a time. When a rush begins, hundreds of processes want one.
 _TRIES = 2
 
@@ -75,10 +78,10 @@ class CallersSource(LaneSource):
     recalls = False
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
-        super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS))
-        self.depot.line.memory = _LINE_SECONDS
-        # Products for which an order lost twice.
+        # Products for which an order lost to a concurrent writer.
         self._hot = Recent(client.clock)
+        super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS, self._belongs))
+        self.depot.line.memory = _LINE_SECONDS
         self._uses_lane = False
         self._rounds = 0
 
@@ -124,14 +127,18 @@ class CallersSource(LaneSource):
     def tries_again(self, batch: Batch, *, is_lost: bool) -> bool:
         """Whether the order may be tried again: once more from rows, and then from the lane."""
         self._rounds += 1
+        rivals = self.depot.client.rivals
+        self._hot.observe(*(p for p in batch.pending.product_ids if rivals.has(p, _NOW)))
         if is_lost and self._rounds == 1 and not self._uses_lane:
             return True
         if self._rounds > _ROUNDS:
             return False
-        rivals = self.depot.client.rivals
-        self._hot.observe(*(p for p in batch.pending.product_ids if rivals.has(p, _NOW)))
         self._uses_lane = self._rounds < _ROUNDS and self._may_visit(batch)
         return self._uses_lane
+
+    def _belongs(self, product_id: str) -> bool:
+        """Whether the lane is for a product: an order has lost it, or the lane has it already."""
+        return self._hot.has(product_id, _LANE_MEMORY) or self.demand.has(product_id)
 
     def _need(self, batch: Batch) -> dict[str, int]:
         """The needed units of products that are in demand. All others are sold from rows."""
