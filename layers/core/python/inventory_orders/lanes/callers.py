@@ -42,8 +42,8 @@ _LANE_SECONDS = 5.0
 # Seconds for which a long line at the depot keeps this process away.
 _LINE_SECONDS = 2.0
 
-# Rounds of one order, of which the first two may sell from rows.
-_ROUNDS = 3
+# How often an order is tried.
+_ROUNDS = 2
 
 # A conflict within this number of seconds belongs to the present order.
 _NOW = 0.1
@@ -125,16 +125,15 @@ class CallersSource(LaneSource):
                 IdleReturn(self.depot, soon, batch.stats).empty_lanes([self.lane.abandoned.pop()])
 
     def tries_again(self, batch: Batch, *, is_lost: bool) -> bool:
-        """Whether the order may be tried again: once more from rows, and then from the lane."""
+        """Whether the order may be tried once more. The next one gets what it lost, or what its row lacks, from the lane."""
         self._rounds += 1
-        rivals = self.depot.client.rivals
-        self._hot.observe(*(p for p in batch.pending.product_ids if rivals.has(p, _NOW)))
-        if is_lost and self._rounds == 1 and not self._uses_lane:
-            return True
-        if self._rounds > _ROUNDS:
-            return False
-        self._uses_lane = self._rounds < _ROUNDS and self._may_visit(batch)
-        return self._uses_lane
+        rivals, rows = self.depot.client.rivals, batch.known.rows
+        for product_id in batch.pending.product_ids:
+            row = rows.get(product_id)
+            is_lent = row is not None and bool(row.lent_to)
+            if rivals.has(product_id, _NOW) or (is_lent and not is_lost):
+                self._hot.observe(product_id)
+        return is_lost and self._rounds < _ROUNDS
 
     def _belongs(self, product_id: str) -> bool:
         """Whether the lane is for a product: an order has lost it, or the lane has it already."""
