@@ -46,7 +46,7 @@ def test_each_attempt_from_a_row_takes_one_read_and_one_transaction(shop):
     assert (shop.last_source, shop.product().lent_to) == (None, frozenset())
 
 
-def test_after_a_lost_attempt_the_next_order_gets_a_lane_and_further_ones_need_one_request(shop):
+def test_after_a_lost_attempt_orders_come_from_a_lane_with_one_request(shop):
     shop.list("p", 10_000)
     process = shop.api()
     assert shop.order(process, "p", losses=1) is APPLIED
