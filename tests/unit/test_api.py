@@ -21,6 +21,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ConfigurationError,
@@ -860,6 +861,59 @@ def test_the_orders_to_ship_come_page_by_page_with_the_oldest_confirmation_first
         api.shop.edit(Table.ORDERS, order_id, statusAt=at_once, statusShard={"S": "CONFIRMED#03"})
     same_moment = chain.from_iterable(to_ship(api, 2))
     assert [*same_moment] == sorted(ids[2:7])
+
+
+def test_orders_are_listed_by_status_and_time(api):
+    for number in range(6):
+        place(api, f"o-{number}", 1 if number else 9_999)
+    for order_id, *actions in (("o-2", "cancel"), ("o-3", "confirm"), ("o-4", "confirm", "fulfil")):
+        for action in actions:
+            assert api("POST", f"/orders/{order_id}/{action}").status == 200
+    assert api("POST", "/orders/o-2/confirm").status == 409
+
+    def listed(**query):
+        return [order_id for page in ids_of(pages(api, "/orders", **query)) for order_id in page]
+
+    by_status = {status: listed(status=status, limit="1") for status in OrderStatus}
+    assert by_status == {
+        "PENDING": ["o-1", "o-5"],
+        "CONFIRMED": ["o-3"],
+        "FULFILLED": ["o-4"],
+        "REJECTED": ["o-0"],
+        "CANCELLED": ["o-2"],
+        "EXPIRED": [],
+    }
+    (rejected,) = api("GET", "/orders", query={"status": "REJECTED"}).document["orders"]
+    assert (rejected["reason"], rejected["statusAt"]) == (
+        "INSUFFICIENT_STOCK",
+        rejected["createdAt"],
+    )
+    (late,) = api("GET", "/orders", query={"latePayment": "true"}).document["orders"]
+    assert (late["orderId"], late["confirmationRejected"]["reason"]) == ("o-2", "ORDER_CANCELLED")
+    waiting = api("GET", "/orders/o-5").document["statusAt"]
+    assert listed(status="PENDING", to=waiting) == ["o-1"]
+    assert listed(status="PENDING", **{"from": waiting}) == ["o-5"]
+    paid_at = late["confirmationRejected"]["at"].replace("+00:00", "Z")
+    assert listed(latePayment="true", to=paid_at) == []
+    assert listed(latePayment="true", **{"from": paid_at}) == ["o-2"]
+    assert listed(userId="u-7", status="PENDING") == ["o-5", "o-1"]
+    shipped = api("GET", "/orders/o-4").document["statusAt"]
+    assert listed(userId="u-7", **{"from": shipped}) == ["o-4"]
+    first = api("GET", "/orders", query={"status": "PENDING", "limit": "1"}).document
+    other = {"status": "PENDING", "to": waiting, "cursor": first["next"]}
+    assert api("GET", "/orders", query=other).code == (400, "INVALID_CURSOR")
+
+
+def test_an_order_that_was_cancelled_before_it_arrived_is_listed_once_it_has(api):
+    for action in ("cancel", "confirm"):
+        event = sqs_event({"action": action, "orderId": "o-1"}, queue="OrderCommandQueue")
+        assert api.shop.invoke("change_orders", event) == {"batchItemFailures": []}
+    assert api.shop.order_row("o-1")["latePaymentAt"]
+    for query in ({"status": "CANCELLED"}, {"latePayment": "true"}):
+        assert api("GET", "/orders", query=query).document == {"orders": [], "unreadable": []}
+    place(api)
+    for query in ({"status": "CANCELLED"}, {"latePayment": "true"}):
+        assert ids_of(pages(api, "/orders", **query)) == [["o-1"]]
 
 
 # ---------------------------------------------------------------------- what can be shipped

@@ -131,12 +131,11 @@ class _Source:
 
     def after(self, place: ListPosition | None) -> _Source:
         """The rest of the list. It includes entries with the same time, because an index does not sort these."""
-        if place is None:
-            return self
         low, high = self.times
-        low, high = (
-            (max(low, place.at), high) if self.is_oldest_first else (low, min(high, place.at))
-        )
+        if place is not None:
+            low, high = (
+                (max(low, place.at), high) if self.is_oldest_first else (low, min(high, place.at))
+            )
         return replace(self, times=(low, high), keys=self.keys if low <= high else ())
 
     def comes_first(self, one: Any, other: Any) -> bool:
