@@ -1126,6 +1126,9 @@ def test_a_wrong_query_says_what_to_fix(customers):
     ):
         said = customers("GET", path, query=query, claims=OPERATOR)
         assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), field), query
+    place(customers, "o-8", user="u-8", claims=OPERATOR)
+    others = customers("GET", "/orders", query={"status": "PENDING"}, claims={"sub": "u-7"})
+    assert others.document["orders"] == [], "customers list only their own orders"
     said = customers("GET", "/orders", query={"latePayment": "true"}, claims={"sub": "u-7"})
     assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "latePayment")
 
