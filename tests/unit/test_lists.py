@@ -8,7 +8,8 @@ import pytest
 from inventory_orders.clock import timestamp
 from inventory_orders.store import lists
 from inventory_orders.store.lists import ListPosition, OrderFilter, count_orders, list_orders
-from inventory_orders.store.rows import encode, status_shard
+from inventory_orders.store.rows import encode, shard_of
+from inventory_orders.store.tables import OTHER_STATUS_SHARDS, STATUS_SHARDS
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -19,7 +20,8 @@ def at(number):
 
 def put(shop, order_id, status, second, **more):
     row = {"orderId": order_id, "status": status, "statusAt": at(second), "userId": "u-7"}
-    row |= {"statusShard": status_shard(status, order_id), "createdAt": at(second), **more}
+    shards = STATUS_SHARDS.get(status, OTHER_STATUS_SHARDS)
+    row |= {"statusShard": shard_of(order_id, shards, f"{status}#"), "createdAt": at(second)} | more
     shop.aws.dynamodb.tables["Orders"].items[order_id,] = encode(row)
 
 

@@ -23,10 +23,11 @@ from inventory_orders.store.tables import (
     BY_USER,
     KEYS,
     LATE_PAYMENT_SHARDS,
+    OTHER_STATUS_SHARDS,
+    SHARDS,
+    STATUS_SHARDS,
     Index,
     Table,
-    shard_name,
-    status_shards,
 )
 
 _HOLDS_OF_A_PAGE = 1000
@@ -122,10 +123,11 @@ class _Source:
         if wanted.user_id is not None:
             return cls(BY_USER, [wanted.user_id], OrderFilter().times)
         if wanted.paid_late:
-            shards = [*map(shard_name, range(LATE_PAYMENT_SHARDS))]
-            return cls(BY_LATE_PAYMENT, shards, wanted.times)
+            return cls(BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], wanted.times)
         status = wanted.status or ""
-        return cls(BY_STATUS, status_shards(status), wanted.times, status in _WAITING)
+        shards = SHARDS[: STATUS_SHARDS.get(status, OTHER_STATUS_SHARDS)]
+        keys = [f"{status}#{shard}" for shard in shards]
+        return cls(BY_STATUS, keys, wanted.times, status in _WAITING)
 
     def after(self, place: ListPosition | None) -> _Source:
         """The rest of the list. It includes entries with the same time, because an index does not sort these."""
@@ -338,7 +340,7 @@ def list_holds(
     Returns:
         Some of the holds, and where to continue; None at the end.
     """
-    name = shard_name(shard)
+    name = SHARDS[shard]
     response = store.query(
         Table.ORDERS,
         "#expiryShard = :shard AND #expiresAt <= :until",
