@@ -23,11 +23,10 @@ from inventory_orders.store.tables import (
     BY_USER,
     KEYS,
     LATE_PAYMENT_SHARDS,
-    OTHER_STATUS_SHARDS,
     SHARDS,
-    STATUS_SHARDS,
     Index,
     Table,
+    status_shards,
 )
 
 _HOLDS_OF_A_PAGE = 1000
@@ -125,9 +124,7 @@ class _Source:
         if wanted.paid_late:
             return cls(BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], wanted.times)
         status = wanted.status or ""
-        shards = SHARDS[: STATUS_SHARDS.get(status, OTHER_STATUS_SHARDS)]
-        keys = [f"{status}#{shard}" for shard in shards]
-        return cls(BY_STATUS, keys, wanted.times, status in _WAITING)
+        return cls(BY_STATUS, status_shards(status), wanted.times, status in _WAITING)
 
     def after(self, place: ListPosition | None) -> _Source:
         """The rest of the list. It includes entries with the same time, because an index does not sort these."""

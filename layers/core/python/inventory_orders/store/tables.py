@@ -67,3 +67,9 @@ OTHER_STATUS_SHARDS = 16
 
 SHARDS = tuple(f"{number:02d}" for number in range(64))
 """The names of the parts of an index."""
+
+
+def status_shards(status: str) -> list[str]:
+    """The keys of a status in `BY_STATUS`, such as `CONFIRMED#07`."""
+    shards = SHARDS[: STATUS_SHARDS.get(status, OTHER_STATUS_SHARDS)]
+    return [f"{status}#{shard}" for shard in shards]
