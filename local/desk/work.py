@@ -19,9 +19,11 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import in_words, stock_key
 from inventory_orders.domain.outbound import Generation
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.messages.documents import strict_json
+from inventory_orders.store.lists import OrderFilter
 from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk import today
 from operations import orders, queues, redrive, search, stock
@@ -36,6 +38,12 @@ Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
 CHANGES_OF_A_PAGE = 25
+
+ORDERS_OF_A_FILE = 10_000
+"""A file has at most this many orders. To get more, ask for ranges of time on the command line."""
+
+TO_SHIP = OrderFilter(status=OrderStatus.CONFIRMED)
+
 MOST_DEAD_LETTERS = 100
 """The desk shows at most this many dead letters of each queue."""
 
@@ -100,7 +108,7 @@ class Desk:
 
         reads: dict[str, Callable[[], Document]] = {
             "toShip": lambda: today.to_ship(self.orders()),
-            "held": lambda: today.held(self.orders(are_held=True)),
+            "held": lambda: today.held(self.orders(OrderFilter(status=OrderStatus.PENDING))),
             "products": lambda: today.products(self.products()),
             "deadLetters": letters,
         }
@@ -191,32 +199,21 @@ class Desk:
         entries = [shown_change(entry.row) for entry in found.entries]
         return {"entries": entries, "completeUntil": found.complete_until, **following}
 
-    def orders(
-        self,
-        user_id: str | None = None,
-        pages: int = 1,
-        location_id: str | None = None,
-        *,
-        are_held: bool = False,
-    ) -> Document:
-        """List the first pages of a customer's orders, newest first.
-
-        Without a customer, list the orders to ship, oldest first; with a location, only those that need units from it.
-        With `are_held`, list the orders that are on hold until they are paid, sorted by the end of the hold.
-        """
-        aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
-        if are_held:
-            listed = orders.held_orders(aws, most)
-        elif user_id is None:
-            listed = orders.orders_to_ship(aws, most, location_id)
-        else:
-            listed = orders.orders_of(aws, user_id, most)
+    def orders(self, wanted: OrderFilter = TO_SHIP, pages: int = 1) -> Document:
+        """List the first pages of orders."""
+        aws = self._stack()
+        listed = orders.list_orders(aws, wanted, pages * ORDERS_OF_A_PAGE)
         return {
             "orders": listed.orders,
             "isAll": not listed.has_more,
             "unreadable": listed.unreadable,
             "names": _names(aws, listed.orders),
         }
+
+    def orders_file(self, wanted: OrderFilter) -> Document:
+        """Write a list of orders as CSV, up to a maximum number of lines."""
+        listed = orders.list_orders(self._stack(), wanted, ORDERS_OF_A_FILE)
+        return {"csv": orders.orders_as_csv(listed.orders), "isAll": not listed.has_more}
 
     def order(self, order_id: str) -> Document:
         """Return an order with the names of its products."""

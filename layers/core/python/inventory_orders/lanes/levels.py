@@ -13,7 +13,7 @@ from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import OrderRecord
+from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
     CorruptItemError,
@@ -22,6 +22,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.store.dynamodb import Snapshot
+from inventory_orders.store.lists import OrderFilter
 from inventory_orders.store.rows import Key
 
 # Maximum number of snapshots. Each may show that another row or page has to be read together with the others.
@@ -245,6 +246,23 @@ def open_units(
         if location_id in (None, line.location_id)
     }
     return {key: wanted for key, wanted in units.items() if wanted}
+
+
+def is_listed(wanted: OrderFilter, order: OrderRecord, shown: Mapping[str, Any]) -> bool:
+    """Whether an order belongs to a list, by its row. An index may be behind, and does not show which units are open.
+
+    Args:
+        wanted: Which orders are listed.
+        order: The order as stored.
+        shown: The order as shown in the answer.
+    """
+    has_ended = order.status not in (OrderStatus.PENDING, OrderStatus.CONFIRMED)
+    supplied_from = {line.location_id for line in order.lines if line.product_created_at}
+    return wanted.status in (None, order.status) and (
+        wanted.location_id is None
+        or bool(open_units(order, shown, wanted.location_id))
+        or (has_ended and wanted.location_id in supplied_from)
+    )
 
 
 def _missing(order: OrderRecord, units: Mapping[str, int], found: Snapshot) -> list[dict[str, Any]]:

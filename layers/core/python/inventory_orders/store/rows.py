@@ -30,7 +30,6 @@ from inventory_orders.domain.record import (
     OrderKey,
     OrderLine,
     OrderRecord,
-    OrderStatus,
     Record,
     RecordKey,
     Step,
@@ -39,10 +38,12 @@ from inventory_orders.domain.rejection import Rejection, RejectionReason, Shorta
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import (
     EXPIRY_SHARDS,
-    FULFIL_SHARDS,
     KEYS,
+    LATE_PAYMENT_SHARDS,
+    OTHER_STATUS_SHARDS,
+    SHARDS,
+    STATUS_SHARDS,
     Table,
-    shard_name,
 )
 
 Row = dict[str, Any]
@@ -308,22 +309,23 @@ def read_lease(item: Item) -> LaneLease:
 def order_row(order: OrderRecord) -> Row:
     """Convert an order into its row."""
     late_payment = order.confirmation_rejected
+    supplied_from = {line.location_id for line in order.lines}
     row = {
         "orderId": order.order_id,
         "userId": order.user_id,
         "items": [*map(_line_row, order.lines)],
         "status": order.status,
+        "statusAt": order.status_at,
         "reason": order.reason,
         "createdAt": order.created_at,
         "lastUpdatedAt": order.last_updated_at,
         "_version": order.version,
         "holdSeconds": order.hold_seconds,
         "expiresAt": order.expires_at,
-        "expiryShard": None if order.expires_at is None else _shard(order.order_id, EXPIRY_SHARDS),
+        "expiryShard": None
+        if order.expires_at is None
+        else shard_of(order.order_id, EXPIRY_SHARDS),
         "confirmedAt": order.confirmed_at,
-        "fulfilShard": _shard(order.order_id, FULFIL_SHARDS)
-        if order.status == OrderStatus.CONFIRMED
-        else None,
         "fulfilledAt": order.fulfilled_at,
         "confirmationRejected": None
         if late_payment is None
@@ -332,12 +334,21 @@ def order_row(order: OrderRecord) -> Row:
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
     }
+    # A tombstone is not an order yet, so no list contains it.
+    if order.user_id is not None:
+        shards = STATUS_SHARDS.get(str(order.status), OTHER_STATUS_SHARDS)
+        row["statusShard"] = shard_of(order.order_id, shards, f"{order.status}#")
+        if late_payment is not None:
+            row["latePaymentAt"] = late_payment.at
+            row["latePaymentShard"] = shard_of(order.order_id, LATE_PAYMENT_SHARDS)
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
         "steps": [*map(_step_row, order.steps)],
         "attributes": dict(order.attributes),
         "locationsAsked": [*order.locations_asked],
         "split": order.split,
+        # Most orders come from the default location, so they do without this attribute.
+        "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
 
@@ -395,6 +406,7 @@ def read_order(row: Row) -> OrderRecord:
         version=row.get("_version", 0),
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
+        status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
         hold_seconds=row.get("holdSeconds"),
@@ -443,8 +455,9 @@ def _read_shortages(row: Row) -> tuple[Shortage, ...]:
     )
 
 
-def _shard(order_id: str, shards: int) -> str:
-    return shard_name(zlib.crc32(order_id.encode()) % shards)
+def shard_of(order_id: str, shards: int, prefix: str = "") -> str:
+    """The key of an order in an index with this number of parts."""
+    return prefix + SHARDS[zlib.crc32(order_id.encode()) % shards]
 
 
 def _line_row(line: OrderLine) -> Row:
