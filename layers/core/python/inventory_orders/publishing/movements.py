@@ -96,7 +96,7 @@ class Recorder:
             nonlocal left
             left = movements.write_rows(self._client.store, left)
             if left:
-                raise ThrottledError("UNPROCESSED_ITEMS", "DynamoDB left movements unprocessed")
+                raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left movements unprocessed")
 
         self._client.call(send, deadline)
 
