@@ -17,7 +17,7 @@ from .settings import Settings
 
 BATCH_SIZE = 100
 
-# Nobody waits for movements, so changes are collected to save invocations.
+# Readers of movements can wait, so changes are collected to save invocations.
 _RECORDING_WINDOW = Duration.seconds(5)
 
 
@@ -67,7 +67,7 @@ class Events(Construct):
     ) -> lambda_.EventSourceMapping:
         """Let a function record the movements in changes to orders. Returns the event source mapping of the stream.
 
-        Two readers are the most that a stream is made for, so there must be no third.
+        A stream may throttle more than two readers, and this is the second.
         docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_GetRecords.html
         """
         function.add_environment("UNRECORDED_MOVEMENTS_QUEUE_URL", unrecorded.queue_url)

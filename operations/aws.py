@@ -150,7 +150,7 @@ class Aws:
 
     @property
     def tables(self) -> dict[Table, str]:
-        """The names of the stack's tables. There may be none for movements."""
+        """The names of the stack's tables. The table of movements is left out if the stage lacks it."""
         outputs = {table: f"{table.value}TableName" for table in Table}
         if not self.has_movements:
             del outputs[Table.MOVEMENTS]

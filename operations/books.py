@@ -240,6 +240,11 @@ class Books:
     movements: tuple[int, int] = (0, 0)
 
     @property
+    def is_sound(self) -> bool:
+        """Whether all rows can be read, and movements match the orders."""
+        return not self.corrupt and not any(self.movements)
+
+    @property
     def corrupt(self) -> list[str]:
         """The errors of all unreadable pages and rows."""
         return [*self.corrupt_pages.values(), *self.corrupt_rows.values()]

@@ -34,6 +34,9 @@ _IN_FLIGHT = timedelta(minutes=16)
 
 MOVED_SINCE_COUNT = "MOVED_SINCE_COUNT"
 _REMEDY = "count again, or book the difference as a receipt or a loss (`delta` and `reason`)"
+_NO_MOVEMENTS = (
+    f"the stage has the setting movements: false, so it is unknown what left since: {_REMEDY}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +95,8 @@ class Moves:
             return f"{in_words(count.product_id)} was listed while the file was loaded: {_REMEDY}"
         if count.product_id in self.booked:
             return f"the file also books stock of the product, which the count may include: use two files, or {_REMEDY}"
-        for row in self._later(count):
-            at = row.get("appliedAt", "")
-            after = f"after the count at {count.counted_at}"
-            if row["productCreatedAt"] != created_at:
-                return f"the product was delisted {after}: {_REMEDY}"
-            if row.get("counted") is not None and not _is_same(row, count):
-                return f"a count was booked at {at}, {after}: {_REMEDY}"
-            in_flight = datetime.fromisoformat(level.read_at) - _IN_FLIGHT
-            if (
-                "movementId" not in row
-                and "productVersion" not in row
-                and at >= timestamp(in_flight)
-            ):
-                return f"units were taken at {at}, just now: load the file again after {_IN_FLIGHT.seconds // 60} minutes"
-        return ""
+        objections = (_objection_to(row, count, level) for row in self._later(count))
+        return next(filter(None, objections), "")
 
     def _later(self, count: Count) -> Iterator[Row]:
         entries = self.since[count.product_id]
@@ -135,25 +125,37 @@ def read_moves(
     Raises:
         StoreError: DynamoDB failed.
     """
+    if not counts:
+        return Moves()
+    if not has_movements:
+        return Moves(gap=_NO_MOVEMENTS)
     keys = list(dict.fromkeys(count.product_id for count in counts))
-    if not has_movements and keys:
-        return Moves(
-            gap=f"the stage has the setting movements: false, so it is unknown what left since: {_REMEDY}"
-        )
     levels: dict[str, Level] = {}
     for start in range(0, len(keys), _READ_TOGETHER):
         levels.update(_levels(client, keys[start : start + _READ_TOGETHER]))
-    if keys and (
-        behind := _wait(client, max((each.read_at for each in levels.values()), default=""))
-    ):
+    if behind := _wait(client, max((each.read_at for each in levels.values()), default="")):
         return Moves(gap=behind)
-    since: dict[str, list[movements.Entry]] = {}
+    moves = Moves(levels, booked=booked)
     for key in keys:
         earliest = min(count.counted_at for count in counts if count.product_id == key)
         read = partial(_changes, client, key, earliest)
-        since[key] = client.call(read, Deadline.after(_SECONDS, client.clock))
-        on_read(len(since[key]))
-    return Moves(levels, since, booked)
+        moves.since[key] = client.call(read, Deadline.after(_SECONDS, client.clock))
+        on_read(len(moves.since[key]))
+    return moves
+
+
+def _objection_to(row: Row, count: Count, level: Level) -> str:
+    """Say why a count cannot be booked because of a change after it; empty if it can."""
+    at, after = row.get("appliedAt", ""), f"after the count at {count.counted_at}"
+    if row["productCreatedAt"] != level.created_at:
+        return f"the product was delisted {after}: {_REMEDY}"
+    if row.get("counted") is not None and not _is_same(row, count):
+        return f"a count was booked at {at}, {after}: {_REMEDY}"
+    in_flight = timestamp(datetime.fromisoformat(level.read_at) - _IN_FLIGHT)
+    if at >= in_flight and "productVersion" not in row:
+        minutes = _IN_FLIGHT.seconds // 60
+        return f"units were taken at {at}, just now: load the file again after {minutes} minutes"
+    return ""
 
 
 def _levels(client: RetryingClient, keys: Sequence[str]) -> Iterator[tuple[str, Level]]:

@@ -73,8 +73,7 @@ def show_audit(
     with aside.status("Reading all tables"):
         books = read_books(aws)
     chosen = _choose(books, product, location)
-    balanced = not books.corrupt and all(account.balances for account in chosen)
-    balanced = balanced and not any(books.movements)
+    balanced = books.is_sound and all(account.balances for account in chosen)
     histories = [history(books, account) for account in chosen if product is not None]
     if as_json:
         found: dict[str, Any] = {
@@ -208,10 +207,9 @@ def history(
 
     key = stock_key(product, location)
     aws = aws_of(account, aside if as_json else screen)
+    after = None if until is None else ListPosition(moment(until), "~")
     with reading("the history"):
-        found = read_history(
-            aws, key, limit, None if until is None else ListPosition(moment(until), "~")
-        )
+        found = read_history(aws, key, limit, after)
     if not found.entries and until is None:
         raise UserError(f"there is no product {in_words(key)}")
     changes = [shown_change(entry.row) for entry in found.entries]
@@ -219,6 +217,18 @@ def history(
         more = {"completeUntil": found.complete_until, "hasMore": found.after is not None}
         print_json({"entries": changes} | more)
         return
+    _show_changes(changes)
+    if found.after is not None:
+        screen.print("There are older changes: see --limit and --until.")
+    complete = found.complete_until
+    screen.print(
+        f"Complete up to {complete[:19]}."
+        if complete
+        else "Movements of orders are not known to be complete."
+    )
+
+
+def _show_changes(changes: Sequence[Mapping[str, Any]]) -> None:
     numbers = ("on hand", "available")
     rows = [
         (
@@ -229,14 +239,6 @@ def history(
         for change in changes
     ]
     screen.print(table_of(("when", "what", *numbers), rows, numbers))
-    until = found.complete_until
-    if found.after is not None:
-        screen.print("There are older changes: see --limit and --until.")
-    screen.print(
-        "Movements of orders are not known to be complete."
-        if until is None
-        else f"Complete up to {until[:19]}."
-    )
 
 
 def _words_of(change: Mapping[str, Any]) -> Iterator[str | None]:

@@ -47,7 +47,7 @@ FOLDER = ROOT / "tests" / "contract"
 EVENTS = "events"
 
 Document = dict[str, Any]
-Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
+Read = Product | Record | Page | OutboundPage | LaneLease | StockPart | dict[str, Any]
 
 
 class Kept(NamedTuple):

@@ -98,14 +98,19 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
             "page": line.lane_page,
             "version": line.product_version if line.lane_page is None else line.lane_version,
         }
-    units = {line.product_id: LineUnits(line.quantity) for line in order.lines}
-    moves = ((step, move_units(units, step.action, step.quantities)) for step in order.steps)
-    # Other steps do not count, because a second extension replaces the first.
-    for number, (step, moved) in enumerate(((step, moved) for step, moved in moves if moved), 1):
+    for number, (step, moved) in enumerate(_moves(order), 1):
         for product_id in moved.keys() & taken.keys():
             quantity = moved[product_id]
             row = _row(order, taken[product_id], number, step.at, quantity)
             yield row | _of_step(step, product_id, quantity)
+
+
+def _moves(order: OrderRecord) -> Iterator[tuple[Step, Mapping[str, int]]]:
+    """Yield the steps that moved units. Others do not count, because a second extension replaces the first."""
+    units = {line.product_id: LineUnits(line.quantity) for line in order.lines}
+    for step in order.steps:
+        if moved := move_units(units, step.action, step.quantities):
+            yield step, moved
 
 
 def _row(order: OrderRecord, line: OrderLine, number: int, at: str, quantity: int) -> Row:
