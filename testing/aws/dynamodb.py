@@ -27,6 +27,7 @@ from testing.aws.expressions import (
     Condition,
     ConditionExpression,
     Expression,
+    Function,
     Projection,
     Scope,
     parse_condition,
@@ -783,6 +784,9 @@ def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Sco
     signs: dict[str, str] = {}
     parts = [condition.left, condition.right] if isinstance(condition, Both) else [condition]
     for part in parts:
+        if isinstance(part, Function) and part.name == "begins_with":
+            signs[scope.attribute(part.attribute)] = part.name
+            continue
         if not isinstance(part, Comparison) or part.sign == "<>" or part.right[0] != ":":
             raise invalid("Query key condition not supported")
         signs[scope.attribute(part.left)] = part.sign

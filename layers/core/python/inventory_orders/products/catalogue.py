@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
@@ -71,10 +71,14 @@ from inventory_orders.store.writes import (
     product_delete_action,
     product_replace_action,
     record_action,
+    rename_actions,
+    word_actions,
 )
 
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
+
+R = TypeVar("R")
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
@@ -167,9 +171,7 @@ class ProductCatalogue:
 
         return self._repeat(attempt, deadline)
 
-    def _repeat(
-        self, attempt: Callable[[], Update[Product]], deadline: Deadline
-    ) -> Update[Product]:
+    def _repeat(self, attempt: Callable[[], R], deadline: Deadline) -> R:
         """Repeat an attempt while concurrent writers win, and count the repetitions for the metrics."""
         earlier, is_given_up = len(self.stats.measured["RetryBackoffTime"]), False
         try:
@@ -196,7 +198,10 @@ class ProductCatalogue:
         moment = self.client.clock.now()
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
-            return Update(stored, after), [product_replace_action(stored, after, moment)]
+            return Update(stored, after), [
+                product_replace_action(stored, after, moment),
+                *word_actions(stored.product_id, stored.words, after.words),
+            ]
         closing = AdjustmentRecord(
             stored.product_id,
             f"closing-{_generation(stored.created_at)}",
@@ -211,6 +216,7 @@ class ProductCatalogue:
             product_delete_action(stored, moment),
             record_action(closing.key, closing),
             *_place_actions(stored.product_id, is_new=False),
+            *word_actions(stored.product_id, stored.words, frozenset()),
         ]
 
     def _unlocked(
@@ -292,7 +298,8 @@ class ProductCatalogue:
         """Event-time guard: apply a catalogue event unless this one or a newer one was already applied.
 
         This is one conditional update without a read. Its condition compares times, so it needs no version, and the newest
-        event wins in whatever order events arrive. Repeating an event has no effect.
+        event wins in whatever order events arrive. Repeating an event has no effect. If the name changes, the update fails,
+        and becomes a transaction with the product's words, on the same condition.
 
         Returns:
             Whether it was applied, and the current product. False means stale, which is not an error.
@@ -304,14 +311,16 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
         """
         moment = self.client.clock.now()
-        write = details_write(event, moment)
+        write = details_write(event, moment, event.details.get("name"))
         # The row shows the write even if its response was lost.
         _, product = update_product(
             self.client, event.product_id, lambda: write, deadline, self.stats
         )
-        # This event, whether it was written now or earlier.
-        newest = (product.details_event_time or "", product.details_event_id or "")
         given = (event.event_time, sortable_id(event.event_id))
+        if _newest_event(product) < given and product.name != event.details.get("name"):
+            product = self._rename(event, product, deadline)
+        # This event, whether it was written now or earlier.
+        newest = _newest_event(product)
         if newest < given:
             raise LeaseHeldError(
                 in_words(product.product_id), product.lease_left(moment.timestamp())
@@ -322,6 +331,26 @@ class ProductCatalogue:
         if any(getattr(product, name) != details[name] for name in DETAILS):
             raise event_id_reused_error(product, event.event_id, details)
         return True, product
+
+    def _rename(self, event: CatalogueEvent, before: Product, deadline: Deadline) -> Product:
+        """Apply a catalogue event, and list the words of its name, unless a newer event was applied or a lease is live."""
+        given = (event.event_time, sortable_id(event.event_id))
+
+        def attempt() -> None:
+            nonlocal before
+            moment = self.client.clock.now()
+            if _newest_event(before) >= given or before.lease_left(moment.timestamp()):
+                return
+            try:
+                self.client.write(rename_actions(event, before, moment), deadline, self.stats)
+            except TransactionCancelledError as cancelled:
+                before = _found_in_conflict(event.product_id, cancelled)
+                raise ContentionError(
+                    f"concurrent writers changed {in_words(event.product_id)} on every attempt"
+                ) from None
+
+        self._repeat(attempt, deadline)
+        return self.get(event.product_id, deadline)
 
     def change_price(
         self,
@@ -522,6 +551,11 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
     cancelled.check_places()
 
 
+def _newest_event(product: Product) -> tuple[str, str]:
+    """The time and the sortable id of the newest catalogue event that was applied."""
+    return product.details_event_time or "", product.details_event_id or ""
+
+
 def _check_details(key: str, names: Iterable[str]) -> None:
     """Raise an error if a row at a location would get a name or price, which all locations share.
 
@@ -564,7 +598,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
 
 
 def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product's row, at the default or another location, and record its opening stock."""
+    """The actions that create a product's row, at the default or another location, record its opening stock, and list its words."""
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -578,6 +612,7 @@ def create_actions(product: Product) -> list[Action]:
         product_create_action(product),
         record_action(opening.key, opening),
         *_place_actions(product.product_id, is_new=True),
+        *word_actions(product.product_id, frozenset(), product.words),
     ]
 
 

@@ -22,6 +22,7 @@ from inventory_orders.domain.product import (
     sortable_id,
 )
 from inventory_orders.domain.record import OrderRecord, Record, RecordKey
+from inventory_orders.domain.words import WordKey
 from inventory_orders.store.rows import (
     LOCK,
     Key,
@@ -33,6 +34,7 @@ from inventory_orders.store.rows import (
     order_row,
     page_units,
     product_row,
+    word_row,
 )
 from inventory_orders.store.tables import KEYS
 
@@ -82,6 +84,12 @@ class Write:
         if owner is None:
             return write.on(NO_LIVE_LEASE, now=unix(now))
         return write.on(OWNED, owner=owner)
+
+    def on_name(self, name: str | None) -> Write:
+        """Add the condition that a product has this name."""
+        if name is None:
+            return self.on("attribute_not_exists(#name)")
+        return self.on("#name = :name", name=name)
 
     def moving(self, units: int) -> Write:
         """Make the write also add units to the units on hand.
@@ -139,8 +147,8 @@ def _raise_version(
     return replace(write, values={**write.values, "one": 1})
 
 
-def details_write(event: CatalogueEvent, moment: datetime) -> Write:
-    """Build the write that applies a catalogue event, unless a newer event was applied."""
+def details_write(event: CatalogueEvent, moment: datetime, name: str | None) -> Write:
+    """Build the write that applies a catalogue event, unless a newer one was applied, or the product's name is not `name`."""
     details = {name: event.details.get(name) for name in DETAILS}
     # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
@@ -150,12 +158,16 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
         "lastUpdatedAt": timestamp(moment),
     }
     gone = [name for name, value in details.items() if value is None]
-    return _raise_version(changed, gone).on(
-        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
-        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
-        time=event.event_time,
-        id=changed["detailsEventId"],
-        now=unix(moment),
+    return (
+        _raise_version(changed, gone)
+        .on_name(name)
+        .on(
+            "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
+            f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
+            time=event.event_time,
+            id=changed["detailsEventId"],
+            now=unix(moment),
+        )
     )
 
 
@@ -332,6 +344,8 @@ class ActionKind(Enum):
     LANE = auto()
     """The lease of a lane."""
     RECORD = auto()
+    WORD = auto()
+    """The row that lists a product under a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,14 +354,14 @@ class Action:
 
     Attributes:
         kind: The kind of item.
-        subject: The key of the item: a product's id, the key of a page or record, or the number of a lane.
+        subject: The key of the item: a product's id, the key of a page, record or word, or the number of a lane.
         write: What to write or check.
         operation: DynamoDB's operation: `Put`, `Update`, `Delete` or `ConditionCheck`.
         by_version: Whether it is conditioned on the version that was read, so that a failure means a concurrent writer.
     """
 
     kind: ActionKind
-    subject: Key | int
+    subject: Key | WordKey | int
     write: Write
     operation: str = "Update"
     by_version: bool = False
@@ -402,6 +416,38 @@ def product_create_action(product: Product) -> Action:
     """Build the action that creates a product if it does not exist."""
     new = Write(row=product_row(product)).on("attribute_not_exists(#productId)")
     return Action(ActionKind.PRODUCT, product.product_id, new, "Put")
+
+
+def word_actions(product_id: str, before: frozenset[str], after: frozenset[str]) -> list[Action]:
+    """Build the actions that list a product under other words. Each row contains all words, so a change writes all rows.
+
+    They have no condition, because the same transaction has one on the product's row.
+
+    Args:
+        product_id: The product.
+        before: Its words as read; empty if it is created.
+        after: Its new words; empty if it is deleted.
+    """
+    actions = []
+    for word in sorted(before | after) if after != before else ():
+        key = WordKey(word, product_id)
+        write, operation = Write(), "Delete"
+        if word in after:
+            write, operation = Write(row=word_row(key, after)), "Put"
+        actions.append(Action(ActionKind.WORD, key, write, operation))
+    return actions
+
+
+def rename_actions(event: CatalogueEvent, before: Product, now: datetime) -> list[Action]:
+    """Build the actions that apply a catalogue event with another name, and list the product under its words."""
+    after = replace(before, name=event.details.get("name"))
+    write = details_write(event, now, before.name).on(
+        "#createdAt = :createdAt", createdAt=before.created_at
+    )
+    return [
+        Action(ActionKind.PRODUCT, before.product_id, write),
+        *word_actions(before.product_id, before.words, after.words),
+    ]
 
 
 def place_action(key: str, *, is_new: bool) -> Action:
