@@ -330,10 +330,10 @@ def _of_order(order: Row) -> _Figures:
 
 
 def _words_of(text: str) -> list[str]:
-    letters = (
-        each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each)
-    )
-    return "".join(each if each.isalnum() else " " for each in letters).casefold().split()
+    letters = unicodedata.normalize("NFKD", text)
+    kept = (each for each in letters if not unicodedata.combining(each))
+    words = "".join(each if each.isalnum() else " " for each in kept).casefold().split()
+    return [word for word in words if len(word) > 1]
 
 
 def _renamed(change: Change) -> Iterator[str]:

@@ -93,7 +93,7 @@ _ROWS = {
     Table.PRODUCTS: product_row,
     Table.ORDERS: order_row,
     Table.STOCK_ADJUSTMENTS: adjustment_row,
-    Table.WORDS: lambda value: word_row(*value),
+    Table.WORDS: lambda value: word_row(*value[0], value[1]),
 }
 
 

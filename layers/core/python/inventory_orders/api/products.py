@@ -69,26 +69,23 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def get_products(request: Request, caller: Caller) -> HttpAnswer:
-    """Show several products, by their ids or as a search finds them.
+    """Show several products: those that the query names, or those that a search finds.
 
-    By ids, the answer lists the ids of unknown, unreadable and remaining products separately.
+    For the former, the answer lists the ids of unknown, unreadable and remaining products separately.
 
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    if "search" in request.query:
-        return _found_products(request, caller)
-    return _named_products(request, caller)
-
-
-def _named_products(request: Request, caller: Caller) -> HttpAnswer:
-    given = request.query.get("ids")
-    if not given:
+    query = request.query
+    if ("ids" in query) == ("search" in query):
         raise malformed(
-            "ids",
-            "is missing; list the product ids, for example ids=tea-earl-grey,milk, or send search=earl",
+            "ids", "send either ids or search, for example ids=tea-earl-grey,milk or search=earl"
         )
-    named = given.split(",")
+    return (_named_products if "ids" in query else _found_products)(query, caller)
+
+
+def _named_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+    named = query["ids"].split(",")
     if len(named) > READ_LIMIT:
         raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
@@ -103,24 +100,18 @@ def _named_products(request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer(200, answer)
 
 
-def _found_products(request: Request, caller: Caller) -> HttpAnswer:
-    query = request.query
-    if "ids" in query:
-        raise malformed("ids", "leave out either ids or search")
+def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
     wanted, limit = words_to_find(query["search"]), limit_of(query)
     if not wanted:
         raise malformed("search", "must have a word of at least two letters or digits")
     # No user id begins with #.
     name = f"#SEARCH {' '.join(wanted)}"
     client, deadline = reading()
-    after = place_after(name, query)
-    places, last = client.call(
-        lambda: lists.search_products(client.store, wanted, limit, after), deadline
-    )
+    listing = partial(lists.search_products, client.store, wanted, limit, place_after(name, query))
+    places, last = client.call(listing, deadline)
     levels, found, remaining = _read([place.id for place in places], caller)
     if remaining:
-        places = places[: -len(remaining)]
-        last = places[-1]
+        last = places[-len(remaining) - 1]
     answer = {
         "products": [shown_product(levels[place.id]) for place in places if place.id in levels],
         "unreadable": [place.id for place in places if place.id in found.unreadable],

@@ -90,10 +90,8 @@ class Product:
     @property
     def words(self) -> frozenset[str]:
         """The words by which a search finds it: the first eight of its id and of its name; none for a row at another location."""
-        if location_of(self.product_id):
-            return frozenset()
-        texts = (words_of(self.product_id), words_of(str(self.name or "")))
-        return frozenset(word for words in texts for word in words[:_MOST_WORDS])
+        texts = () if location_of(self.product_id) else (self.product_id, str(self.name or ""))
+        return frozenset(word for text in texts for word in words_of(text)[:_MOST_WORDS])
 
     @property
     def place_keys(self) -> list[str]:

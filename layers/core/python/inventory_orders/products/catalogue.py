@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.adjustment import Decrement
@@ -71,14 +71,11 @@ from inventory_orders.store.writes import (
     product_delete_action,
     product_replace_action,
     record_action,
-    rename_actions,
     word_actions,
 )
 
 if TYPE_CHECKING:
     from inventory_orders.engine.loop import Engine
-
-R = TypeVar("R")
 
 _FIXED = (
     *("product_id", "created_at", "stock_count", "version", "last_updated_at"),
@@ -171,7 +168,9 @@ class ProductCatalogue:
 
         return self._repeat(attempt, deadline)
 
-    def _repeat(self, attempt: Callable[[], R], deadline: Deadline) -> R:
+    def _repeat(
+        self, attempt: Callable[[], Update[Product]], deadline: Deadline
+    ) -> Update[Product]:
         """Repeat an attempt while concurrent writers win, and count the repetitions for the metrics."""
         earlier, is_given_up = len(self.stats.measured["RetryBackoffTime"]), False
         try:
@@ -299,7 +298,7 @@ class ProductCatalogue:
 
         This is one conditional update without a read. Its condition compares times, so it needs no version, and the newest
         event wins in whatever order events arrive. Repeating an event has no effect. If the name changes, the update fails,
-        and becomes a transaction with the product's words, on the same condition.
+        and becomes a transaction with the product's words.
 
         Returns:
             Whether it was applied, and the current product. False means stale, which is not an error.
@@ -311,14 +310,30 @@ class ProductCatalogue:
             CorruptItemError: The product breaks the table's contract.
         """
         moment = self.client.clock.now()
-        write = details_write(event, moment, event.details.get("name"))
+        write = details_write(event, moment)
         # The row shows the write even if its response was lost.
         _, product = update_product(
             self.client, event.product_id, lambda: write, deadline, self.stats
         )
         given = (event.event_time, sortable_id(event.event_id))
-        if _newest_event(product) < given and product.name != event.details.get("name"):
-            product = self._rename(event, product, deadline)
+        details = {name: event.details.get(name) for name in DETAILS}
+        if _newest_event(product) < given and product.name != details["name"]:
+
+            def renamed(before: Product) -> Product:
+                if _newest_event(before) >= given:
+                    return before
+                return replace(
+                    before,
+                    name=details["name"],
+                    price=details["price"],
+                    price_changed_at=None if details["price"] is None else event.event_time,
+                    details_event_time=event.event_time,
+                    details_event_id=given[1],
+                )
+
+            product = self.update_with_retry(
+                event.product_id, renamed, deadline, product.created_at, waits=False
+            ).after
         # This event, whether it was written now or earlier.
         newest = _newest_event(product)
         if newest < given:
@@ -327,30 +342,9 @@ class ProductCatalogue:
             )
         if newest > given:
             return False, product
-        details = {name: event.details.get(name) for name in DETAILS}
         if any(getattr(product, name) != details[name] for name in DETAILS):
             raise event_id_reused_error(product, event.event_id, details)
         return True, product
-
-    def _rename(self, event: CatalogueEvent, before: Product, deadline: Deadline) -> Product:
-        """Apply a catalogue event, and list the words of its name, unless a newer event was applied or a lease is live."""
-        given = (event.event_time, sortable_id(event.event_id))
-
-        def attempt() -> None:
-            nonlocal before
-            moment = self.client.clock.now()
-            if _newest_event(before) >= given or before.lease_left(moment.timestamp()):
-                return
-            try:
-                self.client.write(rename_actions(event, before, moment), deadline, self.stats)
-            except TransactionCancelledError as cancelled:
-                before = _found_in_conflict(event.product_id, cancelled)
-                raise ContentionError(
-                    f"concurrent writers changed {in_words(event.product_id)} on every attempt"
-                ) from None
-
-        self._repeat(attempt, deadline)
-        return self.get(event.product_id, deadline)
 
     def change_price(
         self,

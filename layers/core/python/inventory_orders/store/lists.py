@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record
-from inventory_orders.domain.words import LEAST, WordKey, first_match
+from inventory_orders.domain.words import WordKey, first_match
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Item, Row, decode, key_item, read_item
@@ -95,8 +95,8 @@ def search_products(
 ) -> tuple[list[ListPosition], ListPosition | None]:
     """Find products, each wanted word of which begins a word of their id or name. The list is eventually consistent.
 
-    This reads up to 200 small rows of the longest word, and if there are more, of the next ones, until it has read all rows of
-    a word. So it may find fewer products than there are, or none.
+    This reads up to 200 small rows of the longest word, and if there are more, of the next one, until it has read all rows of a
+    word. So it may find fewer products than there are, or none.
 
     Args:
         store: The tables.
@@ -107,39 +107,33 @@ def search_products(
     Returns:
         The products, sorted by the word that was found, and where to continue; None at the end.
     """
-    word, answer = _query_words(store, wanted, after)
-    places = [(_word_of(item), decode(item).get("words", ())) for item in answer["Items"]]
-    # A product is listed once, although several of its words may begin with the wanted one.
-    found = [place for place, each in places if place.at == first_match(each, word, wanted)]
+    # No wanted word begins another one, so a position belongs to one of them.
+    words = [word for word in wanted if after is None or after.at.startswith(word)]
+    for word in words[:_WORDS_TO_TRY]:
+        answer = store.query(
+            Table.WORDS,
+            "#prefix = :prefix AND begins_with(#word, :word)",
+            {"prefix": word[:2], "word": word},
+            key_item(WordKey(after.at, after.id)) if after else None,
+            Limit=_WORDS_OF_A_PAGE,
+        )
+        if "LastEvaluatedKey" not in answer:
+            break
+    found = _matching(answer["Items"], word, wanted)
     if len(found) > limit:
         return found[:limit], found[limit - 1]
     last = answer.get("LastEvaluatedKey")
     return found, _word_of(last) if last else None
 
 
-def _query_words(store: Store, words: Sequence[str], after: ListPosition | None) -> tuple[str, Any]:
-    """Query one page of the rows of each word, up to a word that has no more. Returns that word, or else the first one."""
-    # No word begins another one, so a position belongs to one of them.
-    words = [word for word in words if after is None or after.at.startswith(word)]
-    answers = {}
-    for word in words[:_WORDS_TO_TRY]:
-        if len(word) < LEAST:
-            break
-        answers[word] = store.query(
-            Table.WORDS,
-            "#prefix = :prefix AND begins_with(#word, :word)",
-            {"prefix": WordKey(word, "").prefix, "word": word},
-            key_item(WordKey(after.at, after.id)) if after else None,
-            Limit=_WORDS_OF_A_PAGE,
-        )
-        if "LastEvaluatedKey" not in answers[word]:
-            return word, answers[word]
-    return words[0], answers[words[0]]
+def _matching(items: Sequence[Item], word: str, wanted: Sequence[str]) -> list[ListPosition]:
+    """The products that have all wanted words. Each is listed once, although several of its words may begin with `word`."""
+    places = ((_word_of(item), decode(item).get("words", ())) for item in items)
+    return [place for place, words in places if place.at == first_match(words, word, wanted)]
 
 
 def _word_of(item: Item) -> ListPosition:
-    word, _, product_id = item["word"]["S"].partition("#")
-    return ListPosition(word, product_id)
+    return ListPosition(*item["word"]["S"].partition("#")[::2])
 
 
 def list_all_orders(

@@ -106,7 +106,7 @@ def key_of(key: Key | WordKey | int) -> tuple[Table, tuple[str, ...]]:
         case AdjustmentKey(product_id, adjustment_id):
             return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
         case WordKey():
-            return Table.WORDS, (key.prefix, "#".join(key))
+            return Table.WORDS, (key.word[:2], "#".join(key))
         case str():
             return Table.PRODUCTS, (key,)
         case unknown:
@@ -201,10 +201,9 @@ def read_product(item: Item) -> Product:
         ) from error
 
 
-def word_row(key: WordKey, words: frozenset[str]) -> Row:
+def word_row(word: str, product_id: str, words: frozenset[str]) -> Row:
     """Build the row that lists a product under one of its words. It contains all of them, so that a search reads no others."""
-    _, values = key_of(key)
-    return {**dict(zip(KEYS[Table.WORDS], values, strict=True)), "words": words}
+    return decode(key_item(WordKey(word, product_id))) | {"words": words}
 
 
 # ---------------------------------------------------------------------- pages and leases of lanes

@@ -85,12 +85,6 @@ class Write:
             return write.on(NO_LIVE_LEASE, now=unix(now))
         return write.on(OWNED, owner=owner)
 
-    def on_name(self, name: str | None) -> Write:
-        """Add the condition that a product has this name."""
-        if name is None:
-            return self.on("attribute_not_exists(#name)")
-        return self.on("#name = :name", name=name)
-
     def moving(self, units: int) -> Write:
         """Make the write also add units to the units on hand.
 
@@ -147,8 +141,8 @@ def _raise_version(
     return replace(write, values={**write.values, "one": 1})
 
 
-def details_write(event: CatalogueEvent, moment: datetime, name: str | None) -> Write:
-    """Build the write that applies a catalogue event, unless a newer one was applied, or the product's name is not `name`."""
+def details_write(event: CatalogueEvent, moment: datetime) -> Write:
+    """Build the write that applies a catalogue event, unless a newer event was applied, or the event has another name."""
     details = {name: event.details.get(name) for name in DETAILS}
     # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
@@ -158,16 +152,13 @@ def details_write(event: CatalogueEvent, moment: datetime, name: str | None) -> 
         "lastUpdatedAt": timestamp(moment),
     }
     gone = [name for name, value in details.items() if value is None]
-    return (
-        _raise_version(changed, gone)
-        .on_name(name)
-        .on(
-            "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
-            f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
-            time=event.event_time,
-            id=changed["detailsEventId"],
-            now=unix(moment),
-        )
+    same = "#name = :new_name" if "name" in changed else "attribute_not_exists(#name)"
+    return _raise_version(changed, gone).on(
+        "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
+        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {same} AND {NO_LIVE_LEASE}",
+        time=event.event_time,
+        id=changed["detailsEventId"],
+        now=unix(moment),
     )
 
 
@@ -428,25 +419,17 @@ def word_actions(product_id: str, before: frozenset[str], after: frozenset[str])
         before: Its words as read; empty if it is created.
         after: Its new words; empty if it is deleted.
     """
-    actions = []
-    for word in sorted(before | after) if after != before else ():
-        key = WordKey(word, product_id)
-        write, operation = Write(), "Delete"
-        if word in after:
-            write, operation = Write(row=word_row(key, after)), "Put"
-        actions.append(Action(ActionKind.WORD, key, write, operation))
-    return actions
-
-
-def rename_actions(event: CatalogueEvent, before: Product, now: datetime) -> list[Action]:
-    """Build the actions that apply a catalogue event with another name, and list the product under its words."""
-    after = replace(before, name=event.details.get("name"))
-    write = details_write(event, now, before.name).on(
-        "#createdAt = :createdAt", createdAt=before.created_at
-    )
     return [
-        Action(ActionKind.PRODUCT, before.product_id, write),
-        *word_actions(before.product_id, before.words, after.words),
+        Action(
+            ActionKind.WORD,
+            WordKey(word, product_id),
+            Write(row=word_row(word, product_id, after)),
+            "Put",
+        )
+        if word in after
+        else Action(ActionKind.WORD, WordKey(word, product_id), Write(), "Delete")
+        for word in sorted(before | after)
+        if before != after
     ]
 
 
