@@ -372,7 +372,7 @@ def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
                 {"SourceTableName": table.value, "TargetTableName": name, "RestoreDateTime": THEN},
             )
         stub.add_client_error("describe_table", "ResourceNotFoundException")
-        for status in ("CREATING", *["ACTIVE"] * len(Table)):
+        for status in ("CREATING", *["ACTIVE"] * len(work.beside.tables)):
             stub.add_response("describe_table", {"Table": {"TableStatus": status}})
         said = []
         work.make_tables(said.append)
