@@ -16,6 +16,7 @@ from inventory_orders.store.tables import Table
 from local.commands import main
 from operations.commands import books
 from operations.product_words import repair_words
+from testing.schedules.in_turn.lanes import lend
 from testing.schedules.in_turn.shop import Fault, open_shop
 
 TEA, DECAF = "tea-earl-grey", "tea-earl-grey-decaf"
@@ -78,6 +79,16 @@ def test_a_product_is_listed_under_the_first_words_of_its_id_and_name(shop):
     assert listed(shop) == {"two", "too"}
     change(shop, "delist", createdAt=shop.product().created_at)
     assert shop.items(Table.WORDS) == {}
+
+
+def test_a_product_with_many_words_in_all_lanes_is_delisted(shop):
+    """The transaction that reclaims the last units also deletes the words."""
+    shop.list("aa-bb-cc-dd-ee-ff-gg-hh", name=LONG)
+    lend(shop.store, "aa-bb-cc-dd-ee-ff-gg-hh", 100, dict.fromkeys(range(1, 91), 1))
+    product = shop.product("aa-bb-cc-dd-ee-ff-gg-hh")
+    assert (len(product.lent_to), len(product.words)) == (91, 16)
+    assert shop.products.delist(product.product_id, product.created_at, shop.soon())
+    assert (shop.items(Table.PRODUCTS), shop.items(Table.WORDS)) == ({}, {})
 
 
 # ---------------------------------------------------------------------- catalogue events
