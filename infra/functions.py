@@ -108,6 +108,7 @@ _FUNCTIONS = {
             "Products": "BatchGetItem GetItem PutItem UpdateItem DeleteItem",
             "StockAdjustments": "PutItem",
             "Allotments": _USE_LANES,
+            "Words": "PutItem DeleteItem",
         },
         fed_by=("CatalogueQueue",),
         settings=("LOCATIONS", *_CALLERS),
@@ -146,6 +147,7 @@ _FUNCTIONS = {
             "Orders/byLatePayment": "Query",
             "StockAdjustments": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
+            "Words": "Query",
         },
         settings=(
             *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET"),
@@ -160,6 +162,7 @@ VARIABLES = {
     "ORDERS_TABLE_NAME": "the table `Orders`",
     "STOCK_ADJUSTMENTS_TABLE_NAME": "the table `StockAdjustments`",
     "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
+    "WORDS_TABLE_NAME": "the table `Words`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
     "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",

@@ -47,6 +47,7 @@ OUTPUTS = {
     "OrdersTableName": "The table of orders",
     "StockAdjustmentsTableName": "The table of adjustments of stock",
     "AllotmentsTableName": "The table of the units in lanes, the lanes' leases, and units that have left",
+    "WordsTableName": "The table of the words by which a search finds products",
     "OrdersStreamArn": "The stream of orders, with old and new images",
     "ApiUrl": "URL of the HTTP API for signed requests; absent without the setting `api`",
     "CustomerApiUrl": "URL of the HTTP API for requests with a token; absent without the setting `jwt`",

@@ -16,8 +16,8 @@ from .settings import Settings
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 # CloudWatch shows the keys in plaintext, so no table or index is watched whose keys belong to customers. An index would
-# inherit the setting of its table.
-_NOT_WATCHED = Table.ORDERS
+# inherit the setting of its table. The rows of Words are written only when a product gets another name.
+_NOT_WATCHED = (Table.ORDERS, Table.WORDS)
 
 
 class Tables(Construct):
@@ -83,7 +83,7 @@ class Tables(Construct):
         docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateContributorInsights.html
         """
         is_full = self._settings.monitoring == "full"
-        if not is_full or self._settings.table_key is not None or table is _NOT_WATCHED:
+        if not is_full or self._settings.table_key is not None or table in _NOT_WATCHED:
             return None
         return dynamodb.ContributorInsightsSpecification(
             enabled=True, mode=dynamodb.ContributorInsightsMode.THROTTLED_KEYS

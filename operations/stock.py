@@ -14,6 +14,7 @@ from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, prod
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.levels import (
     StockLevel,
     estimate_levels,
@@ -213,6 +214,20 @@ def _transits(aws: Aws, keys: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key)):
             if row.get("reason") in _IN_TRANSIT and "transferWith" not in row:
                 yield row
+
+
+def read_products(
+    aws: Aws, product_ids: Sequence[str]
+) -> tuple[list[StockLevel], Mapping[str, CorruptItemError]]:
+    """Estimate the stock of some products at all their locations.
+
+    Returns:
+        The levels, and the errors of unreadable rows by key.
+    """
+    client, deadline = RetryingClient(aws.store()), Deadline.after(PATIENCE, SystemClock())
+    found = read_rows(client, product_ids, deadline)
+    levels = estimate_levels(client, found, deadline)
+    return [*levels.values()], found.unreadable
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:

@@ -171,14 +171,14 @@ class Desk:
         return queues.orders_waiting(self._stack())
 
     def find(self, text: str) -> Document:
-        """Find what has exactly this id or, if nothing has it, search parts of ids, names and references, and dead letters.
+        """Find what has exactly this id or, if nothing has it, search the words of products, locations and dead letters.
 
         `unsearched` describes what was left out.
         """
         aws = self._stack()
         hits, unsearched = search.find_exactly(aws, text), [{"what": "parts"}]
         if not any(hits.values()):
-            hits, unsearched = search.find_parts(aws, text, MOST_HITS, self._read_dead_letters)
+            hits, unsearched = search.find_others(aws, text, MOST_HITS, self._read_dead_letters)
         is_all = all(len(some) <= MOST_HITS for some in hits.values())
         shown = {kind: some[:MOST_HITS] for kind, some in hits.items()}
         return {**shown, "isAll": is_all, "unsearched": unsearched}

@@ -47,6 +47,12 @@ def audit(
     ] = None,
     location: AtLocation = None,
     as_json: AsJson = False,
+    repair_words: Annotated[
+        bool,
+        typer.Option(
+            "--repair-words", help="First repair the rows by which a search finds products."
+        ),
+    ] = False,
     account: Target | None = None,
 ) -> None:
     """Recompute every product's units on hand, committed and available. The exit status is 1 if the books do not balance.
@@ -58,8 +64,22 @@ def audit(
     changed during every read, its books cannot be checked, and the exit status is 1.
     """
     aws = aws_of(account, aside if as_json else screen)
+    if repair_words:
+        _repair_words(aws)
     if not show_audit(aws, product, location, as_json=as_json):
         raise typer.Exit(1)
+
+
+def _repair_words(aws: Aws) -> None:
+    from ..product_words import repair_words  # noqa: PLC0415 - the layer is slow to import
+
+    with aside.status("Reading all products and their words"):
+        repaired, left = repair_words(aws)
+    aside.print(f"The words of {counted(repaired, 'product')} are repaired.")
+    if left:
+        raise UserError(
+            f"{counted(left, 'product')} changed at the same time: run the same command again"
+        )
 
 
 def show_audit(

@@ -28,6 +28,7 @@ from testing.aws.expressions import (
     Condition,
     ConditionExpression,
     Expression,
+    Function,
     Projection,
     Scope,
     parse_condition,
@@ -787,6 +788,9 @@ def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Sco
         if isinstance(part, Between):
             part.check(scope)
             signs[scope.attribute(part.operand)] = "BETWEEN"
+            continue
+        if isinstance(part, Function) and part.name == "begins_with":
+            signs[scope.attribute(part.attribute)] = part.name
             continue
         if not isinstance(part, Comparison) or part.sign == "<>" or part.right[0] != ":":
             raise invalid("Query key condition not supported")

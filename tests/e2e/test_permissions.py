@@ -275,6 +275,7 @@ EVENTS = {
     "POST cancel": asked_after(reclaiming_cancellation, "POST", "/orders/{}/cancel"),
     "POST confirm": asked_after(Preparation.place, "POST", "/orders/{}/confirm"),
     "GET product": asked_after(Preparation.product, "GET", "/products/{}"),
+    "GET products by a search": lambda s: asked("GET", "/products", search="tea"),
     "GET order": asked_after(Preparation.place, "GET", "/orders/{}"),
     "GET orders of a user": lambda s: asked("GET", "/orders", userId=s.new_id),
     "GET orders to ship": lambda s: asked("GET", "/orders", status="CONFIRMED"),
@@ -331,6 +332,8 @@ NEEDED = {
         price: ProductsTable dynamodb:UpdateItem
         delisting: ProductsTable dynamodb:DeleteItem
         new product: StockAdjustmentsTable dynamodb:PutItem
+        new product: WordsTable dynamodb:PutItem
+        delisting: WordsTable dynamodb:DeleteItem
         invalid: CatalogueDeadLetterQueue sqs:SendMessage
         details long before their product: CatalogueQueue sqs:SendMessage
         details before their product: CatalogueQueue sqs:ChangeMessageVisibility
@@ -370,6 +373,7 @@ NEEDED = {
         GET late payments: OrdersTable/byLatePayment dynamodb:Query
         GET history: OrdersTable dynamodb:Scan
         GET adjustments: StockAdjustmentsTable dynamodb:Query
+        GET products by a search: WordsTable dynamodb:Query
         POST order without waiting: OrderQueue sqs:SendMessage
         POST order of a leased product: OrderQueueExpress sqs:SendMessage
         POST cancel: {LANES}""",

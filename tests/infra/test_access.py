@@ -96,6 +96,8 @@ Api, CountStock | USE_LANES dynamodb:GetItem                                    
 Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
+ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                                           | Words            | role
+Api            | dynamodb:Query                                                                 | Words            | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 # GetItem, Scan and PutEvents: with the setting stockEvents.
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role

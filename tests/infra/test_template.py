@@ -113,7 +113,8 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
 def test_cloudwatch_shows_throttled_keys_unless_they_belong_to_customers(dev, optional):
     for table in Table:
         (replica,) = properties_of(dev, "DynamoDB::GlobalTable", table)["Replicas"]
-        watched = {"Enabled": True, "Mode": "THROTTLED_KEYS"} if table != Table.ORDERS else None
+        is_watched = table not in (Table.ORDERS, Table.WORDS)
+        watched = {"Enabled": True, "Mode": "THROTTLED_KEYS"} if is_watched else None
         assert replica.get("ContributorInsightsSpecification") == watched
         for index in replica.get("GlobalSecondaryIndexes", ()):
             # It would inherit the mode of its table.

@@ -26,8 +26,10 @@ from inventory_orders.domain.allotments import LaneLease, Page, PageKey
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record
+from inventory_orders.domain.words import WordKey
 from inventory_orders.publishing.publisher import PROBE
 from inventory_orders.store.rows import (
+    decode,
     read_lease,
     read_outbound_page,
     read_page,
@@ -46,7 +48,9 @@ FOLDER = ROOT / "tests" / "contract"
 EVENTS = "events"
 
 Document = dict[str, Any]
-Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
+Read = (
+    Product | Record | Page | OutboundPage | LaneLease | StockPart | tuple[WordKey, frozenset[str]]
+)
 
 
 class Kept(NamedTuple):
@@ -163,6 +167,9 @@ def read(table: Table, row: Item) -> Read:
     item = in_sdk_format(row)
     if table is Table.PRODUCTS:
         return read_product(item)
+    if table is Table.WORDS:
+        stored = decode(item)
+        return WordKey(*stored["word"].split("#")), frozenset(stored["words"])
     if table is not Table.ALLOTMENTS:
         return read_record(item)
     match kind_of_page(row):

@@ -1121,6 +1121,9 @@ def test_a_wrong_query_says_what_to_fix(customers):
         *((path, at("a b"), "locationId") for path in lists),
         ("/orders", at("berlin"), "userId"),
         *(("/products", {"ids": ids}, "ids") for ids in ("", ",", "a,,b", many)),
+        *(("/products", query, "ids") for query in ({}, {"ids": TEA, "search": "tea"})),
+        *(("/products", {"search": text}, "search") for text in ("", "a b")),
+        ("/products", {"search": "tea", "limit": "0"}, "limit"),
         ("/stock", {"status": "FEW"}, "status"),
         ("/stock", {"inLanes": "no"}, "inLanes"),
     ):
@@ -1299,6 +1302,16 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
     assert len(parts) > 3
     seen = [entry for part in parts for entry in part["entries"]]
     assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
+
+
+def test_customers_find_products(customers):
+    query = {"search": "grey", "limit": "1"}
+    first = customers("GET", "/products", query=query, claims={"sub": "u-7"}).document
+    assert first["products"] == [customers("GET", f"/products/{TEA}").document]
+    rest = customers("GET", "/products", query=query | {"cursor": first["next"]}).document
+    assert [product["productId"] for product in rest["products"]] == [f"{TEA}-decaf"]
+    wrong = {"search": "tea", "cursor": first["next"]}
+    assert customers("GET", "/products", query=wrong).code == (400, "INVALID_CURSOR")
 
 
 def ids_of(found):

@@ -30,6 +30,7 @@ from inventory_orders.store.rows import (
     order_row,
     page_units,
     product_row,
+    word_row,
 )
 from inventory_orders.store.tables import Table
 from local import ROOT
@@ -92,6 +93,7 @@ _ROWS = {
     Table.PRODUCTS: product_row,
     Table.ORDERS: order_row,
     Table.STOCK_ADJUSTMENTS: adjustment_row,
+    Table.WORDS: lambda value: word_row(*value[0], value[1]),
 }
 
 

@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 27_530
+MAX_WORDS_IN_ALL = 27_610
 
 MAX_WORDS = {
     "README.md": 600,
@@ -24,11 +24,11 @@ MAX_WORDS = {
     "docs/locations.md": 580,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_612,
+    "docs/reference.md": 3_632,
     "docs/runbook.md docs/operations.md": 4_356,
-    "docs/orders.md docs/api.md docs/data-model.md": 4_596,
+    "docs/orders.md docs/api.md docs/data-model.md": 4_650,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_045,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_069,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,

@@ -137,14 +137,15 @@ export const T = {
     location: "Orders to ship from this location", none: "Nothing found", noneYet: "Nothing found in what was searched",
     notAll: "There may be more results: type more of the id or name.",
     unsearched: {
-      parts: () => "These have exactly this id; parts of ids and names were not searched.",
-      orders: ({ count }) => `There are too many orders to search (${number(count)}): type the whole id of an order.`,
-      otherOrders: () => "Not all orders were searched: type the whole id of an order.",
+      parts: () => "These have exactly this id; names and references were not searched.",
+      words: () => "Products were not searched: type a word of at least two letters or digits.",
+      otherProducts: () => "Not all products were searched: type more of the name or id.",
+      references: () => "References of orders, such as tracking numbers, were not searched.",
       rows: ({ count, kind }) => `${counted(count, "row")} of ${kind} could not be read: run \`inventory-orders audit\`.`,
       deadLetters: ({ why }) => `Dead letters were not searched: ${why}.`,
       otherLetters: ({ queue, count }) => `Only ${number(count)} dead letters of ${queue} were searched: \`inventory-orders orders ID\` searches more.`,
     },
-    canBeFound: "Type the whole id of a customer, or part of an order's id or tracking number, a product's name or id, a location, or an order's id in a dead letter.",
+    canBeFound: "Type the whole id of an order or customer, the beginnings of words of a product's name or id, the beginning of a location, or part of an order's id in a dead letter.",
   },
 
   // ---------------------------------------------------------------- the drop

@@ -16,10 +16,12 @@ from inventory_orders.api.requests import (
     Listed,
     Request,
     answer_with_page,
+    encode_cursor,
     filled_page,
     limit_of,
     location_in,
     malformed,
+    place_after,
     reading,
 )
 from inventory_orders.api.serving import Caller
@@ -33,6 +35,7 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import OrderRecord
+from inventory_orders.domain.words import words_to_find
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
@@ -66,17 +69,23 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def get_products(request: Request, caller: Caller) -> HttpAnswer:
-    """Show several products. The answer lists the ids of unknown, unreadable and remaining products separately.
+    """Show several products: those that the query names, or those that a search finds.
+
+    For the former, the answer lists the ids of unknown, unreadable and remaining products separately.
 
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    given = request.query.get("ids")
-    if not given:
+    query = request.query
+    if ("ids" in query) == ("search" in query):
         raise malformed(
-            "ids", "is missing; list the product ids, for example ids=tea-earl-grey,milk"
+            "ids", "send either ids or search, for example ids=tea-earl-grey,milk or search=earl"
         )
-    named = given.split(",")
+    return (_named_products if "ids" in query else _found_products)(query, caller)
+
+
+def _named_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+    named = query["ids"].split(",")
     if len(named) > READ_LIMIT:
         raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
@@ -89,6 +98,25 @@ def get_products(request: Request, caller: Caller) -> HttpAnswer:
         "remaining": remaining,
     }
     return HttpAnswer(200, answer)
+
+
+def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+    wanted, limit = words_to_find(query["search"]), limit_of(query)
+    if not wanted:
+        raise malformed("search", "must have a word of at least two letters or digits")
+    # No user id begins with #.
+    name = f"#SEARCH {' '.join(wanted)}"
+    client, deadline = reading()
+    listing = partial(lists.search_products, client.store, wanted, limit, place_after(name, query))
+    places, last = client.call(listing, deadline)
+    levels, found, remaining = _read([place.id for place in places], caller)
+    if remaining:
+        last = places[-len(remaining) - 1]
+    answer = {
+        "products": [shown_product(levels[place.id]) for place in places if place.id in levels],
+        "unreadable": [place.id for place in places if place.id in found.unreadable],
+    }
+    return HttpAnswer(200, answer | ({} if last is None else {"next": encode_cursor(name, last)}))
 
 
 def _read(

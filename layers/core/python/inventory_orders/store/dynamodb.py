@@ -379,7 +379,7 @@ class Store:
                 {
                     action.operation: {
                         "TableName": self._tables[key_of(action.subject)[0]],
-                        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                        **(_FOUND if action.write.condition else {}),
                         **({} if action.write.row else {"Key": key_item(action.subject)}),
                         **action.write.parameters,
                     }
@@ -389,6 +389,8 @@ class Store:
             ClientRequestToken=token,
         )
 
+
+_FOUND = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 # The product exists and keeps the table's contract, as far as a condition can check.
 _SOUND = (

@@ -16,6 +16,7 @@ class Table(StrEnum):
     ORDERS = "Orders"
     STOCK_ADJUSTMENTS = "StockAdjustments"
     ALLOTMENTS = "Allotments"
+    WORDS = "Words"
 
 
 KEYS = {
@@ -23,6 +24,7 @@ KEYS = {
     Table.ORDERS: ("orderId",),
     Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
     Table.ALLOTMENTS: ("page",),
+    Table.WORDS: ("prefix", "word"),
 }
 """Names of the key attributes of each table, the partition key first. All of them are strings."""
 
