@@ -185,7 +185,7 @@ KINDS = (
     # It takes leases of a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
     Kind(
         "the same, for a worker's first order",
-        *(1, 13, 23, 22.5),
+        *(1, 13, 23, 24.0),
         log_bytes=1800,
         row_kilobytes=2,
         row_read_units=0.0,
