@@ -16,7 +16,7 @@ from typing import Any
 from infra.settings import Settings
 from inventory_orders.domain.allotments import PAGES
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
-from inventory_orders.store.stock_parts import STOCK_PARTS
+from inventory_orders.store.sweep_rows import STOCK_PARTS
 from local import ROOT
 from operations import prices
 from operations.prices import Bill
@@ -75,7 +75,11 @@ READ_UNITS_OF_LANES = 49.0
 """Read units of an idle sweep in Allotments: 90 leases, existing or not, and the depot's pages. Each idle lane adds four."""
 READ_UNITS_OF_HOLDS = 16
 """Read units of an idle sweep in Orders: a query for each of 32 shards. Every 35 holds or so add half a unit."""
-READ_UNITS_OF_A_SWEEP = READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS + len(OUTBOUND_KEYS)
+READ_UNITS_OF_OVERVIEW = PAGES
+"""Read units of an idle sweep for its overview: the depot's pages. Each product in lanes adds one, and so does each of its pages."""
+READ_UNITS_OF_A_SWEEP = (
+    READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS + len(OUTBOUND_KEYS) + READ_UNITS_OF_OVERVIEW
+)
 """Read units of an idle sweep, including the outbound pages."""
 SWEEP = (
     prices.SCHEDULED_INVOCATION
@@ -374,7 +378,7 @@ _STANDARD_QUEUES = 6
 
 STANDING = (
     Standing("custom metrics", 43, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 59, prices.ALARM_MONTH),
+    Standing("alarms", 60, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
     Standing("rules of Contributor Insights", 4, prices.INSIGHT_RULE_MONTH),

@@ -143,6 +143,7 @@ _FUNCTIONS = {
             "Orders": f"{_WRITE_ORDERS} Scan",
             "Orders/byUser": "Query",
             "Orders/byToFulfil": "Query",
+            "Products/byLevel": "Query",
             "StockAdjustments": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
         },

@@ -17,6 +17,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient,
 from inventory_orders.lanes.levels import (
     StockLevel,
     estimate_levels,
+    list_levels,
     read_level,
     read_levels,
     read_rows,
@@ -100,7 +101,7 @@ def _list_rows(
         # Units move between lanes and rows all the time, so these rows are read immediately before the pages.
         lent = [row.product_id for row in found.products.values() if row and row.lent_to]
         found.add(read_all(client, lent, deadline, CommitStats()))
-        levels += estimate_levels(client, found, deadline, on_hand=False).values()
+        levels += list_levels(client, found, deadline, on_hand=False).values()
         unreadable |= {name: str(error) for name, error in found.unreadable.items()}
         has_more = position is not None
     return levels, unreadable

@@ -279,6 +279,7 @@ EVENTS = {
     "GET orders of a user": lambda s: asked("GET", "/orders", userId=s.new_id),
     "GET orders to ship": lambda s: asked("GET", "/orders", status="CONFIRMED"),
     "GET all stock": lambda s: asked("GET", "/stock"),
+    "GET stock that is low": lambda s: asked("GET", "/stock", status="LOW_STOCK"),
     "GET stock of a lent product": asked_after(Preparation.lent, "GET", "/stock/{}"),
     "GET adjustments": asked_after(Preparation.product, "GET", "/products/{}/adjustments"),
     "GET history": asked_after(Preparation.product, "GET", "/products/{}/history"),
@@ -358,6 +359,7 @@ NEEDED = {
     "api": f"""
         GET product: ProductsTable dynamodb:BatchGetItem
         GET all stock: ProductsTable dynamodb:Scan
+        GET stock that is low: ProductsTable/byLevel dynamodb:Query
         GET stock of a lent product: ProductsTable dynamodb:GetItem
         GET stock of a lent product: AllotmentsTable dynamodb:GetItem
         POST order: ProductsTable dynamodb:UpdateItem

@@ -42,7 +42,7 @@ everybody with a signature | execute-api:Invoke | POST /products/{productId}/adj
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser, byToFulfil      | role
+Api                      | dynamodb:Query          | byUser, byToFulfil, byLevel | role
 Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -123,6 +123,7 @@ DynamoDB                 | encrypts                | every table             | t
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
 DynamoDB                 | maintains byToFulfil    | Orders                  | global secondary index
+DynamoDB                 | maintains byLevel       | Products                | global secondary index
 DynamoDB                 | maintains a stream      | Orders, Products        | stream specification
 """
 

@@ -15,7 +15,7 @@ from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store.rows import decode
-from inventory_orders.store.stock_parts import STOCK_PARTS, StockPart, stock_part_row
+from inventory_orders.store.sweep_rows import STOCK_PARTS, StockPart, stock_part_row
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue

@@ -41,11 +41,12 @@ class Index(NamedTuple):
     attributes: tuple[str, ...] = ()
 
 
+BY_LEVEL = Index("byLevel", ("status", "productId"))
 BY_USER = Index("byUser", ("userId", "createdAt"), ("status",))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
 BY_TO_FULFIL = Index("byToFulfil", ("fulfilShard", "confirmedAt"), ("userId", "status"))
 
-INDEXES = {Table.ORDERS: (BY_USER, BY_EXPIRY, BY_TO_FULFIL)}
+INDEXES = {Table.PRODUCTS: (BY_LEVEL,), Table.ORDERS: (BY_USER, BY_EXPIRY, BY_TO_FULFIL)}
 
 STREAMED = (Table.ORDERS, Table.PRODUCTS)
 """Tables whose changes are published: each has a stream with the row before and after."""
