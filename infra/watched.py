@@ -339,8 +339,13 @@ ALARMS = (
                 "how many holds start or end per second, because they share 32 keys. If it is only a few",
             ),
             (
-                "byToFulfil",
-                "how many orders are confirmed or fulfilled per second, because they share 16 keys. If it is only a few",
+                "byStatus",
+                "how many orders change their status per second, because each status has 16 keys, or 64 for new orders. If it is "
+                "only a few",
+            ),
+            (
+                "byLatePayment",
+                "how many payments arrive too late per second, because they share four keys. If it is only a few",
             ),
         )
     ),
@@ -673,7 +678,8 @@ _EFFICIENCY = _section(
         _graph(
             "Capacity",
             _write_units("tables/Orders", "orders", _BLUE),
-            _write_units("indexes/byUser", "index", _GREY),
+            _write_units("indexes/byUser", "byUser", _GREY),
+            _write_units("indexes/byStatus", "byStatus", _TEAL),
             _write_units("tables/Products", "products", _ORANGE),
             _write_units("tables/Allotments", "lanes", _GREEN),
             unit="write units per placed order",

@@ -242,8 +242,6 @@ def size_of(aws: Aws, *tables: Table) -> TableSize:
 def scan(aws: Aws, table: Table, **parameters: Any) -> Iterator[Item]:
     """Yield all items of a table, read with strong consistency. Segments of a large table are read in parallel.
 
-    docs.aws.amazon.com/amazondynamodb/latest/developerguide/Scan.html#Scan.ParallelScan
-
     Args:
         aws: The stack.
         table: The table.

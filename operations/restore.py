@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.store.rows import LOCK, Item
+from inventory_orders.store.rows import LOCK, Item, encode, status_shard
 from inventory_orders.store.tables import KEYS, Table
 
 from .aws import Aws, get_items, scan
@@ -42,7 +42,7 @@ _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
 _OF_A_PLACED_LINE = {
     *("locationId", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
 }
-_OF_A_LIFE = {"expiresAt", "expiryShard", "fulfilShard", "steps"}
+_OF_A_LIFE = {"expiresAt", "expiryShard", "steps", "suppliedFrom"}
 _NO_UNITS = zlib.compress(b"[]")
 
 _DONE = "inventory-orders:rows-are-back"
@@ -118,7 +118,10 @@ def _unknown_then(table: Table, live: Item, moment: Moment) -> Item | None:
     item = {name: live[name] for name in live if name not in _OF_A_LIFE}
     item["items"] = {"L": [{"M": _as_sent(line["M"])} for line in lines]}
     if _status(live) in _HOLDS_STOCK:
-        item["status"] = {"S": "CANCELLED"}
+        shard = status_shard("CANCELLED", live["orderId"]["S"])
+        item |= encode(
+            {"status": "CANCELLED", "statusShard": shard, "statusAt": timestamp(moment.now)}
+        )
     return item | _written(live, live, moment)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.store.lists import list_orders
+from inventory_orders.store.lists import OrderFilter, list_orders
 from inventory_orders.store.tables import Table
 
 from . import orders, stock
@@ -37,7 +37,7 @@ def find_exactly(aws: Aws, text: str) -> Hits:
     levels = [] if "#" in text else stock.read_everywhere(aws, text)
     return {
         "orders": [] if order is None else [order],
-        "customers": [text] if list_orders(aws.store(), text, 1, None)[0] else [],
+        "customers": [text] if list_orders(aws.store(), OrderFilter(text), 1, None)[0] else [],
         "products": [stock.shown_total(levels, aws.locations)] if levels else [],
         "locations": [text] if text in aws.locations else [],
     }

@@ -21,7 +21,10 @@ _PAGE = ("limit", "cursor")
 
 _ROUTES = {
     "POST /orders": Route(orders.place_order),
-    "GET /orders": Route(orders.list_orders, ("userId", "status", "locationId", *_PAGE)),
+    "GET /orders": Route(
+        orders.list_orders,
+        ("userId", "status", "latePayment", "from", "to", "locationId", *_PAGE),
+    ),
     "GET /orders/{orderId}": Route(orders.get_order),
     **{
         f"POST /orders/{{orderId}}/{action.path}": Route(

@@ -37,7 +37,7 @@ def to_ship(listed: Document) -> Document:
 def held(listed: Document) -> Document:
     """Count the orders on hold, and find out when the next hold ends."""
     found = listed["orders"]
-    next_end = found[0].get("expiresAt") if found else None
+    next_end = min((order["expiresAt"] for order in found if "expiresAt" in order), default=None)
     return {"count": len(found), "isAll": listed["isAll"], "nextEnd": next_end}
 
 

@@ -18,9 +18,11 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import in_words, stock_key
 from inventory_orders.domain.outbound import Generation
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.messages.documents import strict_json
+from inventory_orders.store.lists import OrderFilter
 from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk import today
 from operations import orders, queues, redrive, search, stock
@@ -199,12 +201,9 @@ class Desk:
         With `are_held`, list the orders that are on hold until they are paid, sorted by the end of the hold.
         """
         aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
-        if are_held:
-            listed = orders.held_orders(aws, most)
-        elif user_id is None:
-            listed = orders.orders_to_ship(aws, most, location_id)
-        else:
-            listed = orders.orders_of(aws, user_id, most)
+        status = OrderStatus.PENDING if are_held else OrderStatus.CONFIRMED
+        wanted = OrderFilter(user_id, None if user_id else status, location_id=location_id)
+        listed = orders.list_orders(aws, wanted, most)
         return {
             "orders": listed.orders,
             "isAll": not listed.has_more,

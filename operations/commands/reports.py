@@ -295,10 +295,13 @@ def _read_orders(
     aws: Aws, order: str | None, user: str | None, location: str | None, limit: int
 ) -> OrderList:
     """Read one order, a user's orders, or the orders to ship."""
-    from ..orders import OrderList, orders_of, orders_to_ship, read_order  # noqa: PLC0415
+    from inventory_orders.store.lists import OrderFilter  # noqa: PLC0415
+
+    from ..orders import OrderList, list_orders, read_order  # noqa: PLC0415
 
     if order is None:
-        return orders_to_ship(aws, limit, location) if user is None else orders_of(aws, user, limit)
+        status = "CONFIRMED" if user is None else None
+        return list_orders(aws, OrderFilter(user, status, location_id=location), limit)
     one = read_order(aws, order)
     if one is None:
         raise UserError(f"there is no order {order}{_among_dead_letters(aws, order)}")

@@ -23,6 +23,7 @@ from typing import Any
 from zlib import crc32
 
 from testing.aws.expressions import (
+    Between,
     Both,
     Comparison,
     Condition,
@@ -784,7 +785,7 @@ def _index(table: Table, request: Mapping[str, Any]) -> Index | None:
 
 
 def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Scope) -> None:
-    """Check that a key condition tests the partition key with `=` and, optionally, the sort key.
+    """Check that a key condition tests the partition key with `=` and, optionally, the sort key, also with BETWEEN.
 
     Raises:
         ServiceError: ValidationException.
@@ -792,6 +793,10 @@ def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Sco
     signs: dict[str, str] = {}
     parts = [condition.left, condition.right] if isinstance(condition, Both) else [condition]
     for part in parts:
+        if isinstance(part, Between):
+            part.check(scope)
+            signs[scope.attribute(part.operand)] = "BETWEEN"
+            continue
         if not isinstance(part, Comparison) or part.sign == "<>" or part.right[0] != ":":
             raise invalid("Query key condition not supported")
         signs[scope.attribute(part.left)] = part.sign

@@ -35,7 +35,7 @@ _TYPES = {"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"}
 _ORDERED = {"S", "N", "B"}
 _FUNCTIONS = {"attribute_exists", "attribute_not_exists", "attribute_type"}
 _NOT_SIMULATED = {
-    *(".", "[", "BETWEEN", "IN"),
+    *(".", "[", "IN"),
     *("BEGINS_WITH", "CONTAINS", "IF_NOT_EXISTS", "LIST_APPEND"),
 }
 # Precise enough for the sum of any two numbers. DynamoDB stores 38 digits, and Python's own context has only 28.
@@ -85,6 +85,34 @@ class Comparison:
 
     def holds(self, scope: Scope) -> bool:
         return _compare(scope.value(self.left), self.sign, scope.value(self.right))
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`operand BETWEEN operand AND operand`, which includes both limits."""
+
+    operand: Operand
+    least: Operand
+    most: Operand
+
+    def check(self, scope: Scope) -> None:
+        """Check the limits, if both are `:values`.
+
+        Raises:
+            ServiceError: ValidationException.
+        """
+        least, most = (self.least, self.most)
+        if least[0] == most[0] == ":" and not _compare(scope.value(least), "<=", scope.value(most)):
+            raise invalid(
+                "The BETWEEN operator requires upper bound to be greater than or equal to lower bound"
+            )
+
+    def holds(self, scope: Scope) -> bool:
+        self.check(scope)
+        found = scope.value(self.operand)
+        return _compare(found, ">=", scope.value(self.least)) and _compare(
+            found, "<=", scope.value(self.most)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +181,7 @@ class Either:
         return self.left.holds(scope) or self.right.holds(scope)
 
 
-Condition = Comparison | Function | Size | Not | Both | Either
+Condition = Comparison | Between | Function | Size | Not | Both | Either
 
 
 def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
@@ -522,12 +550,21 @@ class _Parser:
             return self._function()
         measured = self._measured() if is_function else ""
         left, sign = measured or self.operand(), self.next()
+        if sign.upper() == "BETWEEN" and not measured:
+            return self._between(left)
         if sign not in {"=", "<>", "<", "<=", ">", ">="}:
             raise self.wrong(sign)
         right = self.operand()
         if sign not in {"=", "<>"}:
             self.typed += [Typed(sign, operand) for operand in (left, right) if operand[0] == ":"]
         return Size(left, sign, right) if measured else Comparison(left, sign, right)
+
+    def _between(self, left: Operand) -> Condition:
+        least = self.operand()
+        self.expect("AND")
+        most = self.operand()
+        self.typed += [Typed("BETWEEN", one) for one in (left, least, most) if one[0] == ":"]
+        return Between(left, least, most)
 
     def _measured(self) -> Operand:
         """Parse `size(name)`."""

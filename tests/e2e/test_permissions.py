@@ -278,6 +278,7 @@ EVENTS = {
     "GET order": asked_after(Preparation.place, "GET", "/orders/{}"),
     "GET orders of a user": lambda s: asked("GET", "/orders", userId=s.new_id),
     "GET orders to ship": lambda s: asked("GET", "/orders", status="CONFIRMED"),
+    "GET late payments": lambda s: asked("GET", "/orders", latePayment="true"),
     "GET all stock": lambda s: asked("GET", "/stock"),
     "GET stock that is low": lambda s: asked("GET", "/stock", status="LOW_STOCK"),
     "GET stock of a lent product": asked_after(Preparation.lent, "GET", "/stock/{}"),
@@ -367,7 +368,8 @@ NEEDED = {
         GET order: OrdersTable dynamodb:GetItem
         POST confirm: OrdersTable dynamodb:UpdateItem
         GET orders of a user: OrdersTable/byUser dynamodb:Query
-        GET orders to ship: OrdersTable/byToFulfil dynamodb:Query
+        GET orders to ship: OrdersTable/byStatus dynamodb:Query
+        GET late payments: OrdersTable/byLatePayment dynamodb:Query
         GET history: OrdersTable dynamodb:Scan
         GET adjustments: StockAdjustmentsTable dynamodb:Query
         POST order without waiting: OrderQueue sqs:SendMessage

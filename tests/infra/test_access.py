@@ -42,7 +42,7 @@ everybody with a signature | execute-api:Invoke | POST /products/{productId}/adj
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser, byToFulfil, byLevel | role
+Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment, byLevel | role
 Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -122,7 +122,8 @@ SQS                      | encrypts                | every queue             | S
 DynamoDB                 | encrypts                | every table             | the key that it owns
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
-DynamoDB                 | maintains byToFulfil    | Orders                  | global secondary index
+DynamoDB                 | maintains byStatus      | Orders                  | global secondary index
+DynamoDB                 | maintains byLatePayment | Orders                  | global secondary index
 DynamoDB                 | maintains byLevel       | Products                | global secondary index
 DynamoDB                 | maintains a stream      | Orders, Products        | stream specification
 """

@@ -164,7 +164,7 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
 
 @pytest.mark.parametrize(
     ("query", "first", "more"),
-    [("user=auth0:anna", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
+    [("user=auth0:anna", "21", "0"), ("held", "01", "2"), ("location=", "3", "4")],
 )
 def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     desk, monkeypatch, query, first, more

@@ -14,7 +14,7 @@ from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageKey
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import OrderRecord
+from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
     CorruptItemError,
@@ -23,6 +23,7 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.store.dynamodb import Snapshot
+from inventory_orders.store.lists import OrderFilter
 from inventory_orders.store.rows import Key
 from inventory_orders.store.sweep_rows import read_swept, write_swept
 
@@ -318,6 +319,22 @@ def open_units(
         if location_id in (None, line.location_id)
     }
     return {key: wanted for key, wanted in units.items() if wanted}
+
+
+def is_listed(wanted: OrderFilter, order: OrderRecord, shown: Mapping[str, Any]) -> bool:
+    """Whether an order belongs to a list, by its row. An index may be behind, and does not show which units are open.
+
+    Args:
+        wanted: Which orders are listed.
+        order: The order as stored.
+        shown: The order as shown in the answer.
+    """
+    is_open = order.status in (OrderStatus.PENDING, OrderStatus.CONFIRMED)
+    return wanted.status in (None, order.status) and (
+        wanted.location_id is None
+        or bool(open_units(order, shown, wanted.location_id))
+        or (not is_open and wanted.location_id in order.supplied_from)
+    )
 
 
 def _missing(order: OrderRecord, units: Mapping[str, int], found: Snapshot) -> list[dict[str, Any]]:

@@ -30,7 +30,6 @@ from inventory_orders.domain.record import (
     OrderKey,
     OrderLine,
     OrderRecord,
-    OrderStatus,
     Record,
     RecordKey,
     Step,
@@ -39,10 +38,11 @@ from inventory_orders.domain.rejection import Rejection, RejectionReason, Shorta
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import (
     EXPIRY_SHARDS,
-    FULFIL_SHARDS,
     KEYS,
+    LATE_PAYMENT_SHARDS,
     Table,
     shard_name,
+    status_shards,
 )
 
 Row = dict[str, Any]
@@ -313,6 +313,7 @@ def order_row(order: OrderRecord) -> Row:
         "userId": order.user_id,
         "items": [*map(_line_row, order.lines)],
         "status": order.status,
+        "statusAt": order.status_at,
         "reason": order.reason,
         "createdAt": order.created_at,
         "lastUpdatedAt": order.last_updated_at,
@@ -321,23 +322,28 @@ def order_row(order: OrderRecord) -> Row:
         "expiresAt": order.expires_at,
         "expiryShard": None if order.expires_at is None else _shard(order.order_id, EXPIRY_SHARDS),
         "confirmedAt": order.confirmed_at,
-        "fulfilShard": _shard(order.order_id, FULFIL_SHARDS)
-        if order.status == OrderStatus.CONFIRMED
-        else None,
         "fulfilledAt": order.fulfilled_at,
         "confirmationRejected": None
         if late_payment is None
         else {"at": late_payment.at, "reason": late_payment.reason},
+        "latePaymentAt": None if late_payment is None else late_payment.at,
         "locations": None if order.locations is None else [*order.locations],
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
     }
+    # A tombstone is not an order yet, so no list contains it.
+    if order.user_id is not None:
+        row["statusShard"] = status_shard(str(order.status), order.order_id)
+        if late_payment is not None:
+            row["latePaymentShard"] = _shard(order.order_id, LATE_PAYMENT_SHARDS)
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
         "steps": [*map(_step_row, order.steps)],
         "attributes": dict(order.attributes),
         "locationsAsked": [*order.locations_asked],
         "split": order.split,
+        # Most orders come from the default location, so they do without this attribute.
+        "suppliedFrom": [] if order.supplied_from == [DEFAULT_LOCATION] else order.supplied_from,
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
 
@@ -395,6 +401,7 @@ def read_order(row: Row) -> OrderRecord:
         version=row.get("_version", 0),
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
+        status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
         hold_seconds=row.get("holdSeconds"),
@@ -443,8 +450,18 @@ def _read_shortages(row: Row) -> tuple[Shortage, ...]:
     )
 
 
+def status_shard(status: str, order_id: str) -> str:
+    """The key of an order in `BY_STATUS`."""
+    shards = status_shards(status)
+    return shards[_number(order_id, len(shards))]
+
+
 def _shard(order_id: str, shards: int) -> str:
-    return shard_name(zlib.crc32(order_id.encode()) % shards)
+    return shard_name(_number(order_id, shards))
+
+
+def _number(order_id: str, shards: int) -> int:
+    return zlib.crc32(order_id.encode()) % shards
 
 
 def _line_row(line: OrderLine) -> Row:

@@ -42,11 +42,17 @@ class Index(NamedTuple):
 
 
 BY_LEVEL = Index("byLevel", ("status", "productId"))
-BY_USER = Index("byUser", ("userId", "createdAt"), ("status",))
+BY_USER = Index("byUser", ("userId", "createdAt"), ("status", "statusAt", "suppliedFrom"))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
-BY_TO_FULFIL = Index("byToFulfil", ("fulfilShard", "confirmedAt"), ("userId", "status"))
+BY_STATUS = Index(
+    "byStatus", ("statusShard", "statusAt"), ("userId", "status", "expiresAt", "suppliedFrom")
+)
+BY_LATE_PAYMENT = Index("byLatePayment", ("latePaymentShard", "latePaymentAt"))
 
-INDEXES = {Table.PRODUCTS: (BY_LEVEL,), Table.ORDERS: (BY_USER, BY_EXPIRY, BY_TO_FULFIL)}
+INDEXES = {
+    Table.PRODUCTS: (BY_LEVEL,),
+    Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT),
+}
 
 STREAMED = (Table.ORDERS, Table.PRODUCTS)
 """Tables whose changes are published: each has a stream with the row before and after."""
@@ -54,10 +60,18 @@ STREAMED = (Table.ORDERS, Table.PRODUCTS)
 EXPIRY_SHARDS = 32
 """Parts of `BY_EXPIRY`, so that holds that end at the same time are written to several partitions."""
 
-FULFIL_SHARDS = 16
-"""Parts of `BY_TO_FULFIL`."""
+LATE_PAYMENT_SHARDS = 4
+"""Parts of `BY_LATE_PAYMENT`. Late payments are rare."""
+
+_STATUS_SHARDS = {"PENDING": 64, "REJECTED": 64}
+"""Parts of `BY_STATUS`, by status. All new orders are in one of these; statuses that are not listed have 16."""
 
 
 def shard_name(number: int) -> str:
     """The name of a shard of an index: two digits."""
     return f"{number:02d}"
+
+
+def status_shards(status: str) -> list[str]:
+    """The keys of a status in `BY_STATUS`, such as `CONFIRMED#07`."""
+    return [f"{status}#{shard_name(number)}" for number in range(_STATUS_SHARDS.get(status, 16))]
