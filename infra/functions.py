@@ -128,8 +128,10 @@ _FUNCTIONS = {
         "Queues holds that are about to end, folds outbound pages, and returns units of idle lanes to rows",
         {
             "Products": "BatchGetItem UpdateItem DescribeTable",
-            "Orders": "DescribeTable",
+            "Orders": "DescribeTable BatchGetItem",
             "Orders/byExpiry": "Query",
+            "Orders/byStatus": "Query",
+            "Orders/byLatePayment": "Query",
             "Allotments": _USE_LANES,
         },
         settings=("HOLD_GRACE_SECONDS", "SWEEP_MINUTES"),

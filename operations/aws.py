@@ -6,7 +6,7 @@ import ipaddress
 import json
 import math
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.naming import service_name, stack_name
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
+from inventory_orders.store.dynamodb import ALWAYS_CONSISTENT, CLIENT_CONFIG, READ_LIMIT, Store
 from inventory_orders.store.rows import Item
 from inventory_orders.store.tables import Table
 
@@ -192,9 +192,14 @@ class Aws:
         # The type stubs need the service's name as a literal.
         return self.session.client(service, config=_CONFIG)  # type: ignore[call-overload]
 
-    def store(self) -> Store:
-        """Create a store for the stack's tables. Its client leaves retries to the engine."""
-        return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
+    def store(self, consistent: Collection[Table] = ALWAYS_CONSISTENT) -> Store:
+        """Create a store for the stack's tables. Its client leaves retries to the engine.
+
+        Args:
+            consistent: The tables that are read with strong consistency, as in `Store`.
+        """
+        client = self.session.client("dynamodb", config=CLIENT_CONFIG)
+        return Store(client, self.tables, consistent)
 
 
 def _outputs(stack: StackTypeDef, prefix: str) -> dict[str, str]:

@@ -95,6 +95,20 @@ def list_by_status(
     return levels, {name: str(error) for name, error in found.unreadable.items()}, has_more
 
 
+def low_rows(aws: Aws, limit: int) -> tuple[list[StockLevel], bool]:
+    """Read the levels of rows that are out of stock or low, at most `limit` of each, with eventual consistency.
+
+    Returns:
+        The levels, without those that the index shows under an old status, and whether there are more.
+    """
+    client = RetryingClient(aws.store(consistent=()))
+    out, low = (list_keys(client, [status], limit) for status in URGENCY[:2])
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    found = read_all(client, [*out[0], *low[0]], deadline, CommitStats())
+    levels = estimate_levels(client, found, deadline).values()
+    return [each for each in levels if each.product.status in URGENCY[:2]], out[1] or low[1]
+
+
 def list_keys(
     client: RetryingClient, statuses: Iterable[str], limit: int
 ) -> tuple[list[str], bool]:

@@ -72,7 +72,7 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
         RetryingClient(process.store, POLICY, executor=runtime.executor()), deadline
     )
     parts = (holds, fold, report, overview)
-    problems = [problem for part in parts for problem in part.problems]
+    problems = [*dict.fromkeys(problem for part in parts for problem in part.problems)]
     if process.stream_mappings:
         problems += unread_streams(process.store, runtime.client("lambda"), process.stream_mappings)
     published, not_published = _publish_stock(deadline, problems)

@@ -87,11 +87,13 @@ class Desk:
         return about | {"currency": aws.currency._asdict()}
 
     def attention(self) -> object:
-        """Return state that can change without an event: the number of dead letters in each queue, and alarms that are on."""
-        return today.depths(self._stack()), self._signals and self._signals.alarms().get("on")
+        """Return state that can change without an event: dead letters in each queue, alarms that are on, the last sweep."""
+        aws = self._stack()
+        alarms = self._signals and self._signals.alarms().get("on")
+        return today.depths(aws), alarms, today.last_sweep(aws)
 
     def today(self) -> Document:
-        """Return the counts for the page Today."""
+        """Return the counts for the page Today. Those of orders are as of the last sweep."""
         aws, signals = self._stack(), self._signals
 
         def letters() -> Document:
@@ -99,9 +101,8 @@ class Desk:
                 return today.dead_letters(aws)
 
         reads: dict[str, Callable[[], Document]] = {
-            "toShip": lambda: today.to_ship(self.orders()),
-            "held": lambda: today.held(self.orders(are_held=True)),
-            "products": lambda: today.products(self.products()),
+            "orders": lambda: today.orders(aws),
+            "products": lambda: today.products(aws),
             "deadLetters": letters,
         }
         if signals is not None:

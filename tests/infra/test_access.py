@@ -80,7 +80,7 @@ AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue       
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
 ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue, ExpiryDeadLetterQueue | role
 # Holds that are about to end.
-Sweep                    | dynamodb:Query          | byExpiry                    | role
+Sweep                    | dynamodb:Query          | byExpiry, byStatus, byLatePayment | role
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB requires each action within a transaction.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
@@ -102,7 +102,7 @@ Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem d
 Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
 Sweep          | events:PutEvents                                                               | EventBus         | role
 # Whether the streams are read.
-Sweep                    | dynamodb:DescribeTable  | Orders                  | role
+Sweep                    | dynamodb:DescribeTable dynamodb:BatchGetItem | Orders | role
 Sweep | lambda:GetEventSourceMapping | mapping of Orders stream, mapping of Products stream | role
 # Lambda writes the log with the role of the function. The group exists, so no function need create it.
 every function           | WRITE_LOG               | its log                 | role

@@ -71,7 +71,7 @@ def test_an_idle_sweep_takes_these_units(shop):
     assert shop.invoke("sweep", {"action": "sweep"})["result"] == "SWEPT"
     written, read = (now - then for now, then in zip(consumed(shop), before, strict=True))
     # In this shop, no lane was ever used.
-    assert (written, read) == (0, costs.READ_UNITS_OF_A_SWEEP)
+    assert (written, read) == (costs.WRITE_UNITS_OF_A_SWEEP, costs.READ_UNITS_OF_A_SWEEP)
     assert f"A sweep takes {costs.READ_UNITS_OF_A_SWEEP:.0f} read units" in PAGE
 
 

@@ -20,6 +20,9 @@ STOCK_PARTS = 100
 """Number of items with the published stock levels of all products. One request reads them; with 50,000 products, each has
 11 KB."""
 
+TODAY = "today"
+"""The key of the row for the desk's first page."""
+
 
 @dataclass(frozen=True, slots=True)
 class StockPart:
