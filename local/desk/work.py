@@ -36,6 +36,7 @@ from operations.lanes import read_lanes
 Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
+PRODUCTS_OF_A_PAGE = 300
 MOST_DEAD_LETTERS = 100
 """The desk shows at most this many dead letters of each queue."""
 
@@ -111,17 +112,20 @@ class Desk:
         with ThreadPoolExecutor(len(reads)) as pool:
             return dict(zip(reads, pool.map(lambda read: read(), reads.values()), strict=True))
 
-    def products(self) -> Document:
-        """List all products with their stock, and describe rows that cannot be read.
+    def products(self, pages: int = 1) -> Document:
+        """List the first pages of products with their stock, and describe rows that cannot be read.
 
-        A product with stock at several locations is listed once, with its total and its `places`.
+        Products that are out of stock or low come first. A product with stock at several locations is listed once, with
+        its total and its `places`. `isAll` says whether all products are listed.
         """
         aws = self._stack()
-        levels, unreadable = stock.list_stock(aws)
+        levels, unreadable, has_more = stock.list_by_status(
+            aws, stock.URGENCY, pages * PRODUCTS_OF_A_PAGE
+        )
         groups = stock.by_product(levels).values()
         products = [stock.shown_total(group, aws.locations) for group in groups]
         products.sort(key=lambda one: (stock.URGENCY.index(one["status"]), one["productId"]))
-        return {"products": products, "unreadable": dict(unreadable)}
+        return {"products": products, "unreadable": dict(unreadable), "isAll": not has_more}
 
     def product(self, product_id: str, location_id: str) -> Document:
         """Return a product's stock at a location, and how many orders `history` would read.

@@ -180,7 +180,7 @@ export const T = {
   allProducts: {
     product: "Product", filter: "Filter by name or id", show: "Show", all: "all products", promised: "more units promised than on hand", clear: "Show all products",
     found: (shown, all) => (shown === all ? counted(all, "product") : `${number(shown)} of ${counted(all, "product")}`),
-    more: (most) => `The first ${number(most)} are listed: filter to see others.`,
+    more: "Show more", notAll: "There are more: the search finds them",
     none: (text, level) => `No product ${text ? `has “${text}” in its name or id` : "is listed"}${level ? `${text ? " and" : " that"} is ${level}` : ""}.`,
     total: (amount) => `Total of ${counted(amount, "product")}`,
     places: (amount) => counted(amount, "location"),
