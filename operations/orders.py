@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
+from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
@@ -25,6 +26,7 @@ from inventory_orders.store.tables import Table
 
 from .audit import read_rows
 from .aws import Aws
+from .csv_text import csv_of
 from .movements import movements_of
 
 _PAGE = 50
@@ -83,6 +85,26 @@ def _list_orders(client: RetryingClient, wanted: OrderFilter, limit: int) -> Ord
         unreadable += broken
         has_more = after is not None
     return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
+
+
+_COLUMNS = (
+    *("orderId", "userId", "status", "reason", "statusAt", "createdAt", "expiresAt"),
+    *("latePaymentAt", "shippable", "items"),
+)
+
+
+def orders_as_csv(orders: Iterable[Mapping[str, Any]]) -> str:
+    """Write orders as CSV, one line for each order."""
+    return csv_of(_COLUMNS, ([_cell(order, name) for name in _COLUMNS] for order in orders))
+
+
+def _cell(order: Mapping[str, Any], name: str) -> str:
+    if name == "latePaymentAt":
+        return str(order.get("confirmationRejected", {}).get("at", ""))
+    if name == "items":
+        return ", ".join(f"{one['quantity']} {in_words(key_in(one))}" for one in order["items"])
+    value = order.get(name, "")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:

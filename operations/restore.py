@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.store.rows import LOCK, Item, encode, status_shard
-from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.store.rows import LOCK, Item, encode, shard_of
+from inventory_orders.store.tables import KEYS, OTHER_STATUS_SHARDS, Table
 
 from .aws import Aws, get_items, scan
 from .errors import UserError
@@ -118,7 +118,7 @@ def _unknown_then(table: Table, live: Item, moment: Moment) -> Item | None:
     item = {name: live[name] for name in live if name not in _OF_A_LIFE}
     item["items"] = {"L": [{"M": _as_sent(line["M"])} for line in lines]}
     if _status(live) in _HOLDS_STOCK:
-        shard = status_shard("CANCELLED", live["orderId"]["S"])
+        shard = shard_of(live["orderId"]["S"], OTHER_STATUS_SHARDS, "CANCELLED#")
         item |= encode(
             {"status": "CANCELLED", "statusShard": shard, "statusAt": timestamp(moment.now)}
         )

@@ -37,6 +37,12 @@ Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
 PRODUCTS_OF_A_PAGE = 300
+
+ORDERS_OF_A_FILE = 10_000
+"""A file has at most this many orders. To get more, ask for ranges of time on the command line."""
+
+TO_SHIP = OrderFilter(status=OrderStatus.CONFIRMED)
+
 MOST_DEAD_LETTERS = 100
 """The desk shows at most this many dead letters of each queue."""
 
@@ -192,29 +198,21 @@ class Desk:
         unexplained = account.unexplained_in_words
         return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
 
-    def orders(
-        self,
-        user_id: str | None = None,
-        pages: int = 1,
-        location_id: str | None = None,
-        *,
-        are_held: bool = False,
-    ) -> Document:
-        """List the first pages of a customer's orders, newest first.
-
-        Without a customer, list the orders to ship, oldest first; with a location, only those that need units from it.
-        With `are_held`, list the orders that are on hold until they are paid, sorted by the end of the hold.
-        """
-        aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
-        status = OrderStatus.PENDING if are_held else OrderStatus.CONFIRMED
-        wanted = OrderFilter(user_id, None if user_id else status, location_id=location_id)
-        listed = orders.list_orders(aws, wanted, most)
+    def orders(self, wanted: OrderFilter = TO_SHIP, pages: int = 1) -> Document:
+        """List the first pages of orders."""
+        aws = self._stack()
+        listed = orders.list_orders(aws, wanted, pages * ORDERS_OF_A_PAGE)
         return {
             "orders": listed.orders,
             "isAll": not listed.has_more,
             "unreadable": listed.unreadable,
             "names": _names(aws, listed.orders),
         }
+
+    def orders_file(self, wanted: OrderFilter) -> Document:
+        """Write a list of orders as CSV, up to a maximum number of lines."""
+        listed = orders.list_orders(self._stack(), wanted, ORDERS_OF_A_FILE)
+        return {"csv": orders.orders_as_csv(listed.orders), "isAll": not listed.has_more}
 
     def order(self, order_id: str) -> Document:
         """Return an order with the names of its products."""

@@ -129,7 +129,7 @@ def _check_listed(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
     )
     is_late = is_order and "confirmationRejected" in after
     require(
-        ("latePaymentShard" in after) == is_late,
+        is_late == ("latePaymentShard" in after) == ("latePaymentAt" in after),
         f"order {name} has {'a' if is_late else 'no'} late payment, and byLatePayment disagrees",
     )
     is_same = before is not None and before["status"] == after["status"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from inventory_orders.store.rows import status_shard
+from inventory_orders.store.rows import shard_of
 from testing.schedules.every.world import Rival, SetUp, World
 from testing.world.ends import key_of, units_of
 from testing.world.invariants import GRACE_SECONDS
@@ -329,7 +329,7 @@ def add_order(
             "userId": "u-1",
             "status": status,
             "statusAt": OPENED,
-            "statusShard": status_shard(status, order_id),
+            "statusShard": shard_of(order_id, 16, f"{status}#"),
             "_version": 1,
             "createdAt": OPENED if age is None else world.moment(-age),
             "lastUpdatedAt": OPENED,

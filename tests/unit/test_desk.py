@@ -1,11 +1,13 @@
 """The desk without a browser: access, pages, changes and errors."""
 
+import csv
 import io
 import json
 import signal
 import threading
 from datetime import datetime
 from unittest.mock import Mock
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -178,7 +180,11 @@ def test_products_are_listed_page_by_page_and_those_that_are_out_come_first(desk
 
 @pytest.mark.parametrize(
     ("query", "first", "more"),
-    [("user=auth0:anna", "21", "0"), ("held", "01", "2"), ("location=", "3", "4")],
+    [
+        ("user=auth0:anna", "21", "0"),
+        ("status=PENDING", "01", "2"),
+        ("status=CONFIRMED&location=", "3", "4"),
+    ],
 )
 def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     desk, monkeypatch, query, first, more
@@ -193,7 +199,25 @@ def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     assert ids == [[f"o-{each}" for each in numbers] for numbers in (first, first + more)]
     assert (shown["isAll"], both["isAll"], shown["unreadable"]) == (False, True, [])
     assert shown["names"] == desk.get("order?id=o-1")["names"] == {TEA: "Earl Grey"}
-    assert desk.get("orders?location=berlin")["orders"] == []
+    assert desk.get("orders?status=CONFIRMED&location=berlin")["orders"] == []
+
+
+def test_a_list_of_orders_is_saved_as_a_file(desk, monkeypatch):
+    for number in range(3):
+        desk.place(f"o-{number}")
+    desk.command("ChangeOrders", action="cancel", orderId="o-0", actor="ann")
+    desk.command("ChangeOrders", action="cancel", orderId="o-1", actor="ann")
+    since = quote(desk.shop.order_row("o-1")["statusAt"])
+    (found,) = desk.get(f"orders?status=CANCELLED&since={since}")["orders"]
+    file = desk.get(f"orders.csv?status=CANCELLED&since={since}")
+    (line,) = csv.DictReader(io.StringIO(file["csv"]))
+    assert (line["orderId"], line["statusAt"]) == ("o-1", found["statusAt"])
+    assert file["isAll"]
+    monkeypatch.setattr(work, "ORDERS_OF_A_FILE", 1)
+    file = desk.get("orders.csv?status=CANCELLED")
+    assert (len(file["csv"].splitlines()), file["isAll"]) == (2, False)
+    desk.shop.invoke("change_orders", {"action": "confirm", "orderId": "o-1"})
+    assert [order["orderId"] for order in desk.get("orders?late")["orders"]] == ["o-1"]
 
 
 def test_every_change_of_an_order_has_its_actor(desk):

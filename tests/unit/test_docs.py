@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 27_577
+MAX_WORDS_IN_ALL = 27_589
 
 MAX_WORDS = {
     "README.md": 600,
@@ -26,13 +26,13 @@ MAX_WORDS = {
     "docs/aws.md": 680,
     "docs/reference.md": 3_612,
     "docs/runbook.md docs/operations.md": 4_357,
-    "docs/orders.md docs/api.md docs/data-model.md": 4_615,
+    "docs/orders.md docs/api.md docs/data-model.md": 4_645,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_062,
     "docs/glossary.md": 615,
-    "docs/tutorial.md": 635,
+    "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 434,
+    "docs/desk.md": 437,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

@@ -265,7 +265,7 @@ def placed(shop):
 
 
 def to_ship(*options):
-    found = [(line[0], line[4:]) for line in lines("orders", "--to-ship", *options)[1:]]
+    found = [(line[0], line[4:]) for line in lines("orders", "--status", "CONFIRMED", *options)[1:]]
     return {order: " ".join(items) for order, items in found}
 
 
@@ -273,8 +273,10 @@ def test_one_warehouses_list_has_its_orders_with_its_units(shop, placed):
     assert to_ship() == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon, 1 mug", "o-3": "1 mug"}
     assert to_ship("--location", "lyon") == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon"}
     assert to_ship("--location", "") == {"o-2": "1 mug", "o-3": "1 mug"}
-    assert run("orders", "--to-ship", "--location", "berlin").stdout == "No orders.\n"
-    listed = json.loads(run("orders", "--to-ship", "--location", "lyon", "--json").stdout)
+    assert run("orders", "--status", "CONFIRMED", "--location", "berlin").stdout == "No orders.\n"
+    listed = json.loads(
+        run("orders", "--status", "CONFIRMED", "--location", "lyon", "--json").stdout
+    )
     assert [one["orderId"] for one in listed] == ["o-1", "o-2"]
     assert listed[1]["items"][0] == {"productId": "tea", "locationId": "lyon", "quantity": 2}
 
@@ -289,16 +291,28 @@ def test_orders_that_a_warehouse_has_shipped_are_not_on_its_list(shop, placed):
 def test_a_warehouses_list_shows_its_own_shortages(shop, placed):
     do(shop, Adjustment("tea#lyon", "lost", -25, "CORRECTION"))
     shop.edit(Table.PRODUCTS, "tea#lyon", onHand={"N": "1"})
-    shown = run("orders", "--to-ship", "--location", "lyon").stdout
+    shown = run("orders", "--status", "CONFIRMED", "--location", "lyon").stdout
     assert "only 1 of 3 tea at lyon" in shown
-    there, elsewhere = run("orders", "--to-ship", "--location", "").stdout.splitlines()[1:]
+    shown = run("orders", "--status", "CONFIRMED", "--location", "").stdout.splitlines()
+    there, elsewhere = shown[1:]
     assert (there.split()[1], elsewhere.split()[1]) == ("ready", "ready")
 
 
-@pytest.mark.parametrize("arguments", [("o-1",), ("--user", "u-7")])
-def test_a_location_only_filters_the_orders_to_ship(shop, placed, arguments):
+@pytest.mark.parametrize("arguments", [("o-1",), ("--status", "REJECTED"), ("--late-payments",)])
+def test_a_location_does_not_filter_all_lists(shop, placed, arguments):
     assert run("orders", *arguments, "--location", "lyon").exit_code == 2
-    assert "tea at lyon" in run("orders", *arguments).stdout
+
+
+def test_a_location_filters_the_orders_of_a_user_and_those_that_have_ended(shop, placed):
+    def ids(*options):
+        return [line[0] for line in lines("orders", *options)[1:]]
+
+    assert ids("--user", "u-7", "--location", "lyon") == ["o-2", "o-1"]
+    shop.do(OrderCommand("o-1", OrderAction.FULFIL))
+    assert ids("--user", "u-7", "--location", "lyon") == ["o-2", "o-1"]
+    assert ids("--user", "u-7", "--location", "lyon", "--status", "FULFILLED") == ["o-1"]
+    assert ids("--status", "FULFILLED", "--location", "lyon") == ["o-1"]
+    assert run("orders", "--status", "FULFILLED", "--location", "").stdout == "No orders.\n"
 
 
 def test_an_order_shows_what_it_was_short_of_where_and_whether_it_has_to_be_refunded(shop):

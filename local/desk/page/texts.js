@@ -298,14 +298,33 @@ export const T = {
   // ---------------------------------------------------------------- orders
   allOrders: {
     noList: (name) => `there is no list of orders called ${name}`,
-    lists: "Lists of orders", toShip: "To ship", held: "Waiting for payment",
-    titles: { toShip: () => "Orders to ship", at: (location) => `Orders to ship from ${location}`, held: () => "Orders waiting for payment", of: (userId) => `Orders of ${userId}` },
+    lists: "Lists of orders",
+    tabs: {
+      toShip: "To ship", held: "Waiting for payment", shipped: "Shipped", refund: "To refund", rejected: "Rejected", cancelled: "Cancelled",
+      expired: "Not paid in time",
+    },
+    titles: {
+      toShip: () => "Orders to ship", at: (location) => `Orders to ship from ${location}`, held: () => "Orders waiting for payment",
+      shipped: () => "Shipped orders", refund: () => "Orders to refund", rejected: () => "Rejected orders", cancelled: () => "Cancelled orders",
+      expired: () => "Orders not paid in time", of: (userId) => `Orders of ${userId}`,
+    },
     about: {
       toShip: "Paid orders, oldest first.",
-      held: "Orders on hold, sorted by when the hold ends, soonest first. Orders without a hold are not listed: find them by id or customer.",
-      of: "Newest first.",
+      held: "Oldest first.",
+      shipped: "Orders whose last parcel left, newest first.",
+      refund: "Payments that arrived when the order no longer held its stock, newest first. Refunded orders stay in the list.",
+      rejected: "Newest first.", cancelled: "Newest first.", expired: "Newest first.", of: "Newest first.",
     },
-    none: { toShip: "Nothing to ship.", held: "No orders are on hold.", of: "This customer has no orders." },
+    times: {
+      toShip: "Paid", at: "Paid", held: "Placed", shipped: "Shipped", refund: "Late payment", rejected: "Rejected", cancelled: "Cancelled", expired: "Expired",
+    },
+    none: {
+      toShip: "Nothing to ship.", held: "No orders are waiting for payment.", shipped: "Nothing was shipped.", refund: "No late payments.",
+      rejected: "No orders were rejected.", cancelled: "No orders were cancelled.", expired: "All orders were paid in time.", of: "This customer has no orders.",
+    },
+    when: "Shipped", days: { today: "Today", yesterday: "Yesterday", week: "In the last 7 days", all: "Ever" },
+    file: "Save as CSV", saved: "Saved.",
+    savedPart: "Saved the first 10,000 orders. For more, use inventory-orders orders --csv.",
     shipsFrom: "Ships from",
     shown: (orders, isAll) => (isAll ? `${orders}.` : `The first ${orders}.`),
     more: "Show more",

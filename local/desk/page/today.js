@@ -50,7 +50,7 @@ export function rowsOf({ alarms, deadLetters, orders, products: { promised, leve
     ...[...Map.groupBy(others, ({ step }) => step)].map(alarmOf),
     ...rowOf("deadLetters", "bad", deadLetters.count, "dead-letters"),
     ...rowOf("blocked", "bad", blocked, "orders"),
-    ...rowOf("paidLate", "bad", paidLate.count, "orders"),
+    ...rowOf("paidLate", "bad", paidLate.count, "orders", "refund"),
     ...rowOf("promised", "bad", promised.every(isMissing) ? 0 : promised.length, "products", "PROMISED"),
     ...rowOf("out", "warn", worst.OUT_OF_STOCK && levels.OUT_OF_STOCK, "products", "OUT_OF_STOCK"),
     ...rowOf("low", "warn", worst.LOW_STOCK && levels.LOW_STOCK, "products", "LOW_STOCK"),
@@ -82,7 +82,7 @@ function ordersCard({ orders: { asOf, toShip, unpaid, paidLate, blocked, missing
     blocked ? [hint(T.today.cannotShip(blocked, toShip)), listOf(items)] : nothing,
     figure(bounded(unpaid), link(T.today.unpaid, "orders", "held")),
     unpaid.oldest ? hint(T.today.oldestUnpaid(age(unpaid.oldest))) : nothing,
-    figure(bounded(paidLate), T.today.late, "bad"),
+    figure(bounded(paidLate), link(T.today.late, "orders", "refund"), "bad"),
     hint(T.today.asOf(clock(Date.parse(asOf) / 1000), age(asOf))),
   );
 }

@@ -320,11 +320,6 @@ class OrderRecord:
         """The key of the row."""
         return OrderKey(self.order_id)
 
-    @property
-    def supplied_from(self) -> list[str]:
-        """The locations that supplied its units, sorted; empty if it took none."""
-        return sorted({line.location_id for line in self.lines if line.product_created_at})
-
     def require_version(self) -> OrderRecord:
         """Check that the order has a valid version, and return the order.
 

@@ -329,11 +329,12 @@ def is_listed(wanted: OrderFilter, order: OrderRecord, shown: Mapping[str, Any])
         order: The order as stored.
         shown: The order as shown in the answer.
     """
-    is_open = order.status in (OrderStatus.PENDING, OrderStatus.CONFIRMED)
+    has_ended = order.status not in (OrderStatus.PENDING, OrderStatus.CONFIRMED)
+    supplied_from = {line.location_id for line in order.lines if line.product_created_at}
     return wanted.status in (None, order.status) and (
         wanted.location_id is None
         or bool(open_units(order, shown, wanted.location_id))
-        or (not is_open and wanted.location_id in order.supplied_from)
+        or (has_ended and wanted.location_id in supplied_from)
     )
 
 

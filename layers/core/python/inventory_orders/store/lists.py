@@ -24,9 +24,9 @@ from inventory_orders.store.tables import (
     BY_USER,
     KEYS,
     LATE_PAYMENT_SHARDS,
+    SHARDS,
     Index,
     Table,
-    shard_name,
     status_shards,
 )
 
@@ -39,10 +39,7 @@ _SPARE = 4
 """Entries that each part of a list is asked for, in addition to its share of the page. Then a second round is rare."""
 
 _FILTERED = 100
-"""Entries that each part is asked for if most of them may be filtered out."""
-
-_ROUNDS = 5
-"""Rounds of requests, each for twice as many entries, after which a page may be shorter than its limit."""
+"""Entries that each part is asked for, once for each page, if most of them may be filtered out."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,10 +81,11 @@ class OrderFilter:
         """The limits of the times that it includes. Without its offset, a time sorts just before the same stored time."""
         return self.since, self.until.removesuffix("+00:00")
 
-    def size_of_part(self, limit: int, parts: int) -> int:
-        """How many entries to read first from each part of a list, for a page of at most `limit`."""
-        is_sparse = self.location_id is not None or bool(self.user_id and self.status)
-        return _FILTERED if is_sparse else limit // max(1, parts) + _SPARE
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it may leave out most entries that are read."""
+        of_user = self.user_id is not None and self != OrderFilter(self.user_id)
+        return of_user or self.location_id is not None
 
     def includes(self, entry: Row) -> bool:
         """Whether it includes an order, by its entry in an index."""
@@ -125,19 +123,17 @@ class _Source:
         if wanted.user_id is not None:
             return cls(BY_USER, [wanted.user_id], OrderFilter().times)
         if wanted.paid_late:
-            shards = [*map(shard_name, range(LATE_PAYMENT_SHARDS))]
-            return cls(BY_LATE_PAYMENT, shards, wanted.times)
+            return cls(BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], wanted.times)
         status = wanted.status or ""
         return cls(BY_STATUS, status_shards(status), wanted.times, status in _WAITING)
 
     def after(self, place: ListPosition | None) -> _Source:
         """The rest of the list. It includes entries with the same time, because an index does not sort these."""
-        if place is None:
-            return self
         low, high = self.times
-        low, high = (
-            (max(low, place.at), high) if self.is_oldest_first else (low, min(high, place.at))
-        )
+        if place is not None:
+            low, high = (
+                (max(low, place.at), high) if self.is_oldest_first else (low, min(high, place.at))
+            )
         return replace(self, times=(low, high), keys=self.keys if low <= high else ())
 
     def comes_first(self, one: Any, other: Any) -> bool:
@@ -173,19 +169,14 @@ class _Source:
         found = chain.from_iterable(part.found for part in parts)
         return sorted(found, reverse=not self.is_oldest_first)
 
-    @property
-    def begins(self) -> str:
-        """The time at which it begins."""
-        return self.times[0 if self.is_oldest_first else 1]
-
-    def start(self, at: str) -> ListPosition:
-        """The position before all entries with a time."""
-        return ListPosition(at, "" if self.is_oldest_first else "\x7f")
-
     def edge(self, parts: Iterable[_Part]) -> str | None:
         """The time from which on entries may be missing; None if all were read."""
         ends = [part.rest[self.index.keys[1]]["S"] for part in parts if part.rest is not None]
         return (min if self.is_oldest_first else max)(ends, default=None)
+
+    def before(self, edge: str | None, found: Iterable[ListPosition]) -> list[ListPosition]:
+        """The positions before a time; all if there is none."""
+        return [place for place in found if edge is None or self.comes_first(place.at, edge)]
 
     def needed(self, parts: Iterable[_Part], last: Sequence[ListPosition]) -> list[_Part]:
         """The parts that may have more entries before the last one that is needed, if enough were found."""
@@ -225,19 +216,18 @@ def list_orders(
     """
     source = _Source.of(wanted).after(after)
     parts = unread = [_Part(key) for key in source.keys]
-    size = wanted.size_of_part(limit, len(parts))
-    most = size << _ROUNDS
+    size = _FILTERED if wanted.is_sparse else limit // max(1, len(parts)) + _SPARE
     while True:
         side_by_side(partial(source.read, store, wanted, after, size), unread)
         found, edge = source.merged(parts), source.edge(parts)
-        if edge is None:
-            return found[:limit], found[limit - 1] if len(found) > limit else None
-        whole = [place for place in found if source.comes_first(place.at, edge)]
+        whole = source.before(edge, found)
         if len(whole) > limit:
             return whole[:limit], whole[limit - 1]
-        size *= 2
-        if size >= most and edge != source.begins:
-            return whole, source.start(edge)
+        if edge is None:
+            return whole, None
+        if wanted.is_sparse and edge not in source.times:
+            # Ids have no characters beyond `~`.
+            return whole, ListPosition(edge, "" if source.is_oldest_first else "\x7f")
         unread = source.needed(parts, found[limit : limit + 1])
 
 
@@ -374,7 +364,7 @@ def list_holds(
     Returns:
         Some of the holds, and where to continue; None at the end.
     """
-    name = shard_name(shard)
+    name = SHARDS[shard]
     response = store.query(
         Table.ORDERS,
         "#expiryShard = :shard AND #expiresAt <= :until",

@@ -40,9 +40,10 @@ from inventory_orders.store.tables import (
     EXPIRY_SHARDS,
     KEYS,
     LATE_PAYMENT_SHARDS,
+    OTHER_STATUS_SHARDS,
+    SHARDS,
+    STATUS_SHARDS,
     Table,
-    shard_name,
-    status_shards,
 )
 
 Row = dict[str, Any]
@@ -308,6 +309,7 @@ def read_lease(item: Item) -> LaneLease:
 def order_row(order: OrderRecord) -> Row:
     """Convert an order into its row."""
     late_payment = order.confirmation_rejected
+    supplied_from = {line.location_id for line in order.lines}
     row = {
         "orderId": order.order_id,
         "userId": order.user_id,
@@ -320,22 +322,25 @@ def order_row(order: OrderRecord) -> Row:
         "_version": order.version,
         "holdSeconds": order.hold_seconds,
         "expiresAt": order.expires_at,
-        "expiryShard": None if order.expires_at is None else _shard(order.order_id, EXPIRY_SHARDS),
+        "expiryShard": None
+        if order.expires_at is None
+        else shard_of(order.order_id, EXPIRY_SHARDS),
         "confirmedAt": order.confirmed_at,
         "fulfilledAt": order.fulfilled_at,
         "confirmationRejected": None
         if late_payment is None
         else {"at": late_payment.at, "reason": late_payment.reason},
-        "latePaymentAt": None if late_payment is None else late_payment.at,
         "locations": None if order.locations is None else [*order.locations],
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
     }
     # A tombstone is not an order yet, so no list contains it.
     if order.user_id is not None:
-        row["statusShard"] = status_shard(str(order.status), order.order_id)
+        shards = STATUS_SHARDS.get(str(order.status), OTHER_STATUS_SHARDS)
+        row["statusShard"] = shard_of(order.order_id, shards, f"{order.status}#")
         if late_payment is not None:
-            row["latePaymentShard"] = _shard(order.order_id, LATE_PAYMENT_SHARDS)
+            row["latePaymentAt"] = late_payment.at
+            row["latePaymentShard"] = shard_of(order.order_id, LATE_PAYMENT_SHARDS)
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
         "steps": [*map(_step_row, order.steps)],
@@ -343,7 +348,7 @@ def order_row(order: OrderRecord) -> Row:
         "locationsAsked": [*order.locations_asked],
         "split": order.split,
         # Most orders come from the default location, so they do without this attribute.
-        "suppliedFrom": [] if order.supplied_from == [DEFAULT_LOCATION] else order.supplied_from,
+        "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
 
@@ -450,18 +455,9 @@ def _read_shortages(row: Row) -> tuple[Shortage, ...]:
     )
 
 
-def status_shard(status: str, order_id: str) -> str:
-    """The key of an order in `BY_STATUS`."""
-    shards = status_shards(status)
-    return shards[_number(order_id, len(shards))]
-
-
-def _shard(order_id: str, shards: int) -> str:
-    return shard_name(_number(order_id, shards))
-
-
-def _number(order_id: str, shards: int) -> int:
-    return zlib.crc32(order_id.encode()) % shards
+def shard_of(order_id: str, shards: int, prefix: str = "") -> str:
+    """The key of an order in an index with this number of parts."""
+    return prefix + SHARDS[zlib.crc32(order_id.encode()) % shards]
 
 
 def _line_row(line: OrderLine) -> Row:

@@ -63,15 +63,17 @@ EXPIRY_SHARDS = 32
 LATE_PAYMENT_SHARDS = 4
 """Parts of `BY_LATE_PAYMENT`. Late payments are rare."""
 
-_STATUS_SHARDS = {"PENDING": 64, "REJECTED": 64}
-"""Parts of `BY_STATUS`, by status. All new orders are in one of these; statuses that are not listed have 16."""
+STATUS_SHARDS = {"PENDING": 64, "REJECTED": 64}
+"""Parts of `BY_STATUS` for the statuses in which orders begin."""
 
+OTHER_STATUS_SHARDS = 16
+"""Parts of `BY_STATUS` for each other status."""
 
-def shard_name(number: int) -> str:
-    """The name of a shard of an index: two digits."""
-    return f"{number:02d}"
+SHARDS = tuple(f"{number:02d}" for number in range(64))
+"""The names of the parts of an index."""
 
 
 def status_shards(status: str) -> list[str]:
     """The keys of a status in `BY_STATUS`, such as `CONFIRMED#07`."""
-    return [f"{status}#{shard_name(number)}" for number in range(_STATUS_SHARDS.get(status, 16))]
+    shards = SHARDS[: STATUS_SHARDS.get(status, OTHER_STATUS_SHARDS)]
+    return [f"{status}#{shard}" for shard in shards]
