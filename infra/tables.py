@@ -54,9 +54,15 @@ class Tables(Construct):
             contributor_insights_specification=self._insights(name),
             warm_throughput=self._warm(name),
         )
+        resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
+        if self._insights(name) is not None:
+            for number in range(len(INDEXES.get(name, ()))):
+                # The rule of the table is enough. The CDK gives each index one of its own.
+                resource.add_property_deletion_override(
+                    f"Replicas.0.GlobalSecondaryIndexes.{number}.ContributorInsightsSpecification"
+                )
         if self._settings.table_key is not None:
             # The CDK's own property requires a stack with a fixed region.
-            resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
             resource.sse_specification = dynamodb.CfnGlobalTable.SSESpecificationProperty(
                 sse_enabled=True, sse_type="KMS"
             )

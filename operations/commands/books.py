@@ -23,6 +23,7 @@ from .common import (
     AsJson,
     AtLocation,
     aside,
+    print_cost,
     print_json,
     print_problems,
     progress_bar,
@@ -86,11 +87,18 @@ def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
     """Show the books. Returns whether they balance and no row breaks its table's contract."""
-    from ..audit import read_books  # noqa: PLC0415
+    from ..audit import AUDITED, read_books  # noqa: PLC0415
+    from ..aws import size_of  # noqa: PLC0415
     from ..books import history  # noqa: PLC0415
 
-    with aside.status("Reading all tables"):
-        books = read_books(aws)
+    size = size_of(aws, *AUDITED)
+    print_cost(size)
+    with aside.status("Reading all tables") as spinner:
+
+        def show(number: int) -> None:
+            spinner.update(f"{number:,} of about {size.rows:,} rows are read")
+
+        books = read_books(aws, show)
     chosen = _choose(books, product, location)
     balanced = not books.corrupt and all(account.balances for account in chosen)
     histories = [history(books, account) for account in chosen if product is not None]

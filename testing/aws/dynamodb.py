@@ -20,6 +20,7 @@ from hashlib import sha256
 from math import ceil
 from threading import Lock
 from typing import Any
+from zlib import crc32
 
 from testing.aws.expressions import (
     Between,
@@ -355,6 +356,7 @@ class DynamoDB:
                 "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{table.name}",
                 "TableStatus": "ACTIVE",
                 "ItemCount": len(table.items),
+                "TableSizeBytes": sum(map(size_of_item, table.items.values())),
             }
         }
 
@@ -429,11 +431,18 @@ class DynamoDB:
         return self._page(request, table, index, found, scope)
 
     def _scan(self, request: dict[str, Any]) -> dict[str, Any]:
-        _only(request, _PAGED)
+        _only(request, f"{_PAGED} Segment TotalSegments")
         table = self._table(request["TableName"])
         index = _index(table, request)
         scope = _scope(request, _filters(request))
-        return self._page(request, table, index, list(table.entries(index)), scope)
+        segment, total = request.get("Segment", 0), request.get("TotalSegments", 1)
+        # Items belong to segments by their partition key.
+        found = [
+            (key, item)
+            for key, item in table.entries(index)
+            if crc32(str(key[0]).encode()) % total == segment
+        ]
+        return self._page(request, table, index, found, scope)
 
     def _page(
         self,

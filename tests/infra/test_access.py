@@ -42,7 +42,7 @@ everybody with a signature | execute-api:Invoke | POST /products/{productId}/adj
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment | role
+Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment, byLevel | role
 Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -80,7 +80,7 @@ AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue       
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
 ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue, ExpiryDeadLetterQueue | role
 # Holds that are about to end.
-Sweep                    | dynamodb:Query          | byExpiry                    | role
+Sweep                    | dynamodb:Query          | byExpiry, byStatus, byLatePayment | role
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB requires each action within a transaction.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
@@ -104,7 +104,7 @@ Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem d
 Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
 Sweep          | events:PutEvents                                                               | EventBus         | role
 # Whether the streams are read.
-Sweep                    | dynamodb:DescribeTable  | Orders                  | role
+Sweep                    | dynamodb:DescribeTable dynamodb:BatchGetItem | Orders | role
 Sweep | lambda:GetEventSourceMapping | mapping of Orders stream, mapping of Products stream | role
 # Lambda writes the log with the role of the function. The group exists, so no function need create it.
 every function           | WRITE_LOG               | its log                 | role
@@ -126,6 +126,7 @@ DynamoDB                 | maintains byUser        | Orders                  | g
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
 DynamoDB                 | maintains byStatus      | Orders                  | global secondary index
 DynamoDB                 | maintains byLatePayment | Orders                  | global secondary index
+DynamoDB                 | maintains byLevel       | Products                | global secondary index
 DynamoDB                 | maintains a stream      | Orders, Products        | stream specification
 """
 

@@ -117,7 +117,7 @@ def test_cloudwatch_shows_throttled_keys_unless_they_belong_to_customers(dev, op
         watched = {"Enabled": True, "Mode": "THROTTLED_KEYS"} if is_watched else None
         assert replica.get("ContributorInsightsSpecification") == watched
         for index in replica.get("GlobalSecondaryIndexes", ()):
-            # It would inherit the mode of its table.
+            # Each rule costs money. The CDK would give an index the mode of its table.
             assert "ContributorInsightsSpecification" not in index
     unwatched = synthesise("dev", **SMALL)
     for template in (optional, unwatched):

@@ -36,7 +36,7 @@ from inventory_orders.store.rows import (
     read_product,
     read_record,
 )
-from inventory_orders.store.stock_parts import StockPart, read_stock_part
+from inventory_orders.store.sweep_rows import StockPart, content_of, read_stock_part
 from inventory_orders.store.tables import KEYS, Table
 from inventory_orders.version import VERSION
 from local import ROOT
@@ -49,7 +49,14 @@ EVENTS = "events"
 
 Document = dict[str, Any]
 Read = (
-    Product | Record | Page | OutboundPage | LaneLease | StockPart | tuple[WordKey, frozenset[str]]
+    Product
+    | Record
+    | Page
+    | OutboundPage
+    | LaneLease
+    | StockPart
+    | tuple[WordKey, frozenset[str]]
+    | tuple[str, Any]
 )
 
 
@@ -149,7 +156,7 @@ def kind_of_page(row: Item) -> str:
     """Return the kind of a row of the Allotments table."""
     name = row["page"]["S"]
     first, _, last = name.partition("/")
-    if first in ("out", "stock"):
+    if first in ("out", "stock", "levels", "today"):
         return str(first)
     return "lease" if last == "lease" else "depot" if first == "0" else "lane"
 
@@ -179,6 +186,8 @@ def read(table: Table, row: Item) -> Read:
             return read_lease(item)
         case "stock":
             return read_stock_part(item)
+        case "levels" | "today":
+            return content_of(item)
         case _:
             return read_page(item)
 

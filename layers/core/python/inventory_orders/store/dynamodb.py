@@ -63,7 +63,7 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 READ_LIMIT = 100
 """Maximum number of items in a BatchGetItem or TransactGetItems request."""
 
-_ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
+ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
 
 F = TypeVar("F")
 
@@ -165,7 +165,7 @@ class Store:
         self,
         client: DynamoDBClient,
         tables: Mapping[Table, str],
-        consistent: Collection[Table] = _ALWAYS_CONSISTENT,
+        consistent: Collection[Table] = ALWAYS_CONSISTENT,
     ) -> None:
         self._client = client
         self._consistent = consistent

@@ -20,6 +20,7 @@ from inventory_orders.store.rows import Item, Row, decode, key_item, read_item
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_LATE_PAYMENT,
+    BY_LEVEL,
     BY_STATUS,
     BY_USER,
     KEYS,
@@ -269,6 +270,32 @@ def list_products(
     for item in items:
         snapshot.add_item(item["productId"]["S"], item)
     return snapshot, last
+
+
+def list_by_level(
+    store: Store, status: str, limit: int, after: ListPosition | None
+) -> tuple[list[str], ListPosition | None]:
+    """List the products with a status, sorted by id. The list is eventually consistent.
+
+    Args:
+        store: The tables.
+        status: The status.
+        limit: Maximum number of entries.
+        after: The position to continue after; None for the beginning.
+
+    Returns:
+        The keys of their rows, and where to continue; None at the end.
+    """
+    response = store.query(
+        Table.PRODUCTS,
+        "#status = :status",
+        {"status": status},
+        {"status": {"S": status}, **key_item(after.id)} if after else None,
+        Limit=limit,
+        IndexName=BY_LEVEL.name,
+    )
+    keys = [item["productId"]["S"] for item in response["Items"]]
+    return keys, ListPosition("", keys[-1]) if "LastEvaluatedKey" in response else None
 
 
 def search_products(

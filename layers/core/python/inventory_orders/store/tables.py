@@ -43,6 +43,7 @@ class Index(NamedTuple):
     attributes: tuple[str, ...] = ()
 
 
+BY_LEVEL = Index("byLevel", ("status", "productId"))
 BY_USER = Index("byUser", ("userId", "createdAt"), ("status", "statusAt", "suppliedFrom"))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
 BY_STATUS = Index(
@@ -50,7 +51,10 @@ BY_STATUS = Index(
 )
 BY_LATE_PAYMENT = Index("byLatePayment", ("latePaymentShard", "latePaymentAt"))
 
-INDEXES = {Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT)}
+INDEXES = {
+    Table.PRODUCTS: (BY_LEVEL,),
+    Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT),
+}
 
 STREAMED = (Table.ORDERS, Table.PRODUCTS)
 """Tables whose changes are published: each has a stream with the row before and after."""
