@@ -15,9 +15,9 @@ from .settings import Settings
 # `publish_events` derives events from the row before and after a change.
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
-# CloudWatch shows the keys in plaintext, so no table is watched whose keys belong to customers. An index inherits
-# the setting of its table.
-_NOT_WATCHED = (Table.ORDERS, Table.MOVEMENTS)
+# CloudWatch shows the keys in plaintext, so no table or index is watched whose keys belong to customers. An index would
+# inherit the setting of its table. The rows of Words are written only when a product gets another name.
+_NOT_WATCHED = (Table.ORDERS, Table.WORDS, Table.MOVEMENTS)
 
 
 class Tables(Construct):
@@ -58,9 +58,15 @@ class Tables(Construct):
             contributor_insights_specification=self._insights(name),
             warm_throughput=self._warm(name),
         )
+        resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
+        if self._insights(name) is not None:
+            for number in range(len(INDEXES.get(name, ()))):
+                # The rule of the table is enough. The CDK gives each index one of its own.
+                resource.add_property_deletion_override(
+                    f"Replicas.0.GlobalSecondaryIndexes.{number}.ContributorInsightsSpecification"
+                )
         if self._settings.table_key is not None:
             # The CDK's own property requires a stack with a fixed region.
-            resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
             resource.sse_specification = dynamodb.CfnGlobalTable.SSESpecificationProperty(
                 sse_enabled=True, sse_type="KMS"
             )

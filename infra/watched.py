@@ -332,6 +332,14 @@ ALARMS = (
         )
         for kind, limit in (("Read", 3_000), ("Write", 1_000))
     ),
+    Alarm(
+        "ProductsByLevelWriteThrottles",
+        Metric("WriteThrottleEvents", "Sum", "indexes/byLevel"),
+        _THROTTLED,
+        "DynamoDB throttles the index byLevel, and with it the writes of Products. First: check how many products are listed or "
+        "change their status per second, because each status is one key. If it is only a few, set warmThroughput.Products in "
+        "cdk.json.",
+    ),
     *(
         Alarm(
             f"OrdersB{index[1:]}WriteThrottles",

@@ -59,7 +59,7 @@ from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
 
 from .catalogue_file import ATTRIBUTES, Booking, CatalogueFile, Change, Count, Line
-from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
+from .creations import MAX_AT_ONCE, create_many
 from .currency import Currency
 from .file_errors import FileError
 from .moves import Moves, read_moves
@@ -220,7 +220,7 @@ class Load:
         )
         own = [line for line in file.creations if not location_of(line.content.product_id)]
         places = [line for line in file.creations if location_of(line.content.product_id)]
-        of_places = _of_distinct_products(places, min(size, MAX_PLACES_AT_ONCE))
+        of_places = _of_distinct_products(places, size)
         for batches in (_batches(own, size), of_places):
             self._side_by_side(workers, batches, lambda one, b: one.create(b))
         self._side_by_side(workers, _by_product(file.changes, small), lambda one, b: one.change(b))

@@ -16,7 +16,6 @@ from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
-from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation import direct
 from inventory_orders.lanes.levels import is_listed, mark_shippable
 from inventory_orders.store import lists
@@ -121,31 +120,6 @@ def count_open(aws: Aws, generations: Collection[Generation], seconds: float) ->
         if time.monotonic() > until:
             return count, False
     return count, True
-
-
-def find_orders(
-    aws: Aws, text: str, limit: int, seconds: float
-) -> tuple[list[dict[str, Any]], int, bool]:
-    """Find orders by part of their id, or by part of a reference in one of their steps.
-
-    This reads all orders, but stops after the given number of seconds.
-
-    Returns:
-        The orders found, the number of unreadable orders, and whether all orders were read.
-    """
-    until, part, found = time.monotonic() + seconds, text.casefold(), list[dict[str, Any]]()
-    unreadable = 0
-    for row in read_rows(aws, Table.ORDERS):
-        try:
-            references = (step.get("reference", "") for step in row.get("steps", ()))
-            # A tombstone is not an order.
-            if "userId" in row and part in "\n".join((row["orderId"], *references)).casefold():
-                found.append(public_order(row, with_notes=True))
-        except (UnpublishableError, AttributeError, KeyError, TypeError, ValueError):
-            unreadable += 1
-        if len(found) > limit or time.monotonic() > until:
-            return found[:limit], unreadable, False
-    return found, unreadable, True
 
 
 def _deadline() -> Deadline:

@@ -33,7 +33,7 @@ _ROUTES = {
         for action in OrderAction
         if action.path
     },
-    "GET /products": Route(products.get_products, ("ids",)),
+    "GET /products": Route(products.get_products, ("ids", "search", *_PAGE)),
     "GET /products/{productId}": Route(products.get_product),
     "GET /products/{productId}/adjustments": Route(
         products.list_adjustments, ("locationId", *_PAGE), for_operators=True

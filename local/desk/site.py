@@ -115,7 +115,7 @@ class Site:
             "/data/about": lambda _: desk.about(),
             "/data/today": lambda _: desk.today(),
             "/data/search": lambda query: desk.find(query["text"]),
-            "/data/products": lambda _: desk.products(),
+            "/data/products": lambda query: desk.products(int(query.get("pages", "1"))),
             "/data/product": lambda query: desk.product(*stock_of(query)),
             "/data/promised": lambda query: desk.promised(*stock_of(query)),
             "/data/history": lambda query: desk.history(

@@ -38,6 +38,7 @@ Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
 CHANGES_OF_A_PAGE = 25
+PRODUCTS_OF_A_PAGE = 300
 
 ORDERS_OF_A_FILE = 10_000
 """A file has at most this many orders. To get more, ask for ranges of time on the command line."""
@@ -95,11 +96,13 @@ class Desk:
         return about | {"currency": aws.currency._asdict()}
 
     def attention(self) -> object:
-        """Return state that can change without an event: the number of dead letters in each queue, and alarms that are on."""
-        return today.depths(self._stack()), self._signals and self._signals.alarms().get("on")
+        """Return state that can change without an event: dead letters in each queue, alarms that are on, the last sweep."""
+        aws = self._stack()
+        alarms = self._signals and self._signals.alarms().get("on")
+        return today.depths(aws), alarms, today.last_sweep(aws)
 
     def today(self) -> Document:
-        """Return the counts for the page Today."""
+        """Return the counts for the page Today. Those of orders are as of the last sweep."""
         aws, signals = self._stack(), self._signals
 
         def letters() -> Document:
@@ -107,9 +110,8 @@ class Desk:
                 return today.dead_letters(aws)
 
         reads: dict[str, Callable[[], Document]] = {
-            "toShip": lambda: today.to_ship(self.orders()),
-            "held": lambda: today.held(self.orders(OrderFilter(status=OrderStatus.PENDING))),
-            "products": lambda: today.products(self.products()),
+            "orders": lambda: today.orders(aws),
+            "products": lambda: today.products(aws),
             "deadLetters": letters,
         }
         if signals is not None:
@@ -118,17 +120,20 @@ class Desk:
         with ThreadPoolExecutor(len(reads)) as pool:
             return dict(zip(reads, pool.map(lambda read: read(), reads.values()), strict=True))
 
-    def products(self) -> Document:
-        """List all products with their stock, and describe rows that cannot be read.
+    def products(self, pages: int = 1) -> Document:
+        """List the first pages of products with their stock, and describe rows that cannot be read.
 
-        A product with stock at several locations is listed once, with its total and its `places`.
+        Products that are out of stock or low come first. A product with stock at several locations is listed once, with
+        its total and its `places`. `isAll` says whether all products are listed.
         """
         aws = self._stack()
-        levels, unreadable = stock.list_stock(aws)
+        levels, unreadable, has_more = stock.list_by_status(
+            aws, stock.URGENCY, pages * PRODUCTS_OF_A_PAGE
+        )
         groups = stock.by_product(levels).values()
         products = [stock.shown_total(group, aws.locations) for group in groups]
         products.sort(key=lambda one: (stock.URGENCY.index(one["status"]), one["productId"]))
-        return {"products": products, "unreadable": dict(unreadable)}
+        return {"products": products, "unreadable": dict(unreadable), "isAll": not has_more}
 
     def product(self, product_id: str, location_id: str) -> Document:
         """Return a product's stock at a location.
@@ -173,14 +178,14 @@ class Desk:
         return queues.orders_waiting(self._stack())
 
     def find(self, text: str) -> Document:
-        """Find what has exactly this id or, if nothing has it, search parts of ids, names and references, and dead letters.
+        """Find what has exactly this id or, if nothing has it, search the words of products, locations and dead letters.
 
         `unsearched` describes what was left out.
         """
         aws = self._stack()
         hits, unsearched = search.find_exactly(aws, text), [{"what": "parts"}]
         if not any(hits.values()):
-            hits, unsearched = search.find_parts(aws, text, MOST_HITS, self._read_dead_letters)
+            hits, unsearched = search.find_others(aws, text, MOST_HITS, self._read_dead_letters)
         is_all = all(len(some) <= MOST_HITS for some in hits.values())
         shown = {kind: some[:MOST_HITS] for kind, some in hits.items()}
         return {**shown, "isAll": is_all, "unsearched": unsearched}

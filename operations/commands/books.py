@@ -23,6 +23,7 @@ from .common import (
     AsJson,
     AtLocation,
     aside,
+    print_cost,
     print_json,
     print_problems,
     progress_bar,
@@ -48,6 +49,12 @@ def audit(
     ] = None,
     location: AtLocation = None,
     as_json: AsJson = False,
+    repair_words: Annotated[
+        bool,
+        typer.Option(
+            "--repair-words", help="First repair the rows by which a search finds products."
+        ),
+    ] = False,
     account: Target | None = None,
 ) -> None:
     """Recompute every product's units on hand, committed and available. The exit status is 1 if the books do not balance.
@@ -59,19 +66,40 @@ def audit(
     changed during every read, its books cannot be checked, and the exit status is 1.
     """
     aws = aws_of(account, aside if as_json else screen)
+    if repair_words:
+        _repair_words(aws)
     if not show_audit(aws, product, location, as_json=as_json):
         raise typer.Exit(1)
+
+
+def _repair_words(aws: Aws) -> None:
+    from ..product_words import repair_words  # noqa: PLC0415 - the layer is slow to import
+
+    with aside.status("Reading all products and their words"):
+        repaired, left = repair_words(aws)
+    aside.print(f"The words of {counted(repaired, 'product')} are repaired.")
+    if left:
+        raise UserError(
+            f"{counted(left, 'product')} changed at the same time: run the same command again"
+        )
 
 
 def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
     """Show the books. Returns whether they balance and no row breaks its table's contract."""
-    from ..audit import read_books  # noqa: PLC0415
+    from ..audit import AUDITED, read_books  # noqa: PLC0415
+    from ..aws import size_of  # noqa: PLC0415
     from ..books import history  # noqa: PLC0415
 
-    with aside.status("Reading all tables"):
-        books = read_books(aws)
+    size = size_of(aws, *AUDITED)
+    print_cost(size)
+    with aside.status("Reading all tables") as spinner:
+
+        def show(number: int) -> None:
+            spinner.update(f"{number:,} of about {size.rows:,} rows are read")
+
+        books = read_books(aws, show)
     chosen = _choose(books, product, location)
     balanced = books.is_sound and all(account.balances for account in chosen)
     histories = [history(books, account) for account in chosen if product is not None]

@@ -22,8 +22,19 @@ from inventory_orders.domain.location import (
 )
 
 from ..errors import UserError
+from ..prices import EXPORT_GIGABYTE
 from ..words import counted, lane_name, location_name, without_full_stop
-from .common import AsJson, AtLocation, aside, print_json, print_problems, reading, screen, table_of
+from .common import (
+    AsJson,
+    AtLocation,
+    aside,
+    print_cost,
+    print_json,
+    print_problems,
+    reading,
+    screen,
+    table_of,
+)
 from .target import Target, aws_of, folder, on_stack
 
 if TYPE_CHECKING:
@@ -58,6 +69,9 @@ def stock(
         bool, typer.Option("--in-lanes", help="Only products with units in lanes.")
     ] = False,
     location: AtLocation = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="With --low or --out: maximum number of lines.")
+    ] = 100,
     as_json: AsJson = False,
     account: Target | None = None,
 ) -> None:
@@ -65,36 +79,62 @@ def stock(
 
     Products that are out of stock or low at any location come first. A product with several locations has a line for
     the total and one for each location; filter options keep only the matching lines. If the setting `locations` leaves
-    out the default location, `--out` does not list its empty rows of products that have other locations. A list is an estimate, because
-    units move while it is read. Figures for one product are exact unless marked `about`, and include the goods in
+    out the default location, `--out` does not list its empty rows of products that have other locations. `--low` and `--out` read an index,
+    other lists read all products. A list is an estimate, because units move while it is read, and those of products in
+    lanes are as of the last sweep. Figures for one product are exact unless marked `about`, and include the goods in
     transit between its locations. If a count of the product is open, you are told how to cancel it.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
         _show_one(aws, product, location, as_json=as_json)
         return
-    from ..stock import list_stock, without_unused  # noqa: PLC0415
+    from ..stock import without_unused  # noqa: PLC0415
 
-    with reading("the stock"), aside.status("Reading rows and lanes"):
-        listed, unreadable = list_stock(aws)
+    statuses = {"OUT_OF_STOCK": out, "LOW_STOCK": low}
+    listed, unreadable, has_more = _list(aws, [each for each in statuses if statuses[each]], limit)
     print_problems("Left out", unreadable.values(), aside)
     unused = 0
     if out and location is None:
         used = without_unused(listed, aws.locations)
         listed, unused = used, len(listed) - len(used)
-    statuses = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
     shown = _chosen(listed, statuses, location, in_lanes=in_lanes)
     # A total over some of the locations could be mistaken for the total over all.
     has_totals = not any((low, out, in_lanes, location is not None))
     if as_json:
         print_json(_levels_as_json(shown, aws.locations, has_totals=has_totals))
     else:
-        _show_levels(shown, listed, in_lanes=in_lanes, has_totals=has_totals)
+        _show_levels(
+            shown, listed, in_lanes=in_lanes, has_totals=has_totals, are_all=not (low or out)
+        )
+    _show_left_out(unused, limit if has_more else None)
+
+
+def _show_left_out(unused: int, limit: int | None) -> None:
+    """Say what is not listed: unused rows of the default location, and whatever is beyond a limit."""
+    if limit is not None:
+        aside.print(f"[dim]There are more. --limit {2 * limit} shows more of them.[/]")
     if unused:
         aside.print(
             f"[dim]Not listed: {counted(unused, 'empty row')} of the default location, which the setting `locations` leaves "
             'out. --location "" lists them.[/]'
         )
+
+
+def _list(
+    aws: Aws, statuses: Sequence[str], limit: int
+) -> tuple[list[StockLevel], Mapping[str, str], bool]:
+    """List the stock of products with these statuses, or of all products if there are none."""
+    from inventory_orders.store.tables import Table  # noqa: PLC0415
+
+    from ..aws import size_of  # noqa: PLC0415
+    from ..stock import list_by_status, list_stock  # noqa: PLC0415
+
+    with reading("the stock"):
+        if statuses:
+            return list_by_status(aws, statuses, limit)
+        print_cost(size_of(aws, Table.PRODUCTS))
+        with aside.status("Reading rows and lanes"):
+            return *list_stock(aws), False
 
 
 def _chosen(
@@ -138,6 +178,7 @@ def _show_levels(
     *,
     in_lanes: bool,
     has_totals: bool,
+    are_all: bool,
 ) -> None:
     from ..stock import by_product  # noqa: PLC0415
 
@@ -155,6 +196,9 @@ def _show_levels(
         headings, rows = (headings[0], *headings[2:]), [(row[0], *row[2:]) for row in rows]
     if shown:
         screen.print(table_of(headings, rows, numbers))
+    if not are_all:
+        screen.print(f"{counted(len(groups), 'product')}.")
+        return
     everywhere = f" in {len(listed):,} rows" if several else ""
     products = f"{counted(len(groups), 'product')} of {len(by_product(listed)):,}"
     screen.print(f"{products}{everywhere} ({_counts_in_words(listed)}).")
@@ -453,8 +497,13 @@ def export(
             "the embedded AWS cannot export tables; name a stage in your account: --stage dev"
         )
     from .. import export as exporting  # noqa: PLC0415 - the layer is slow to import
+    from ..aws import size_of  # noqa: PLC0415
 
     aws = aws_of(account)
+    size = size_of(aws, *exporting.REPORTED)
+    screen.print(
+        f"[dim]Exporting about {counted(size.rows, 'row')}: no read units, and ${size.bytes / 1e9 * EXPORT_GIGABYTE:.2f}.[/]"
+    )
     exports = exporting.start(aws, bucket)
     for each in exports:
         screen.print(f"{each.table.value}: {each.place}")

@@ -29,6 +29,7 @@ from testing.aws.expressions import (
     Condition,
     ConditionExpression,
     Expression,
+    Function,
     Projection,
     Scope,
     parse_condition,
@@ -358,6 +359,7 @@ class DynamoDB:
                 "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{table.name}",
                 "TableStatus": "ACTIVE",
                 "ItemCount": len(table.items),
+                "TableSizeBytes": sum(map(size_of_item, table.items.values())),
             }
         }
 
@@ -436,11 +438,12 @@ class DynamoDB:
         table = self._table(request["TableName"])
         index = _index(table, request)
         scope = _scope(request, _filters(request))
-        segment, segments = request.get("Segment", 0), request.get("TotalSegments", 1)
+        segment, total = request.get("Segment", 0), request.get("TotalSegments", 1)
+        # Items belong to segments by their partition key.
         found = [
-            (key, entry)
-            for key, entry in table.entries(index)
-            if crc32(key[0].encode()) % segments == segment
+            (key, item)
+            for key, item in table.entries(index)
+            if crc32(str(key[0]).encode()) % total == segment
         ]
         return self._page(request, table, index, found, scope)
 
@@ -818,6 +821,9 @@ def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Sco
         if isinstance(part, Between):
             part.check(scope)
             signs[scope.attribute(part.operand)] = "BETWEEN"
+            continue
+        if isinstance(part, Function) and part.name == "begins_with":
+            signs[scope.attribute(part.attribute)] = part.name
             continue
         if not isinstance(part, Comparison) or part.sign == "<>" or part.right[0] != ":":
             raise invalid("Query key condition not supported")

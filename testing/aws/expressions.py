@@ -33,10 +33,10 @@ _TOKEN = re.compile(r"\s*(<>|<=|>=|[=<>(),.\[\]+-]|[#:][A-Za-z0-9_]+|[A-Za-z][A-
 _RESERVED = frozenset(File(__file__).with_name("reserved_words.txt").read_text("ascii").split())
 _TYPES = {"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"}
 _ORDERED = {"S", "N", "B"}
-_FUNCTIONS = {"attribute_exists", "attribute_not_exists", "attribute_type"}
+_FUNCTIONS = {"attribute_exists", "attribute_not_exists", "attribute_type", "begins_with"}
 _NOT_SIMULATED = {
     *(".", "[", "IN"),
-    *("BEGINS_WITH", "CONTAINS", "IF_NOT_EXISTS", "LIST_APPEND"),
+    *("CONTAINS", "IF_NOT_EXISTS", "LIST_APPEND"),
 }
 # Precise enough for the sum of any two numbers. DynamoDB stores 38 digits, and Python's own context has only 28.
 _ANY_SUM = Context(prec=300)
@@ -117,7 +117,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`attribute_exists(name)`, `attribute_type(name, :type)` and the like."""
+    """`attribute_exists(name)`, `attribute_type(name, :type)` and the like. `begins_with` is for strings."""
 
     name: str
     attribute: Operand
@@ -126,8 +126,10 @@ class Function:
     def holds(self, scope: Scope) -> bool:
         found = scope.value(self.attribute)
         if self.argument is not None:
-            wanted = scope.value(self.argument) or {}
-            return found is not None and wanted.get("S") in found
+            wanted = (scope.value(self.argument) or {}).get("S")
+            if self.name == "begins_with":
+                return found is not None and "S" in found and found["S"].startswith(wanted)
+            return found is not None and wanted in found
         return (found is not None) == (self.name == "attribute_exists")
 
 
@@ -251,6 +253,8 @@ class Expression:
                 fits = kind == "S" and content in _TYPES
             elif operator == "DELETE":
                 fits = kind == "SS"
+            elif operator == "begins_with":
+                fits = kind == "S"
             else:
                 fits = kind in _ORDERED
             if not fits:
@@ -597,7 +601,7 @@ class _Parser:
             )
         attribute = self.attribute()
         argument = None
-        if name == "attribute_type":
+        if name in ("attribute_type", "begins_with"):
             self.expect(",")
             argument = self.operand()
             if argument[0] != ":":

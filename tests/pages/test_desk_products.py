@@ -96,13 +96,22 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
 def test_a_long_list_and_history_are_shown_in_part(page, desk):
     shown = {"onHand": 1, "committed": 0, "available": 1, "status": "ACTIVE"}
     shown |= {"leftToSell": 1, "leftByDefault": 1}
-    many = [{"productId": f"p-{n}", **shown} for n in range(301)]
-    body = json.dumps({"products": many, "unreadable": {"p-x": "p-x has no status"}})
-    page.route("**/data/products", lambda route: route.fulfill(body=body))
+    many = [{"productId": f"p-{n}", **shown} for n in range(3)]
+
+    def listed(route):
+        pages = int(route.request.url.partition("pages=")[2])
+        unreadable = {"p-x": "p-x has no status"}
+        found = {"products": many[: 2 * pages], "unreadable": unreadable, "isAll": pages > 1}
+        route.fulfill(body=json.dumps(found))
+
+    page.route("**/data/products?*", listed)
     show(page, desk, "products", "Products")
-    said(page, "301 products. The first 300 are listed: filter to see others.")
+    said(page, "2 products. There are more: the search finds them")
     page.get_by_text("Left out: p-x has no status").wait_for()
-    assert names(page)[299:] == ["p-299", "Total of 301 products"]
+    assert names(page) == ["p-0", "p-1", "Total of 2 products"]
+    page.get_by_role("button", name="Show more").click()
+    page.get_by_text("Total of 3 products").wait_for()
+    assert page.get_by_role("button", name="Show more").count() == 0
 
     for number in range(30):
         desk.place(f"o-{number}", (TEA, 1))

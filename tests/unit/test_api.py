@@ -17,7 +17,7 @@ from inventory_orders.api import orders, products, requests
 from inventory_orders.api.products import availability
 from inventory_orders.api.requests import encode_cursor, place_after
 from inventory_orders.api.serving import Caller
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
@@ -1057,8 +1057,8 @@ def test_a_page_without_entries_has_a_next_page_only_if_time_is_short(api, monke
     for number in range(8):
         place(api, f"o-{number}", 1, TEA if number in (0, 5) else "tea-hojicha")
     api("POST", "/orders/o-0/confirm")
-    api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
-    for path, query in (("/stock", {"status": "LOW_STOCK", "limit": "2"}),):
+    stock(api, berlin=5)
+    for path, query in (("/stock", at("berlin", limit="2")),):
         found = pages(api, path, **query)
         entries = [
             sum(map(len, (v for v in page.values() if isinstance(v, list)))) for page in found
@@ -1118,6 +1118,9 @@ def test_a_wrong_query_says_what_to_fix(customers):
         *((path, at("a b"), "locationId") for path in lists),
         ("/orders", at("berlin"), "userId"),
         *(("/products", {"ids": ids}, "ids") for ids in ("", ",", "a,,b", many)),
+        *(("/products", query, "ids") for query in ({}, {"ids": TEA, "search": "tea"})),
+        *(("/products", {"search": text}, "search") for text in ("", "a b")),
+        ("/products", {"search": "tea", "limit": "0"}, "limit"),
         ("/stock", {"status": "FEW"}, "status"),
         ("/stock", {"inLanes": "no"}, "inLanes"),
     ):
@@ -1177,6 +1180,48 @@ def test_the_shop_chooses_whether_customers_see_units(api):
     assert api("GET", f"/products/{TEA}").document["units"] == 60
     api.shop.restart(SHOW_STOCK="availability")
     assert "units" not in api("GET", f"/products/{TEA}").document
+
+
+def test_a_list_by_status_comes_from_an_index(located):
+    for number in range(5):
+        out = {"productId": f"out-{number}", "openingStock": 0}
+        assert located("POST", "/products", out).status == 201
+    low = {"locationId": "berlin", "lowStockThreshold": 9}
+    assert located("PATCH", f"/products/{TEA}", low).status == 200
+    located.shop.calls.clear()
+    out = [*pages(located, "/stock", status="OUT_OF_STOCK", limit="2")]
+    assert "Scan" not in located.shop.calls
+    found = [product["productId"] for page in out for product in page["products"]]
+    assert found == [f"out-{number}" for number in range(5)]
+    assert [len(page["products"]) for page in out[:2]] == [2, 2]
+    (low,) = located("GET", "/stock", query={"status": "LOW_STOCK"}).document["products"]
+    assert (low["productId"], low["locationId"]) == (TEA, "berlin")
+    berlin = {"status": "OUT_OF_STOCK"} | at("berlin")
+    assert located("GET", "/stock", query=berlin).document["products"] == []
+    # The index is eventually consistent, and may still contain a product that has changed.
+    receipt = {"adjustmentId": "r-1", "delta": 3, "reason": "RECEIPT"}
+    stale = dict(located.shop.items(Table.PRODUCTS)["out-0",])
+    located("POST", "/products/out-0/adjustments", receipt)
+    row = located.shop.items(Table.PRODUCTS)["out-0",]
+    with_old_index = {"Items": [stale], "Count": 1, "ScannedCount": 1}
+    located.shop.once("Query", lambda _: with_old_index)
+    assert row["status"] == {"S": "ACTIVE"}
+    assert located("GET", "/stock", query={"status": "OUT_OF_STOCK"}).document["products"] == []
+
+
+def test_a_list_of_products_in_lanes_says_how_old_its_figures_are(api):
+    assert api("POST", "/products", {"productId": "cup", "openingStock": 500}).status == 201
+    lend(api.shop.store, "cup", 60, {1: 20})
+    api.shop.invoke("sweep", {"action": "sweep"})
+    cup, tea = (
+        next(one for one in page["products"] if one["productId"] == product_id)
+        for page in [api("GET", "/stock", query={"limit": "100"}).document]
+        for product_id in ("cup", TEA)
+    )
+    swept = timestamp(SystemClock().now())
+    assert (cup["available"], cup["isExact"], cup["asOf"] <= swept) == (500, False, True)
+    assert (cup["inLanes"], "asOf" in tea, tea["inLanes"]) == ({"all": 80}, False, {})
+    assert "asOf" not in api("GET", "/stock/cup").document, "a single product is exact"
 
 
 def test_shown_stock_includes_units_in_lanes(api):
@@ -1305,6 +1350,16 @@ def test_without_movements_the_history_shows_only_adjustments(api, monkeypatch):
     (page,) = pages(api, f"/products/{TEA}/history")
     assert [entry["action"] for entry in page["entries"]] == ["adjust"]
     assert page["completeUntil"] is None
+
+
+def test_customers_find_products(customers):
+    query = {"search": "grey", "limit": "1"}
+    first = customers("GET", "/products", query=query, claims={"sub": "u-7"}).document
+    assert first["products"] == [customers("GET", f"/products/{TEA}").document]
+    rest = customers("GET", "/products", query=query | {"cursor": first["next"]}).document
+    assert [product["productId"] for product in rest["products"]] == [f"{TEA}-decaf"]
+    wrong = {"search": "tea", "cursor": first["next"]}
+    assert customers("GET", "/products", query=wrong).code == (400, "INVALID_CURSOR")
 
 
 def ids_of(found):

@@ -54,6 +54,7 @@ NO_CODES = {
         "ALL_NEW",
         "ALL_OLD",
         "BOOL",
+        "NFKD",
         "NULL",
         "INSERT",
         "REMOVE",

@@ -15,7 +15,7 @@ from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store.rows import decode
-from inventory_orders.store.stock_parts import STOCK_PARTS, StockPart, stock_part_row
+from inventory_orders.store.sweep_rows import STOCK_PARTS, StockPart, stock_part_row
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
@@ -71,7 +71,7 @@ def test_an_idle_sweep_takes_these_units(shop):
     assert shop.invoke("sweep", {"action": "sweep"})["result"] == "SWEPT"
     written, read = (now - then for now, then in zip(consumed(shop), before, strict=True))
     # In this shop, no lane was ever used.
-    assert (written, read) == (0, costs.READ_UNITS_OF_A_SWEEP)
+    assert (written, read) == (costs.WRITE_UNITS_OF_A_SWEEP, costs.READ_UNITS_OF_A_SWEEP)
     assert f"A sweep takes {costs.READ_UNITS_OF_A_SWEEP:.0f} read units" in PAGE
 
 

@@ -161,6 +161,20 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk, monke
     assert "next" not in rest
 
 
+def test_products_are_listed_page_by_page_and_those_that_are_out_come_first(desk, monkeypatch):
+    monkeypatch.setattr(work, "PRODUCTS_OF_A_PAGE", 15)
+    desk.command("ManageProducts", action="create", productId="zero", openingStock=0)
+    desk.shop.calls.clear()
+    found = [desk.get(f"products?pages={pages}") for pages in (1, 2, 3)]
+    assert "Scan" not in desk.shop.calls
+    assert [(len(one["products"]), one["isAll"]) for one in found] == [
+        (15, False),
+        (30, False),
+        (41, True),
+    ]
+    assert found[0]["products"][0]["productId"] == "zero"
+
+
 @pytest.mark.parametrize(
     ("query", "first", "more"),
     [

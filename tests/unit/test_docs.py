@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 27_690
+MAX_WORDS_IN_ALL = 27_870
 
 MAX_WORDS = {
     "README.md": 600,
@@ -24,15 +24,15 @@ MAX_WORDS = {
     "docs/locations.md": 580,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_632,
-    "docs/runbook.md docs/operations.md": 4_384,
-    "docs/orders.md docs/api.md docs/data-model.md": 4_715,
+    "docs/reference.md": 3_652,
+    "docs/runbook.md docs/operations.md": 4_385,
+    "docs/orders.md docs/api.md docs/data-model.md": 4_824,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_067,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_123,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 426,
+    "docs/desk.md": 437,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

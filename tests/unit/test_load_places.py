@@ -19,7 +19,7 @@ from inventory_orders.store.tables import Table
 from local.commands.main import app
 from operations import load as loading
 from operations.commands import load as load_command
-from operations.creations import MAX_PLACES_AT_ONCE, create_many
+from operations.creations import MAX_AT_ONCE, create_many
 from operations.currency import NONE
 from operations.load import Done
 from testing.world.faults import cancels
@@ -172,19 +172,19 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
     content = "productId,locationId,openingStock\n" + "".join(
         f"p{n},l{m},1\n" for n in range(40) for m in range(3)
     )
-    batches = list(loading._of_distinct_products(shelf.file(content).creations, MAX_PLACES_AT_ONCE))
+    batches = list(loading._of_distinct_products(shelf.file(content).creations, MAX_AT_ONCE))
     assert sum(map(len, batches)) == 120
     for batch in batches:
         products = [product_of(line.content.product_id) for line in batch]
-        assert len(batch) <= MAX_PLACES_AT_ONCE
+        assert len(batch) <= MAX_AT_ONCE
         assert len(set(products)) == len(batch)
     client = RetryingClient(shelf.store)
     for new in (
         [NewProduct("tea#a", 1), NewProduct("tea#b", 1)],
         [NewProduct("tea", 1), NewProduct("tea#b", 1)],
-        [NewProduct(f"p{n}#a", 1) for n in range(MAX_PLACES_AT_ONCE + 1)],
+        [NewProduct(f"p{n}#a", 1) for n in range(MAX_AT_ONCE + 1)],
     ):
-        with pytest.raises(ValueError, match="create_many takes at most 33 products"):
+        with pytest.raises(ValueError, match="create_many takes at most 50 products"):
             create_many(client, new, shelf.shop.soon())
 
 

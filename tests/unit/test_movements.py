@@ -345,7 +345,8 @@ def told(shop, monkeypatch):
 
     def run(*arguments):
         done = CliRunner().invoke(main.app, [*arguments], catch_exceptions=False)
-        return done.exit_code, done.output
+        # Progress goes to standard error.
+        return done.exit_code, done.stdout if "--json" in arguments else done.output
 
     return run
 

@@ -82,8 +82,32 @@ def test_a_filter_lists_the_matching_rows_without_a_total(shop, options, rows):
     shop.list("tea#rome", 0)
     found = json.loads(run("stock", "--json", *options).stdout)
     assert [(one["productId"], one.get("locationId")) for one in found] == rows
-    shown = [line[:2] for line in lines("stock", *options)[1:-1]]
-    assert shown == [[product, location or "(default)"] for product, location in rows]
+    *shown, _ = lines("stock", *options)
+    headings = shown.pop(0) if shown else []
+    # A list without other locations has no column for them.
+    has_places = headings[1:2] == ["location"]
+    assert has_places or not any(location for _, location in rows)
+    assert [line[: 1 + has_places] for line in shown] == [
+        [product, location or "(default)"][: 1 + has_places] for product, location in rows
+    ]
+
+
+def test_products_that_are_low_or_out_are_read_from_an_index_up_to_a_limit(shop):
+    for number in range(5):
+        shop.list(f"out-{number}", 0)
+    shop.calls.clear()
+    done = run("stock", "--out", "--limit", "3")
+    assert "Scan" not in shop.calls
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:-1]] == [
+        "out-0",
+        "out-1",
+        "out-2",
+    ]
+    assert "There are more. --limit 6 shows more of them." in done.stderr
+    assert "more" not in run("stock", "--out").stderr
+    assert "Reading about 9 rows" in run("stock").stderr, (
+        "a list of all products says what it costs"
+    )
 
 
 def test_out_of_stock_leaves_out_unused_rows_of_the_default_location_and_says_so(shop, monkeypatch):
@@ -98,7 +122,7 @@ def test_out_of_stock_leaves_out_unused_rows_of_the_default_location_and_says_so
     done = run("stock", "--out")
     found = [line.split()[:2] for line in done.stdout.splitlines()[1:-1]]
     assert found == [["hat", "(default)"], ["tea", "berlin"]]
-    assert "(2 out of stock" in done.stdout.splitlines()[-1]
+    assert done.stdout.splitlines()[-1] == "2 products."
     assert "Not listed: 1 empty row of the default location" in done.stderr
     found = json.loads(run("stock", "--out", "--json").stdout)
     assert [one["productId"] for one in found] == ["hat", "tea"]

@@ -130,6 +130,7 @@ def test_rows_are_restored_with_versions_above_all_later_writes(shop):
             if after[table][key] != live[table].get(key):
                 assert version(after[table][key]) > version(live[table][key])
     assert ("cup",) not in after[Table.PRODUCTS]
+    assert after[Table.WORDS] == shop.then[Table.WORDS] != live[Table.WORDS]
     assert after[Table.STOCK_ADJUSTMENTS] == shop.then[Table.STOCK_ADJUSTMENTS]
     assert found.cancelled == {"PENDING": 5, "CANCELLED": 1}
     assert {shop.tables.order_row(f"since-{n}")["status"] for n in range(5)} == {"CANCELLED"}
@@ -371,7 +372,7 @@ def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
                 {"SourceTableName": table.value, "TargetTableName": name, "RestoreDateTime": THEN},
             )
         stub.add_client_error("describe_table", "ResourceNotFoundException")
-        for status in ("CREATING", "ACTIVE", "ACTIVE", "ACTIVE", "ACTIVE"):
+        for status in ("CREATING", *["ACTIVE"] * len(work.beside.tables)):
             stub.add_response("describe_table", {"Table": {"TableStatus": status}})
         said = []
         work.make_tables(said.append)

@@ -15,9 +15,11 @@ from inventory_orders.api.requests import (
     Listed,
     Request,
     answer_with_page,
+    encode_cursor,
     limit_of,
     location_in,
     malformed,
+    place_after,
     reading,
 )
 from inventory_orders.api.serving import Caller
@@ -29,11 +31,19 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.words import words_to_find
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_levels, read_rows
+from inventory_orders.lanes.levels import (
+    ALL_LANES,
+    StockLevel,
+    estimate_levels,
+    list_levels,
+    read_levels,
+    read_rows,
+)
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists, movements
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
@@ -62,17 +72,23 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def get_products(request: Request, caller: Caller) -> HttpAnswer:
-    """Show several products. The answer lists the ids of unknown, unreadable and remaining products separately.
+    """Show several products: those that the query names, or those that a search finds.
+
+    For the former, the answer lists the ids of unknown, unreadable and remaining products separately.
 
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    given = request.query.get("ids")
-    if not given:
+    query = request.query
+    if ("ids" in query) == ("search" in query):
         raise malformed(
-            "ids", "is missing; list the product ids, for example ids=tea-earl-grey,milk"
+            "ids", "send either ids or search, for example ids=tea-earl-grey,milk or search=earl"
         )
-    named = given.split(",")
+    return (_named_products if "ids" in query else _found_products)(query, caller)
+
+
+def _named_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+    named = query["ids"].split(",")
     if len(named) > READ_LIMIT:
         raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
@@ -85,6 +101,25 @@ def get_products(request: Request, caller: Caller) -> HttpAnswer:
         "remaining": remaining,
     }
     return HttpAnswer(200, answer)
+
+
+def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+    wanted, limit = words_to_find(query["search"]), limit_of(query)
+    if not wanted:
+        raise malformed("search", "must have a word of at least two letters or digits")
+    # No user id begins with #.
+    name = f"#SEARCH {' '.join(wanted)}"
+    client, deadline = reading()
+    listing = partial(lists.search_products, client.store, wanted, limit, place_after(name, query))
+    places, last = client.call(listing, deadline)
+    levels, found, remaining = _read([place.id for place in places], caller)
+    if remaining:
+        last = places[-len(remaining) - 1]
+    answer = {
+        "products": [shown_product(levels[place.id]) for place in places if place.id in levels],
+        "unreadable": [place.id for place in places if place.id in found.unreadable],
+    }
+    return HttpAnswer(200, answer | ({} if last is None else {"next": encode_cursor(name, last)}))
 
 
 def _read(
@@ -168,9 +203,9 @@ def _key_in(request: Request) -> str:
 
 
 def list_stock(request: Request, _: Caller) -> HttpAnswer:
-    """List the stock of all products at each location for operators, unsorted.
+    """List the stock of all products at each location for operators, unsorted; with a status, sorted by id.
 
-    The numbers are estimates, because units move while they are read.
+    The numbers are estimates, because units move while they are read. Those of products in lanes come from the last sweep.
 
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
@@ -192,11 +227,20 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
         return location_id in (None, location_of(key))
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        found, last = client.call(lambda: lists.list_products(client.store, limit, after), deadline)
-        levels = estimate_levels(client, found, deadline)
+        if "status" in query:
+            listing = partial(lists.list_by_level, client.store, status, limit, after)
+            keys, last = client.call(listing, deadline)
+            found = read_all(client, keys, deadline, CommitStats())
+        else:
+            every = partial(lists.list_products, client.store, limit, after)
+            found, last = client.call(every, deadline)
+        # Only the pages show which lane has how many units.
+        estimate = estimate_levels if "inLanes" in query else list_levels
+        levels = estimate(client, found, deadline)
         shown = [
             shown_level(level, locations)
             for level in levels.values()
+            # The index may still show a product under its last status.
             if query.get("status", level.product.status) == level.product.status
             and (level.in_lanes or "inLanes" not in query)
             and is_there(level.product.product_id)
@@ -205,7 +249,7 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
         return {"products": shown, "unreadable": unreadable}, last
 
     # No user id begins with #.
-    return answer_with_page("#STOCK", query, read_page, deadline)
+    return answer_with_page(f"#STOCK {query.get('status', '')}", query, read_page, deadline)
 
 
 def list_adjustments(request: Request, _: Caller) -> HttpAnswer:
@@ -306,6 +350,7 @@ def shown_stock(levels: Sequence[StockLevel], locations: Collection[str]) -> dir
     totals = {name: sum(level[name] for level in shown) for name in _UNITS}
     lanes: Counter[str] = sum((Counter(level["inLanes"]) for level in shown), Counter())
     is_exact = all(level.is_exact for level in levels)
+    names["asOf"] = min((level.as_of for level in levels if level.as_of), default=None)
     return drop_none(names) | totals | {"inLanes": lanes, "isExact": is_exact, "places": shown}
 
 
@@ -322,8 +367,12 @@ def shown_level(level: StockLevel, locations: Collection[str]) -> direct.Answer:
         "available": level.available,
         "leftToSell": left,
         "leftByDefault": left if location_of(product.product_id) in locations else 0,
-        "inLanes": {str(lane): units for lane, units in level.in_lanes.items()},
+        "inLanes": {
+            "all" if lane == ALL_LANES else str(lane): units
+            for lane, units in level.in_lanes.items()
+        },
         "isExact": level.is_exact,
+        **({"asOf": level.as_of} if level.as_of else {}),
         "lowStockThreshold": product.low_stock_threshold,
         "backorderLimit": product.backorder_limit,
     }

@@ -63,7 +63,7 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 READ_LIMIT = 100
 """Maximum number of items in a BatchGetItem or TransactGetItems request."""
 
-_ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
+ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
 
 F = TypeVar("F")
 
@@ -165,7 +165,7 @@ class Store:
         self,
         client: DynamoDBClient,
         tables: Mapping[Table, str],
-        consistent: Collection[Table] = _ALWAYS_CONSISTENT,
+        consistent: Collection[Table] = ALWAYS_CONSISTENT,
     ) -> None:
         self._client = client
         self._consistent = consistent
@@ -385,7 +385,7 @@ class Store:
                 {
                     action.operation: {
                         "TableName": self._tables[key_of(action.subject)[0]],
-                        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                        **(_FOUND if action.write.condition else {}),
                         **({} if action.write.row else {"Key": key_item(action.subject)}),
                         **action.write.parameters,
                     }
@@ -395,6 +395,8 @@ class Store:
             ClientRequestToken=token,
         )
 
+
+_FOUND = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 # The product exists and keeps the table's contract, as far as a condition can check.
 _SOUND = (

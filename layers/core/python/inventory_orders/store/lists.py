@@ -1,4 +1,4 @@
-"""Reads lists page by page: orders by user, status or late payment, ending holds, products, and a product's adjustments.
+"""Reads lists page by page: orders by user, status or late payment, ending holds, products, words, and a product's adjustments.
 
 Each function raises a `StoreError` if a request fails.
 """
@@ -13,11 +13,13 @@ from typing import Any
 
 from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.domain.record import AdjustmentKey, OrderStatus
+from inventory_orders.domain.words import WordKey, first_match
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Item, Row, decode, key_item
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_LATE_PAYMENT,
+    BY_LEVEL,
     BY_STATUS,
     BY_USER,
     KEYS,
@@ -29,6 +31,7 @@ from inventory_orders.store.tables import (
 )
 
 _HOLDS_OF_A_PAGE = 1000
+_WORDS_OF_A_PAGE, _WORDS_TO_TRY = 200, 4
 
 _WAITING = (OrderStatus.PENDING, OrderStatus.CONFIRMED)
 """The statuses of orders that wait for something. The longest wait is listed first."""
@@ -46,7 +49,7 @@ class ListPosition:
 
     Attributes:
         at: The time by which the list is sorted. A user's orders are sorted by creation, orders of a status by when they
-            entered it, late payments by their rejection, and holds by their end. Empty in other lists.
+            entered it, late payments by their rejection, and holds by their end. In a search, the word. Empty in other lists.
         id: The order, product or adjustment.
     """
 
@@ -266,6 +269,78 @@ def list_products(
     for item in items:
         snapshot.add_item(item["productId"]["S"], item)
     return snapshot, last
+
+
+def list_by_level(
+    store: Store, status: str, limit: int, after: ListPosition | None
+) -> tuple[list[str], ListPosition | None]:
+    """List the products with a status, sorted by id. The list is eventually consistent.
+
+    Args:
+        store: The tables.
+        status: The status.
+        limit: Maximum number of entries.
+        after: The position to continue after; None for the beginning.
+
+    Returns:
+        The keys of their rows, and where to continue; None at the end.
+    """
+    response = store.query(
+        Table.PRODUCTS,
+        "#status = :status",
+        {"status": status},
+        {"status": {"S": status}, **key_item(after.id)} if after else None,
+        Limit=limit,
+        IndexName=BY_LEVEL.name,
+    )
+    keys = [item["productId"]["S"] for item in response["Items"]]
+    return keys, ListPosition("", keys[-1]) if "LastEvaluatedKey" in response else None
+
+
+def search_products(
+    store: Store, wanted: Sequence[str], limit: int, after: ListPosition | None
+) -> tuple[list[ListPosition], ListPosition | None]:
+    """Find products, each wanted word of which begins a word of their id or name. The list is eventually consistent.
+
+    This reads up to 200 small rows of the longest word, and if there are more, of the next one, until it has read all rows of a
+    word. So it may find fewer products than there are, or none.
+
+    Args:
+        store: The tables.
+        wanted: The words, as `words_to_find` returns them.
+        limit: Maximum number of entries.
+        after: The position to continue after; None for the beginning.
+
+    Returns:
+        The products, sorted by the word that was found, and where to continue; None at the end.
+    """
+    # No wanted word begins another one, so a position belongs to one of them.
+    words = [word for word in wanted if after is None or after.at.startswith(word)]
+    for word in words[:_WORDS_TO_TRY]:
+        answer = store.query(
+            Table.WORDS,
+            "#prefix = :prefix AND begins_with(#word, :word)",
+            {"prefix": word[:2], "word": word},
+            key_item(WordKey(after.at, after.id)) if after else None,
+            Limit=_WORDS_OF_A_PAGE,
+        )
+        if "LastEvaluatedKey" not in answer:
+            break
+    found = _matching(answer["Items"], word, wanted)
+    if len(found) > limit:
+        return found[:limit], found[limit - 1]
+    last = answer.get("LastEvaluatedKey")
+    return found, _word_of(last) if last else None
+
+
+def _matching(items: Sequence[Item], word: str, wanted: Sequence[str]) -> list[ListPosition]:
+    """The products that have all wanted words. Each is listed once, although several of its words may begin with `word`."""
+    places = ((_word_of(item), decode(item).get("words", ())) for item in items)
+    return [place for place, words in places if place.at == first_match(words, word, wanted)]
+
+
+def _word_of(item: Item) -> ListPosition:
+    return ListPosition(*item["word"]["S"].partition("#")[::2])
 
 
 def _scan(

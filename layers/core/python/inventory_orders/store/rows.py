@@ -35,6 +35,7 @@ from inventory_orders.domain.record import (
     Step,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
+from inventory_orders.domain.words import WordKey
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import (
     EXPIRY_SHARDS,
@@ -94,7 +95,7 @@ Found = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | 
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
-def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
+def key_of(key: Key | WordKey | int) -> tuple[Table, tuple[str, ...]]:
     """The table of a key, and the values of its key attributes. The number of a lane stands for the lane's lease."""
     match key:
         case int():
@@ -105,13 +106,15 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
             return Table.ORDERS, (order_id,)
         case AdjustmentKey(product_id, adjustment_id):
             return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
+        case WordKey():
+            return Table.WORDS, (key.word[:2], "#".join(key))
         case str():
             return Table.PRODUCTS, (key,)
         case unknown:
             assert_never(unknown)
 
 
-def described(key: Key | int) -> str:
+def described(key: Key | WordKey | int) -> str:
     """Write a key for people."""
     match key:
         case str():
@@ -124,8 +127,8 @@ def described(key: Key | int) -> str:
             return str(key)
 
 
-def key_item(key: Key | int) -> dict[str, Any]:
-    """The primary key of a product, a record, a page or the lease of a lane, in DynamoDB's format."""
+def key_item(key: Key | WordKey | int) -> dict[str, Any]:
+    """The primary key of a product, a record, a page, the lease of a lane or a word, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -197,6 +200,11 @@ def read_product(item: Item) -> Product:
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
+
+
+def word_row(word: str, product_id: str, words: frozenset[str]) -> Row:
+    """Build the row that lists a product under one of its words. It contains all of them, so that a search reads no others."""
+    return decode(key_item(WordKey(word, product_id))) | {"words": words}
 
 
 # ---------------------------------------------------------------------- pages and leases of lanes
@@ -553,7 +561,7 @@ def _read_step(row: Row) -> Step:
 
 # ---------------------------------------------------------------------- any item
 
-_READERS: Mapping[type[Key | int], Callable[[Item], Found]] = {
+_READERS: Mapping[type, Callable[[Item], Found]] = {
     str: read_product,
     OrderKey: read_record,
     AdjustmentKey: read_record,
@@ -563,7 +571,7 @@ _READERS: Mapping[type[Key | int], Callable[[Item], Found]] = {
 }
 
 
-def read_item(key: Key | int, item: Item | None) -> Any:
+def read_item(key: Key | WordKey | int, item: Item | None) -> Any:
     """Convert the item under a key; None if there is no item, or the error if it breaks its table's contract."""
     try:
         return _READERS[type(key)](item) if item else None

@@ -18,6 +18,7 @@ class Table(StrEnum):
     ALLOTMENTS = "Allotments"
     MOVEMENTS = "Movements"
     """Absent without the setting `movements`."""
+    WORDS = "Words"
 
 
 KEYS = {
@@ -26,6 +27,7 @@ KEYS = {
     Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
     Table.ALLOTMENTS: ("page",),
     Table.MOVEMENTS: ("stockMonth", "movementId"),
+    Table.WORDS: ("prefix", "word"),
 }
 """Names of the key attributes of each table, the partition key first. All of them are strings."""
 
@@ -44,6 +46,7 @@ class Index(NamedTuple):
     attributes: tuple[str, ...] = ()
 
 
+BY_LEVEL = Index("byLevel", ("status", "productId"))
 BY_USER = Index("byUser", ("userId", "createdAt"), ("status", "statusAt", "suppliedFrom"))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
 BY_STATUS = Index(
@@ -62,6 +65,7 @@ BY_TIME = Index(
 BY_REFERENCE = Index("byReference", ("reference", "movementId"))
 
 INDEXES = {
+    Table.PRODUCTS: (BY_LEVEL,),
     Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT),
     Table.STOCK_ADJUSTMENTS: (BY_TIME,),
     Table.MOVEMENTS: (BY_REFERENCE,),
