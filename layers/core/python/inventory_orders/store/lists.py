@@ -5,10 +5,12 @@ Each function raises a `StoreError` if a request fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import chain, groupby, islice
+from math import inf
+from operator import itemgetter
 from typing import Any
 
 from inventory_orders.domain.location import DEFAULT_LOCATION
@@ -37,10 +39,10 @@ _WAITING = (OrderStatus.PENDING, OrderStatus.CONFIRMED)
 """The statuses of orders that wait for something. The longest wait is listed first."""
 
 _SPARE = 4
-"""Entries that each part of a list is asked for, in addition to its share of the page. Then a second round is rare."""
+"""Entries that are read of each key, in addition to its share of the page. Then a second request is rare."""
 
 _FILTERED = 100
-"""Entries that each part is asked for, once for each page, if most of them may be filtered out."""
+"""Entries that are read of each key if most of them may be filtered out."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,15 +103,6 @@ class OrderFilter:
         )
 
 
-@dataclass(slots=True)
-class _Part:
-    """What was read of one key of an index, and where to continue."""
-
-    key: str
-    found: list[ListPosition] = field(default_factory=list)
-    rest: Item | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _Source:
     """The index that contains a list, its keys, and the first and the last time to read."""
@@ -128,68 +121,16 @@ class _Source:
         status = wanted.status or ""
         return cls(BY_STATUS, status_shards(status), wanted.times, status in _WAITING)
 
-    def after(self, place: ListPosition | None) -> _Source:
-        """The rest of the list. It includes entries with the same time, because an index does not sort these."""
-        low, high = self.times
-        if place is not None:
-            low, high = (
-                (max(low, place.at), high) if self.is_oldest_first else (low, min(high, place.at))
-            )
-        return replace(self, times=(low, high), keys=self.keys if low <= high else ())
-
-    def comes_first(self, one: Any, other: Any) -> bool:
-        """Whether a position or time comes before another one in the list."""
-        return bool(one < other if self.is_oldest_first else one > other)
-
-    def query(self, store: Store, key: str, rest: Item | None = None, **parameters: Any) -> Any:
-        """Query entries with one key of the index."""
-        partition, sort = self.index.keys
-        first, last = self.times
-        return store.query(
-            Table.ORDERS,
-            f"#{partition} = :key AND #{sort} BETWEEN :first AND :last",
-            {"key": key, "first": first, "last": last},
-            rest,
-            IndexName=self.index.name,
-            **parameters,
-        )
-
-    def read(
-        self, store: Store, wanted: OrderFilter, after: ListPosition | None, size: int, part: _Part
-    ) -> None:
-        """Read up to `size` more entries of a part."""
-        forward = self.is_oldest_first
-        response = self.query(store, part.key, part.rest, Limit=size, ScanIndexForward=forward)
-        part.rest = response.get("LastEvaluatedKey")
-        listed = (item for item in response["Items"] if wanted.includes(decode(item)))
-        places = (_position(item, self.index.keys[1]) for item in listed)
-        part.found += (p for p in places if after is None or self.comes_first(after, p))
-
-    def merged(self, parts: Iterable[_Part]) -> list[ListPosition]:
-        """Everything that was read, sorted as the list is."""
-        found = chain.from_iterable(part.found for part in parts)
-        return sorted(found, reverse=not self.is_oldest_first)
-
-    def edge(self, parts: Iterable[_Part]) -> str | None:
-        """The time from which on entries may be missing; None if all were read."""
-        ends = [part.rest[self.index.keys[1]]["S"] for part in parts if part.rest is not None]
-        return (min if self.is_oldest_first else max)(ends, default=None)
-
-    def before(self, edge: str | None, found: Iterable[ListPosition]) -> list[ListPosition]:
-        """The positions before a time; all if there is none."""
-        return [place for place in found if edge is None or self.comes_first(place.at, edge)]
-
-    def needed(self, parts: Iterable[_Part], last: Sequence[ListPosition]) -> list[_Part]:
-        """The parts that may have more entries before the last one that is needed, if enough were found."""
-        ends = ((part, self.edge([part])) for part in parts)
-        return [
-            part
-            for part, end in ends
-            if end is not None and not (last and self.comes_first(last[0].at, end))
-        ]
+    def place_of(self, entry: Row) -> ListPosition:
+        """The position of an order, by its entry in the index."""
+        return ListPosition(entry[self.index.keys[1]], entry["orderId"])
 
 
-def _one_by_one(read: Callable[[_Part], None], parts: Sequence[_Part]) -> object:
+_Part = Iterator[Row]
+"""The entries of one key of an index."""
+
+
+def _one_by_one(read: Callable[[_Part], list[Row]], parts: Sequence[_Part]) -> list[list[Row]]:
     return [*map(read, parts)]
 
 
@@ -198,7 +139,9 @@ def list_orders(
     wanted: OrderFilter,
     limit: int,
     after: ListPosition | None,
-    side_by_side: Callable[[Callable[[_Part], None], Sequence[_Part]], object] = _one_by_one,
+    side_by_side: Callable[
+        [Callable[[_Part], list[Row]], Sequence[_Part]], list[list[Row]]
+    ] = _one_by_one,
 ) -> tuple[list[ListPosition], ListPosition | None]:
     """List orders. The list is eventually consistent.
 
@@ -215,40 +158,71 @@ def list_orders(
     Returns:
         The orders, and where to continue; None at the end.
     """
-    source = _Source.of(wanted).after(after)
-    parts = unread = [_Part(key) for key in source.keys]
-    size = _FILTERED if wanted.is_sparse else limit // max(1, len(parts)) + _SPARE
-    while True:
-        side_by_side(partial(source.read, store, wanted, after, size), unread)
-        found, edge = source.merged(parts), source.edge(parts)
-        whole = source.before(edge, found)
-        if len(whole) > limit:
-            return whole[:limit], whole[limit - 1]
-        if edge is None:
-            return whole, None
-        if wanted.is_sparse and edge not in source.times:
-            # Ids have no characters beyond `~`.
-            return whole, ListPosition(edge, "" if source.is_oldest_first else "\x7f")
-        unread = source.needed(parts, found[limit : limit + 1])
+    source = _Source.of(wanted)
+    is_forward, (first, last) = source.is_oldest_first, source.times
+    if after is not None:
+        # An index does not sort entries with the same time, so these are read again.
+        first, last = (max(first, after.at), last) if is_forward else (first, min(last, after.at))
+    if first > last:
+        return [], None
+    size = _FILTERED if wanted.is_sparse else limit // len(source.keys) + _SPARE
+    parts = [
+        read_range(
+            store, Table.ORDERS, source.index, key, (first, last), size, is_forward=is_forward
+        )
+        for key in source.keys
+    ]
+    heads = side_by_side(lambda part: [*islice(part, 1)], parts)
+    entries = merge(*map(chain, heads, parts), key=source.place_of, reverse=not is_forward)
+    places = ((source.place_of(entry), wanted.includes(entry)) for entry in entries)
+    rest = ((p, w) for p, w in places if after is None or (p > after if is_forward else p < after))
+    # Before three quarters of what the first requests may read, hardly any key needs a second one.
+    most = size * len(parts) * 3 // 4 if wanted.is_sparse else inf
+    found, reached = list[ListPosition](), after
+    for number, (place, is_wanted) in enumerate(rest):
+        if len(found) == limit or number >= most:
+            return found, reached
+        found += [place] if is_wanted else []
+        reached = place
+    return found, None
 
 
-def count_orders(store: Store, wanted: OrderFilter, most: int = 100) -> int:
-    """Count the orders of a status, or with a late payment. Other filters than times are ignored.
+def read_range(
+    store: Store,
+    table: Table,
+    index: Index | None,
+    key: str,
+    times: tuple[str, str],
+    size: int,
+    *,
+    is_forward: bool = False,
+) -> Iterator[Row]:
+    """Yield the rows of a partition between two sort keys, those with the same sort key in the order of the table's keys.
 
     Args:
         store: The tables.
-        wanted: Which orders.
-        most: Counting stops once there are more.
-
-    Returns:
-        Their number, at most `most + 1`.
+        table: The table.
+        index: Its index; None for the table itself.
+        key: The partition key.
+        times: The first and the last sort key.
+        size: How many rows the first request reads. The next one is sent when its rows are needed, and reads twice as many.
+        is_forward: Whether the oldest rows come first.
     """
-    source, found = _Source.of(wanted), 0
-    for key in source.keys:
-        found += source.query(store, key, Select="COUNT", Limit=most + 1 - found)["Count"]
-        if found > most:
-            break
-    return found
+    names = KEYS[table] if index is None else index.keys
+    condition = f"#{names[0]} = :key AND #{names[1]} BETWEEN :first AND :last"
+    values = {"key": key, "first": times[0], "last": times[1]}
+    order: dict[str, Any] = {"Limit": size, "ScanIndexForward": is_forward}
+    order |= {} if index is None else {"IndexName": index.name}
+
+    def rows() -> Iterator[Row]:
+        page: Any = {"LastEvaluatedKey": None}
+        while "LastEvaluatedKey" in page:
+            page = store.query(table, condition, values, page["LastEvaluatedKey"], **order)
+            yield from map(decode, page["Items"])
+            order["Limit"] *= 2
+
+    for _, same in groupby(rows(), itemgetter(names[1])):
+        yield from sorted(same, key=itemgetter(*KEYS[table]), reverse=not is_forward)
 
 
 def list_products(
