@@ -240,7 +240,7 @@ def history(
         found = read_history(aws, key, limit, after)
     if not found.entries and until is None:
         raise UserError(f"there is no product {in_words(key)}")
-    changes = [shown_change(entry.row) for entry in found.entries]
+    changes = [*map(shown_change, found.entries)]
     if as_json:
         more = {"completeUntil": found.complete_until, "hasMore": found.after is not None}
         print_json({"entries": changes} | more)

@@ -86,7 +86,7 @@ def test_each_line_and_step_that_moves_units_is_one_row(shop):
     assert stored(shop, "tin") == [("o-1", "fulfil", 0, -1), ("o-1", "place", -1, 0)]
     # The figures are those of the books.
     assert 100 + sum(move[2] for move in OF_TEA) == shop.stock("tea")
-    row = next(entry.row for entry in movements.movements(shop.store, "tin", 9))
+    row = next(movements.movements(shop.store, "tin", 9))
     assert (row["reference"], row["actor"], row["stepId"]) == ("1Z-2", "ann", "p2")
 
 
@@ -146,10 +146,11 @@ def test_only_lines_from_lanes_are_spread_over_several_keys(shop):
             row = order_row(f"o-{number}")
             row["items"] = [{**row["items"][0], **line}]
             rows |= rows_of(row)
-        return movements.months_of(rows)["tea"]
+        return movements.list_months(rows).keys()
 
-    assert months_of() == {"2026-01#0"}
-    assert months_of(lanePage="3/0", laneVersion=2) == {f"2026-01#{n}" for n in range(1, 9)}
+    assert months_of() == {("months#tea", "2026-01#0")}
+    lanes = {("months#tea", f"2026-01#{n}") for n in range(1, 9)}
+    assert months_of(lanePage="3/0", laneVersion=2) == lanes
 
 
 def test_a_product_that_moves_once_a_month_is_read_with_one_request_a_month(shop):
@@ -159,7 +160,7 @@ def test_a_product_that_moves_once_a_month_is_read_with_one_request_a_month(shop
         shop.invoke("record_movements", {"Records": [change(None, row)]})
     shop.calls.clear()
     found = movements.list_history(shop.store, "tea", 20, None, has_movements=True)
-    orders = [entry.row["orderId"] for entry in found.entries if "orderId" in entry.row]
+    orders = [row["orderId"] for row in found.entries if "orderId" in row]
     # The list of months, 20 months, the adjustments, and up to which time it is complete.
     assert shop.calls == ["Query"] * (1 + 20 + 1 + 1)
     assert orders[-1] == "o-05"
@@ -183,8 +184,9 @@ def test_pages_of_a_history_add_up_to_the_whole(shop, size):
         seen += page.entries
         if (after := page.after) is None:
             break
-    assert len(seen) == len({entry.position for entry in seen}) == 1 + 3 + 4 + 3 * len(OF_TEA)
-    assert seen == sorted(seen, key=lambda entry: entry.position, reverse=True)
+    places = list(map(movements.position_of, seen))
+    assert len(places) == len({*places}) == 1 + 3 + 4 + 3 * len(OF_TEA)
+    assert places == sorted(places, reverse=True)
 
 
 def test_orders_are_found_by_product_and_by_each_of_their_references(shop):

@@ -312,7 +312,7 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
         )
         if not found.entries and after is None:
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
-        entries = [shown_change(entry.row) for entry in found.entries]
+        entries = [*map(shown_change, found.entries)]
         return {"entries": entries, "completeUntil": found.complete_until}, found.after
 
     return answer_with_page(f"#HISTORY {key}", request.query, read_page, deadline)

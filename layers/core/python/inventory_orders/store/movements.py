@@ -6,12 +6,13 @@ Nothing is ever decided from it. Each row follows from its order alone, so it ma
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import (
@@ -22,12 +23,12 @@ from inventory_orders.domain.record import (
     Step,
     move_units,
 )
-from inventory_orders.errors import UnpublishableError
+from inventory_orders.errors import ThrottledError, UnpublishableError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.lists import ListPosition
+from inventory_orders.store.lists import ListPosition, read_range
 from inventory_orders.store.rows import Row, decode, drop_none, encode, read_order
 from inventory_orders.store.tables import BY_REFERENCE, BY_TIME, KEYS, Index, Table
-from inventory_orders.store.writes import Write, assign
+from inventory_orders.store.writes import assign
 
 PLACE = "place"
 """The action of a movement that an order's placement made. All others are `OrderAction`s."""
@@ -50,6 +51,7 @@ _ON_TIME_SECONDS = 60
 _FORGET_LATE_SECONDS = 300
 """More than Lambda waits between two attempts, or between two batches of a shard that is behind."""
 
+T = TypeVar("T")
 Key = tuple[str, str]
 Rows = Mapping[Key, Row | None]
 """Rows of the table by key; None for a row to delete."""
@@ -145,31 +147,34 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
 # ---------------------------------------------------------------------- writing
 
 
-def write_rows(store: Store, rows: Rows) -> Rows:
-    """Write up to `BATCH` rows. Returns the rows that DynamoDB left out."""
-    named = {
+def write_rows(store: Store, rows: dict[Key, Row | None]) -> None:
+    """Write up to `BATCH` rows, and remove them from `rows`.
+
+    Raises:
+        ThrottledError: DynamoDB left out those that are still in `rows`.
+    """
+    requests: dict[Key, dict[str, Any]] = {
         key: {"DeleteRequest": {"Key": _key(*key)}}
         if row is None
         else {"PutRequest": {"Item": encode(row)}}
         for key, row in rows.items()
     }
-    left = store.write_items(Table.MOVEMENTS, list(named.values()))
-    return {key: rows[key] for key, request in named.items() if request in left}
+    left = store.write_items(Table.MOVEMENTS, list(requests.values()))
+    for key, request in requests.items():
+        if request not in left:
+            del rows[key]
+    if rows:
+        raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left movements unprocessed")
 
 
-def months_of(rows: Rows) -> dict[str, set[str]]:
-    """List the months and shards of rows, by the key of their product and location."""
-    found: dict[str, set[str]] = {}
-    for (stock_month, _), row in rows.items():
-        if row is not None:
-            found.setdefault(stock_month[10:], set()).add(stock_month[:9])
-    return found
-
-
-def add_months(store: Store, key: str, months: Iterable[str]) -> None:
-    """Add months and shards to the list of a product and location. Without this, no reader finds their rows."""
-    write = Write("ADD #months :months", values={"months": frozenset(months)})
-    store.update(Table.MOVEMENTS, _key(f"{_MONTHS}#{key}", _MONTHS), write)
+def list_months(rows: Rows) -> dict[Key, Row]:
+    """Build the rows that list the months and shards of other rows by product and location. Readers find only these months."""
+    keys = dict.fromkeys(
+        (f"{_MONTHS}#{stock_month[10:]}", stock_month[:9])
+        for (stock_month, _), row in rows.items()
+        if row is not None
+    )
+    return {key: dict(zip(KEYS[Table.MOVEMENTS], key, strict=True)) for key in keys}
 
 
 def _key(stock_month: str, movement_id: str) -> dict[str, Any]:
@@ -220,28 +225,16 @@ def _partition(store: Store, stock_month: str) -> list[Row]:
 # ---------------------------------------------------------------------- lists
 
 
-class Entry(NamedTuple):
-    """A change to a product's stock: an adjustment, or a movement of an order's units.
-
-    Attributes:
-        position: Its position in the history. Movements come after adjustments of the same time.
-        row: The row in `StockAdjustments` or `Movements`.
-    """
-
-    position: ListPosition
-    row: Row
-
-
 class History(NamedTuple):
     """A part of the history of a product's stock at a location, newest first.
 
     Attributes:
-        entries: The changes.
+        entries: The changes: rows in `StockAdjustments` and `Movements`.
         after: Where to continue; None at the end.
         complete_until: The time up to which no movement is missing. None if this is not known, or if the stage records none.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[Row]
     after: ListPosition | None
     complete_until: str | None
 
@@ -260,49 +253,48 @@ def list_history(
     """
     until = complete_until(store) if has_movements else None
     found = changes(store, key, limit + 1, after.at if after else None, has_movements=has_movements)
-    rest = (entry for entry in found if after is None or entry.position < after)
-    entries = list(islice(rest, limit + 1))
-    last = entries[limit - 1].position if len(entries) > limit else None
-    return History(entries[:limit], last, until)
+    entries, has_more = _page(found, position_of, limit, after)
+    return History(entries, position_of(entries[-1]) if has_more else None, until)
+
+
+def position_of(row: Row) -> ListPosition:
+    """The position of an adjustment or a movement in a history. Movements come after adjustments of the same time."""
+    if "movementId" in row:
+        return ListPosition(_order(row).at, f"1{row['movementId']}")
+    return ListPosition(row["appliedAt"], f"0{row['adjustmentId']}")
 
 
 def changes(
     store: Store, key: str, size: int, until: str | None = None, *, has_movements: bool = True
-) -> Iterator[Entry]:
+) -> Iterator[Row]:
     """Yield the changes to a product's stock at a location, newest first. Refused decrements are left out.
 
     Args:
         store: The tables.
         key: The key of the product's row.
-        size: How many rows to read with one request.
+        size: How many rows to read with the first request.
         until: Leave out later changes.
         has_movements: Whether the stage records movements.
     """
     adjusted = _newest(store, BY_TIME, key, size, until)
-    booked = (
-        Entry(ListPosition(row["appliedAt"], f"0{row['adjustmentId']}"), row)
-        for row in adjusted
-        if "rejected" not in row
-    )
-    moved = movements(store, key, size, until) if has_movements else iter(())
-    return merge(moved, booked, key=lambda entry: entry.position, reverse=True)
+    booked = (row for row in adjusted if "rejected" not in row)
+    moved = movements(store, key, size, until) if has_movements else ()
+    return merge(moved, booked, key=position_of, reverse=True)
 
 
-def movements(store: Store, key: str, size: int, until: str | None = None) -> Iterator[Entry]:
+def movements(store: Store, key: str, size: int, until: str | None = None) -> Iterator[Row]:
     """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
-    head = _partition(store, f"{_MONTHS}#{key}")
-    shards = sorted((shard for row in head for shard in row["months"]), reverse=True)
-    rows = chain.from_iterable(
+    listed = _partition(store, f"{_MONTHS}#{key}")
+    shards = reversed([row["movementId"] for row in listed])
+    return chain.from_iterable(
         merge(
             *(_newest(store, None, f"{shard}#{key}", size, until) for shard in of_month),
-            key=lambda row: row["movementId"],
+            key=itemgetter("movementId"),
             reverse=True,
         )
         for month, of_month in groupby(shards, lambda shard: shard[:7])
         if until is None or month <= until
     )
-    for row in rows:
-        yield Entry(ListPosition(_order(row).at, f"1{row['movementId']}"), row)
 
 
 def orders_of_product(
@@ -320,9 +312,9 @@ def orders_of_product(
     Returns:
         The orders, and whether there are more.
     """
-    entries = movements(store, key, limit + 1, after.at if after else None)
-    found = (_order(entry.row) for entry in entries if entry.row["action"] == PLACE)
-    return _page(takewhile(lambda order: order.at >= since, found), limit, after)
+    rows = movements(store, key, limit + 1, after.at if after else None)
+    found = (_order(row) for row in rows if row["action"] == PLACE)
+    return _page(takewhile(lambda order: order.at >= since, found), _itself, limit, after)
 
 
 def orders_by_reference(
@@ -333,15 +325,9 @@ def orders_by_reference(
     The arguments and the answer are those of `orders_of_product`, but a position has the time of the step.
     """
     rows = _newest(store, BY_REFERENCE, reference, limit + 1, after.at if after else None)
-    return _page(_distinct(map(_order, rows)), limit, after)
-
-
-def _distinct(orders: Iterable[ListPosition]) -> Iterator[ListPosition]:
-    seen = set[str]()
-    for order in orders:
-        if order.id not in seen:
-            seen.add(order.id)
-            yield order
+    first = dict[str, ListPosition]()
+    found = (order for order in map(_order, rows) if first.setdefault(order.id, order) is order)
+    return _page(found, _itself, limit, after)
 
 
 def _order(row: Row) -> ListPosition:
@@ -349,37 +335,25 @@ def _order(row: Row) -> ListPosition:
     return ListPosition(at, order_id.rpartition("#")[0])
 
 
+def _itself(place: ListPosition) -> ListPosition:
+    return place
+
+
 def _page(
-    found: Iterable[ListPosition], limit: int, after: ListPosition | None
-) -> tuple[list[ListPosition], bool]:
-    rest = (each for each in found if after is None or each < after)
+    found: Iterable[T],
+    place_of: Callable[[T], ListPosition],
+    limit: int,
+    after: ListPosition | None,
+) -> tuple[list[T], bool]:
+    rest = (each for each in found if after is None or place_of(each) < after)
     first = list(islice(rest, limit + 1))
     return first[:limit], len(first) > limit
 
 
 def _newest(
-    store: Store, index: Index | None, partition: str, size: int, until: str | None
+    store: Store, index: Index | None, key: str, size: int, until: str | None
 ) -> Iterator[Row]:
-    """Yield the rows of a partition of `Movements` or of an index, newest first, rows of the same time by their keys."""
+    """Yield the rows of a partition of `Movements` or of an index, newest first."""
     table = Table.STOCK_ADJUSTMENTS if index is BY_TIME else Table.MOVEMENTS
-    names: Sequence[str] = KEYS[table] if index is None else index.keys
-    condition, values = f"#{names[0]} = :partition", {"partition": partition}
-    if until is not None:
-        # All ids of movements at this time begin with the time and `#`, which comes before `$`.
-        condition, values = f"{condition} AND #{names[1]} < :end", values | {"end": f"{until}$"}
-    place = {} if index is None else {"IndexName": index.name}
-
-    def read() -> Iterator[Row]:
-        start = None
-        while True:
-            page = store.query(
-                table, condition, values, start, Limit=size, ScanIndexForward=False, **place
-            )
-            yield from map(decode, page["Items"])
-            start = page.get("LastEvaluatedKey")
-            if start is None:
-                return
-
-    for _, rows in groupby(read(), lambda row: row[names[1]]):
-        # An index does not sort rows with equal keys.
-        yield from sorted(rows, key=lambda row: [row[name] for name in KEYS[table]], reverse=True)
+    # All ids of movements at this time begin with the time and `#`, which comes before `$`.
+    return read_range(store, table, index, key, (" ", "~" if until is None else f"{until}$"), size)
