@@ -15,11 +15,9 @@ from inventory_orders.api.requests import (
     Listed,
     Request,
     answer_with_page,
-    encode_cursor,
     limit_of,
     location_in,
     malformed,
-    place_after,
     reading,
 )
 from inventory_orders.api.serving import Caller
@@ -110,16 +108,18 @@ def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
     # No user id begins with #.
     name = f"#SEARCH {' '.join(wanted)}"
     client, deadline = reading()
-    listing = partial(lists.search_products, client.store, wanted, limit, place_after(name, query))
-    places, last = client.call(listing, deadline)
-    levels, found, remaining = _read([place.id for place in places], caller)
-    if remaining:
-        last = places[-len(remaining) - 1]
-    answer = {
-        "products": [shown_product(levels[place.id]) for place in places if place.id in levels],
-        "unreadable": [place.id for place in places if place.id in found.unreadable],
-    }
-    return HttpAnswer(200, answer | ({} if last is None else {"next": encode_cursor(name, last)}))
+
+    def read_page(after: lists.ListPosition | None) -> Listed:
+        listing = partial(lists.search_products, client.store, wanted, limit, after)
+        places, last = client.call(listing, deadline)
+        levels, found, remaining = _read([place.id for place in places], caller)
+        if remaining:
+            last = places[-len(remaining) - 1]
+        products = [shown_product(levels[place.id]) for place in places if place.id in levels]
+        unreadable = [place.id for place in places if place.id in found.unreadable]
+        return {"products": products, "unreadable": unreadable}, last
+
+    return answer_with_page(name, query, read_page, deadline)
 
 
 def _read(
@@ -137,7 +137,7 @@ def _read(
     found, remaining = _read_rows(client, ids, deadline)
     levels = {key: StockLevel(row) for key, row in found.products.items() if row}
     if runtime.process().shows_numbers:
-        levels = _with_lanes(client, levels, found, deadline)
+        levels = list_levels(client, found, deadline, on_hand=False)
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
@@ -158,22 +158,6 @@ def _read_rows(
         found.unreadable.pop(each, None)
     found.add(read_all(client, [*chain.from_iterable(places[:fitting])], deadline, CommitStats()))
     return found, remaining
-
-
-def _with_lanes(
-    client: RetryingClient, levels: Mapping[str, StockLevel], found: Snapshot, deadline: Deadline
-) -> dict[str, StockLevel]:
-    """Read the lanes of the rows whose units are counted for customers, and leave out rows with an unreadable page."""
-    locations = runtime.process().locations
-    counted, others = Snapshot(), dict[str, StockLevel]()
-    for key, level in levels.items():
-        if location_of(key) in locations:
-            counted.products[key] = level.product
-        else:
-            others[key] = level
-    read = estimate_levels(client, counted, deadline, on_hand=False)
-    found.add(counted)
-    return others | read
 
 
 def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[StockLevel]:
