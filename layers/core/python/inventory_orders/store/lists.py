@@ -5,7 +5,7 @@ Each function raises a `StoreError` if a request fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, groupby, islice
@@ -126,22 +126,12 @@ class _Source:
         return ListPosition(entry[self.index.keys[1]], entry["orderId"])
 
 
-_Part = Iterator[Row]
-"""The entries of one key of an index."""
-
-
-def _one_by_one(read: Callable[[_Part], list[Row]], parts: Sequence[_Part]) -> list[list[Row]]:
-    return [*map(read, parts)]
-
-
 def list_orders(
     store: Store,
     wanted: OrderFilter,
     limit: int,
     after: ListPosition | None,
-    side_by_side: Callable[
-        [Callable[[_Part], list[Row]], Sequence[_Part]], list[list[Row]]
-    ] = _one_by_one,
+    side_by_side: Callable[[Any, Sequence[Iterator[Row]]], Iterable[list[Row]]] = map,
 ) -> tuple[list[ListPosition], ListPosition | None]:
     """List orders. The list is eventually consistent.
 
@@ -238,11 +228,12 @@ def list_products(
     Returns:
         The products, and where to continue; None at the end.
     """
-    items, last = _scan(store, Table.PRODUCTS, after, ConsistentRead=True, Limit=limit)
-    snapshot = Snapshot()
-    for item in items:
+    start = {} if after is None else {"ExclusiveStartKey": key_item(after.id)}
+    response = store.scan(Table.PRODUCTS, ConsistentRead=True, Limit=limit, **start)
+    last, snapshot = response.get("LastEvaluatedKey"), Snapshot()
+    for item in response["Items"]:
         snapshot.add_item(item["productId"]["S"], item)
-    return snapshot, last
+    return snapshot, ListPosition("", last["productId"]["S"]) if last else None
 
 
 def list_by_level(
@@ -315,17 +306,6 @@ def _matching(items: Sequence[Item], word: str, wanted: Sequence[str]) -> list[L
 
 def _word_of(item: Item) -> ListPosition:
     return ListPosition(*item["word"]["S"].partition("#")[::2])
-
-
-def _scan(
-    store: Store, table: Table, after: ListPosition | None, **parameters: Any
-) -> tuple[Sequence[Item], ListPosition | None]:
-    (key,) = KEYS[table]
-    if after is not None:
-        parameters["ExclusiveStartKey"] = {key: {"S": after.id}}
-    response = store.scan(table, **parameters)
-    last = response.get("LastEvaluatedKey")
-    return response["Items"], ListPosition("", last[key]["S"]) if last else None
 
 
 def list_adjustments(
