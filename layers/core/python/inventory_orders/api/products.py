@@ -244,24 +244,16 @@ def list_adjustments(request: Request, _: Caller) -> HttpAnswer:
     """
     key, limit = _key_in(request), limit_of(request.query)
     client, deadline = reading()
-    read_page = partial(_read_adjustments, client, deadline, key, limit)
+
+    def read_page(after: lists.ListPosition | None) -> Listed:
+        listing = partial(lists.list_adjustments, client.store, key, limit, after)
+        rows, last = client.call(listing, deadline)
+        if not rows and after is None:
+            # Every product has at least its opening adjustment.
+            raise ProductNotFoundError(f"there is no product {in_words(key)}")
+        return {"adjustments": [*map(_shown_adjustment, rows)]}, last
+
     return answer_with_page(f"#ADJUSTMENTS {key}", request.query, read_page, deadline)
-
-
-def _read_adjustments(
-    client: RetryingClient,
-    deadline: Deadline,
-    key: str,
-    limit: int,
-    after: lists.ListPosition | None,
-) -> Listed:
-    rows, last = client.call(
-        lambda: lists.list_adjustments(client.store, key, limit, after), deadline
-    )
-    if not rows and after is None:
-        # Every product has at least its opening adjustment.
-        raise ProductNotFoundError(f"there is no product {in_words(key)}")
-    return {"adjustments": [_shown_adjustment(row) for row in rows]}, last
 
 
 def _shown_adjustment(row: Row) -> direct.Answer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import chain, groupby, islice
 from math import inf
@@ -17,7 +18,7 @@ from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.domain.record import AdjustmentKey, OrderStatus
 from inventory_orders.domain.words import WordKey, first_match
 from inventory_orders.store.dynamodb import Snapshot, Store
-from inventory_orders.store.rows import Item, Row, decode, key_item
+from inventory_orders.store.rows import Item, Row, decode, encode, key_item
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_LATE_PAYMENT,
@@ -103,27 +104,13 @@ class OrderFilter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The index that contains a list, its keys, and the first and the last time to read."""
-
-    index: Index
-    keys: Sequence[str]
-    times: tuple[str, str]
-    is_oldest_first: bool = False
-
-    @classmethod
-    def of(cls, wanted: OrderFilter) -> _Source:
-        if wanted.user_id is not None:
-            return cls(BY_USER, [wanted.user_id], OrderFilter().times)
-        if wanted.paid_late:
-            return cls(BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], wanted.times)
-        status = wanted.status or ""
-        return cls(BY_STATUS, status_shards(status), wanted.times, status in _WAITING)
-
-    def place_of(self, entry: Row) -> ListPosition:
-        """The position of an order, by its entry in the index."""
-        return ListPosition(entry[self.index.keys[1]], entry["orderId"])
+def _source_of(wanted: OrderFilter) -> tuple[Index, Sequence[str]]:
+    """The index that contains a list, and its keys there."""
+    if wanted.user_id is not None:
+        return BY_USER, [wanted.user_id]
+    if wanted.paid_late:
+        return BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS]
+    return BY_STATUS, status_shards(wanted.status or "")
 
 
 def list_orders(
@@ -148,23 +135,25 @@ def list_orders(
     Returns:
         The orders, and where to continue; None at the end.
     """
-    source = _Source.of(wanted)
-    is_forward, (first, last) = source.is_oldest_first, source.times
+    index, keys = _source_of(wanted)
+    is_forward = index is BY_STATUS and wanted.status in _WAITING
+    # A user's orders are sorted by creation, so their other times are only known when they are read.
+    first, last = (OrderFilter() if index is BY_USER else wanted).times
     if after is not None:
         # An index does not sort entries with the same time, so these are read again.
         first, last = (max(first, after.at), last) if is_forward else (first, min(last, after.at))
     if first > last:
         return [], None
-    size = _FILTERED if wanted.is_sparse else limit // len(source.keys) + _SPARE
-    parts = [
-        read_range(
-            store, Table.ORDERS, source.index, key, (first, last), size, is_forward=is_forward
-        )
-        for key in source.keys
-    ]
+    size = _FILTERED if wanted.is_sparse else limit // len(keys) + _SPARE
+    read = partial(read_range, store, Table.ORDERS, index, is_forward=is_forward)
+    parts = [read(key, (first, last), size) for key in keys]
     heads = side_by_side(lambda part: [*islice(part, 1)], parts)
-    entries = merge(*map(chain, heads, parts), key=source.place_of, reverse=not is_forward)
-    places = ((source.place_of(entry), wanted.includes(entry)) for entry in entries)
+
+    def place_of(entry: Row) -> ListPosition:
+        return ListPosition(entry[index.keys[1]], entry["orderId"])
+
+    entries = merge(*map(chain, heads, parts), key=place_of, reverse=not is_forward)
+    places = ((place_of(entry), wanted.includes(entry)) for entry in entries)
     rest = ((p, w) for p, w in places if after is None or (p > after if is_forward else p < after))
     # Before three quarters of what the first requests may read, hardly any key needs a second one.
     most = size * len(parts) * 3 // 4 if wanted.is_sparse else inf
@@ -172,8 +161,9 @@ def list_orders(
     for number, (place, is_wanted) in enumerate(rest):
         if len(found) == limit or number >= most:
             return found, reached
-        found += [place] if is_wanted else []
         reached = place
+        if is_wanted:
+            found.append(place)
     return found, None
 
 
@@ -353,7 +343,9 @@ def list_holds(
         Table.ORDERS,
         "#expiryShard = :shard AND #expiresAt <= :until",
         {"shard": name, "until": until},
-        _start(after, expiresAt=after.at, expiryShard=name) if after else None,
+        encode({"expiryShard": name, "expiresAt": after.at, "orderId": after.id})
+        if after
+        else None,
         Limit=_HOLDS_OF_A_PAGE,
         IndexName=BY_EXPIRY.name,
     )
@@ -364,8 +356,3 @@ def list_holds(
 
 def _position(item: Item, time: str) -> ListPosition:
     return ListPosition(item[time]["S"], item["orderId"]["S"])
-
-
-def _start(after: ListPosition, **keys: str) -> Item:
-    """Build the key after which a query of an index continues."""
-    return {name: {"S": value} for name, value in {**keys, "orderId": after.id}.items()}
