@@ -41,13 +41,21 @@ def _count_orders(client: RetryingClient, deadline: Deadline) -> dict[str, Any]:
         "unpaid": OrderFilter(status=OrderStatus.PENDING),
         "paidLate": OrderFilter(paid_late=True, since=late),
     }
-    counts, to_ship = dict[str, Any](), []
-    for name, wanted in lists.items():
-        read = partial(list_orders, client.store, wanted, MOST, None, client.side_by_side)
-        places, after = client.call(read, deadline)
-        oldest = min((place.at for place in places), default=None)
-        counts[name] = {"count": len(places), "isAll": after is None, "oldest": oldest}
-        to_ship += places if name == "toShip" else []
+    found = {
+        name: client.call(
+            partial(list_orders, client.store, wanted, MOST, None, client.side_by_side), deadline
+        )
+        for name, wanted in lists.items()
+    }
+    counts: dict[str, Any] = {
+        name: {
+            "count": len(places),
+            "isAll": after is None,
+            "oldest": min((place.at for place in places), default=None),
+        }
+        for name, (places, after) in found.items()
+    }
+    to_ship, _ = found["toShip"]
     orders, _ = read_orders(
         client, to_ship, deadline, lambda order: (order, public_order(order_row(order)))
     )
