@@ -27,7 +27,6 @@ from testing.aws.expressions import (
     Condition,
     ConditionExpression,
     Expression,
-    Operand,
     Projection,
     Scope,
     parse_condition,
@@ -430,12 +429,17 @@ class DynamoDB:
         keys = index.keys if index else table.keys
         condition = parse_condition(request["KeyConditionExpression"], "KeyConditionExpression")
         scope = _scope(request, [condition, *_filters(request)])
+        _check_key_condition(condition.condition, keys, scope)
         partition = _partition(condition.condition, keys, scope)
         found = [
             key
             for sort_key, key in table.listed(index, partition.get("S"))
             if condition.holds(
-                replace(scope, item=dict(zip(keys, (partition, {"S": sort_key}), strict=False)))
+                Scope(
+                    dict(zip(keys, (partition, {"S": sort_key}), strict=False)),
+                    scope.names,
+                    scope.values,
+                )
             )
         ]
         if request.get("ScanIndexForward") is False:
@@ -791,25 +795,30 @@ def _index(table: Table, request: Mapping[str, Any]) -> Index | None:
     return table.indexes[name]
 
 
-def _partition(condition: Condition, keys: tuple[str, ...], scope: Scope) -> Value:
+def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Scope) -> None:
     """Check that a key condition tests the partition key with `=` and, optionally, the sort key.
-
-    Returns:
-        The value of the partition key.
 
     Raises:
         ServiceError: ValidationException.
     """
-    tests: dict[str, tuple[str, Operand]] = {}
+    signs: dict[str, str] = {}
     parts = [condition.left, condition.right] if isinstance(condition, Both) else [condition]
     for part in parts:
         if not isinstance(part, Comparison) or part.sign == "<>" or part.right[0] != ":":
             raise invalid("Query key condition not supported")
-        tests[scope.attribute(part.left)] = part.sign, part.right
-    sign, value = tests.get(keys[0], ("", ""))
-    if sign != "=" or len(tests) < len(parts) or not tests.keys() <= {*keys}:
+        signs[scope.attribute(part.left)] = part.sign
+    if signs.get(keys[0]) != "=" or len(signs) < len(parts) or not signs.keys() <= {*keys}:
         raise invalid("Query key condition not supported")
-    return scope.values[value]
+
+
+def _partition(condition: Condition, keys: tuple[str, ...], scope: Scope) -> Value:
+    """The value of the partition key in a key condition that was checked."""
+    parts = [condition.left, condition.right] if isinstance(condition, Both) else [condition]
+    return next(
+        scope.values[part.right]
+        for part in parts
+        if isinstance(part, Comparison) and scope.attribute(part.left) == keys[0]
+    )
 
 
 def _bytes(text: str) -> bytes:
