@@ -72,7 +72,7 @@ _STATUSES = (
 _DAYS, _OPEN_DAYS = 730, 10
 """For how many days the shop has existed, and how old the oldest open order is."""
 _LEAST_PRODUCTS, _MOST_PRODUCTS, _ORDERS_OF_A_PRODUCT = 1_000, 20_000, 2
-_NOUNS = ("shirt", "trousers", "jacket", "scarf", "hat", "coat", "skirt", "belt")
+_NOUNS = ("shirt", "trousers", "jacket", "scarf")
 _WORDS = ("linen", "cotton", "wool", "silk", "red", "blue", "green", "grey", "short", "long")
 _RARELY_SOLD = {NAMES["usual"]}
 _LOW = 5
@@ -335,6 +335,9 @@ class GrownShop(Shop):
             key = PageKey(lane, number)
             held = [each for each in self._ids[:_LENT] if PageKey.of(lane, each) == key]
             self._write_page(Page(key, 1, "e", dict.fromkeys(held, entry)))
+        if lane != DEPOT:
+            lease = {"lockedBy": f"worker-{lane}", "lockTime": int(self.clock.now()) + 3_600}
+            self.write(Table.ALLOTMENTS, {"page": f"{lane}/lease", **lease})
 
     def _write_page(self, page: Page | OutboundPage) -> None:
         self.write(

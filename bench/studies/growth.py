@@ -57,8 +57,8 @@ class Page(NamedTuple):
     """A page, a list or a search.
 
     Attributes:
-        call: A request to the API (`GET /...`) or to the desk's server (`desk /data/...`), or a command (`$ ...`), in which
-            `{name}` stands for one of `NAMES`.
+        call: A request to the API (`GET /...`) or to the desk's server (`desk /data/...`), a command (`$ ...`), or a function
+            (`invoke ...`). `{name}` stands for one of `NAMES`.
         entries: How many entries to read, from as many pages of the list as that takes; 0 for one page.
         is_whole: Whether it is meant to read whole tables.
     """
@@ -124,6 +124,7 @@ PAGES = (
     Page("$ stock --json", is_whole=True),
     Page("$ audit --json", is_whole=True),
     Page("$ audit {usual} --json", is_whole=True),
+    Page("invoke sweep"),
 )
 
 
@@ -200,6 +201,7 @@ def _visitor(shop: GrownShop) -> Iterator[_Ask]:
             "GET": partial(_call, shop),
             "desk": partial(_visit, site),
             "$": _run,
+            "invoke": lambda function: shop.invoke(function, {"action": function}),
         }
 
         def ask(call: str) -> Answer:
