@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from bench import report
 from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
-from bench.grown_shop import NAMES, GrownShop
+from bench.grown.shop import NAMES, GrownShop
 from inventory_orders.errors import InventoryOrdersError
 from local.desk.live import Live
 from local.desk.site import Site

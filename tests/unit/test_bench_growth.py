@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bench.grown_shop import GrownShop
+from bench.grown.shop import GrownShop
 from bench.studies import growth
 from local.desk.live import Live
 from local.desk.site import Site

@@ -16,7 +16,7 @@ from pathlib import Path as File
 from types import MappingProxyType
 from typing import Any
 
-from bench.large_tables import LargeTable
+from bench.grown.tables import LargeTable
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageEntry, PageKey
 from inventory_orders.domain.location import DEFAULT_LOCATION, stock_key
