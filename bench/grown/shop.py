@@ -34,6 +34,7 @@ from inventory_orders.domain.rejection import Shortage
 from inventory_orders.store.rows import page_units
 from inventory_orders.store.tables import Table
 from testing.schedules.in_turn.shop import Shop
+from testing.world.world import silent
 
 BERLIN, LYON = "berlin", "lyon"
 """Most orders are sold from `BERLIN`. `LYON` has few, however many orders there are."""
@@ -124,11 +125,13 @@ class GrownShop(Shop):
         self._leaving: deque[tuple[str, int]] = deque(maxlen=_LEAVING)
         for order in chain(self._many(orders), self._few()):
             self.put_record(order)
-        outbound = self._write_outbound()
         lanes = range(_LANES + 1 if in_use else 0)
-        self._write_products(outbound, frozenset(lanes))
+        self._write_products(frozenset(lanes))
         for lane in lanes:
             self._write_lane(lane)
+        with self.open(), silent():
+            self.invoke("sweep", {"action": "sweep"})
+        self._write_outbound()
 
     def answer(self, service: str, operation: str, request: dict[str, Any]) -> Any:
         if service == "dynamodb":
@@ -260,7 +263,10 @@ class GrownShop(Shop):
 
     # ------------------------------------------------------------------ stock
 
-    def _write_products(self, outbound: Mapping[str, int], lanes: frozenset[int]) -> None:
+    def _write_products(self, lanes: frozenset[int]) -> None:
+        outbound = Counter[str]()
+        for key, units in self._leaving:
+            outbound[key] += units
         for number, product_id in enumerate([*self._ids, NAMES["hot"], NAMES["slow"]]):
             is_lent = number < _LENT
             left = _LEFT.get(0 if is_lent else number % 8, 1000)
@@ -317,17 +323,13 @@ class GrownShop(Shop):
             )
         )
 
-    def _write_outbound(self) -> Counter[str]:
-        """Write the outbound pages, with the units of the last hand-overs. Returns the units by row."""
+    def _write_outbound(self) -> None:
+        """Write the outbound pages, with the units that were handed over since the last sweep."""
         pages = [Counter[Generation]() for _ in OUTBOUND_KEYS]
         for page, (key, units) in zip(cycle(pages), self._leaving, strict=False):
             page[Generation(key, self._created_at)] += units
         for number, entries in zip(OUTBOUND_KEYS, pages, strict=True):
             self._write_page(OutboundPage(number, 1, "e", entries))
-        found = Counter[str]()
-        for key, units in self._leaving:
-            found[key] += units
-        return found
 
     def _write_lane(self, lane: int) -> None:
         entry = PageEntry(self._created_at, _UNITS_OF_LANE, _LANES if lane == DEPOT else 0)
