@@ -125,10 +125,10 @@ class GrownShop(Shop):
         self._leaving: deque[tuple[str, int]] = deque(maxlen=_LEAVING)
         for order in chain(self._many(orders), self._few()):
             self.put_record(order)
-        lanes = range(_LANES + 1 if in_use else 0)
-        self._write_products(frozenset(lanes))
+        lanes = range(_LANES + 1)
+        self._write_products(frozenset(lanes if in_use else ()))
         for lane in lanes:
-            self._write_lane(lane)
+            self._write_lane(lane, in_use=in_use)
         with self.open(), silent():
             self.invoke("sweep", {"action": "sweep"})
         self._write_outbound()
@@ -167,7 +167,7 @@ class GrownShop(Shop):
             yield self._order(f"o-{number:07}", user, units, place, status, ago, is_held=is_held)
 
     def _products_of(self, number: int, *, at_berlin: bool) -> Iterator[str]:
-        if number % 20 == 0 and not at_berlin:
+        if not at_berlin:
             yield NAMES["hot"]
         for place in (number, 7 * number + 3):
             # Products with an even number are at `BERLIN`, too.
@@ -240,9 +240,13 @@ class GrownShop(Shop):
         if not is_sold:
             return OrderLine(product_id, quantity)
         stock = self._stock[stock_key(product_id, place)]
-        stock.version += 1
         stock.taken += quantity
-        return OrderLine(product_id, quantity, self._created_at, stock.version, location_id=place)
+        line = OrderLine(product_id, quantity, self._created_at, location_id=place)
+        if product_id == NAMES["hot"]:
+            page = PageKey.of(1 + stock.taken % _LANES, product_id)
+            return replace(line, lane_page=str(page), lane_version=1)
+        stock.version += 1
+        return replace(line, product_version=stock.version)
 
     def _hand_over(self, order_id: str, lines: Sequence[OrderLine], at: str) -> Step:
         for line in lines:
@@ -331,13 +335,13 @@ class GrownShop(Shop):
         for number, entries in zip(OUTBOUND_KEYS, pages, strict=True):
             self._write_page(OutboundPage(number, 1, "e", entries))
 
-    def _write_lane(self, lane: int) -> None:
+    def _write_lane(self, lane: int, *, in_use: bool) -> None:
         entry = PageEntry(self._created_at, _UNITS_OF_LANE, _LANES if lane == DEPOT else 0)
         for number in range(PAGES):
             key = PageKey(lane, number)
-            held = [each for each in self._ids[:_LENT] if PageKey.of(lane, each) == key]
+            held = [p for p in self._ids[:_LENT] if in_use and PageKey.of(lane, p) == key]
             self._write_page(Page(key, 1, "e", dict.fromkeys(held, entry)))
-        if lane != DEPOT:
+        if lane != DEPOT and in_use:
             lease = {"lockedBy": f"worker-{lane}", "lockTime": int(self.clock.now()) + 3_600}
             self.write(Table.ALLOTMENTS, {"page": f"{lane}/lease", **lease})
 

@@ -44,7 +44,7 @@ SIZES = {
 LANES = ("empty", "in use")
 
 FLAT = 1.1
-"""How much more a page may cost in the shop where it costs most than in the one where it costs least."""
+"""How much more a page may cost in the shop where it costs most than in the one where it costs least, or one unit more."""
 
 _FIGURES = ("requests", "units", "entries")
 _LARGEST_READ_WHOLE = 100_000
@@ -76,7 +76,20 @@ PAGES = (
     Page("GET /orders?status=CONFIRMED&limit=100"),
     Page("GET /orders?status=CONFIRMED&locationId=berlin", 40),
     Page("GET /orders?status=CONFIRMED&locationId=lyon"),
+    Page("GET /orders?status=PENDING", 40),
+    Page("GET /orders?status=PENDING&limit=100"),
+    Page("GET /orders?status=FULFILLED", 40),
+    Page("GET /orders?status=FULFILLED&from=2026-01-01T00:00:00Z&to=2026-06-01T00:00:00Z", 40),
+    Page("GET /orders?status=REJECTED", 40),
+    Page("GET /orders?status=CANCELLED", 40),
+    Page("GET /orders?status=EXPIRED", 40),
+    Page("GET /orders?latePayment=true", 40),
+    Page("GET /orders?userId={regular}&status=FULFILLED"),
     Page("GET /products?ids={usual},{hot},{slow},{lent}"),
+    Page("GET /products?search={word}"),
+    Page("GET /products?search={common}", 40),
+    Page("GET /products?search=wool+{common}"),
+    Page("GET /products?search=nothing"),
     Page("GET /products/{usual}"),
     Page("GET /products/{lent}"),
     Page("GET /products/{usual}/adjustments"),
@@ -112,8 +125,10 @@ PAGES = (
     Page("desk /data/order?id={order}"),
     Page("desk /data/lanes"),
     Page("$ orders {order} --json"),
-    Page("$ orders --to-ship --json"),
-    Page("$ orders --to-ship --location berlin --json"),
+    Page("$ orders --status CONFIRMED --json"),
+    Page("$ orders --status CONFIRMED --location berlin --json"),
+    Page("$ orders --status REJECTED --since 2026-06-01 --json"),
+    Page("$ orders --late-payments --json"),
     Page("$ orders --user {regular} --json"),
     Page("$ stock {usual} --json"),
     Page("$ stock {lent} --json"),
@@ -252,7 +267,7 @@ def _run(command: str) -> Answer:
 def growing(found: MeasuredCells) -> list[str]:
     """List the pages that cost more in one shop than in another, or show another number of entries."""
     wrong = []
-    for lanes in LANES:
+    for lanes in _lanes_of(found):
         results = [result for what, result in found if what["lanes"] == lanes]
         for page in PAGES:
             costs = [result[page.call] for result in results if page.call in result]
@@ -261,18 +276,22 @@ def growing(found: MeasuredCells) -> list[str]:
     return wrong
 
 
+def _lanes_of(found: MeasuredCells) -> list[str]:
+    return list(dict.fromkeys(what["lanes"] for what, _ in found))
+
+
 def is_flat(costs: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a page costs about the same, and shows as many entries, in all shops."""
     if any("refused" in cost for cost in costs):
         return False
     figures = [[cost[name] for cost in costs] for name in _FIGURES]
-    return all(max(amounts) <= FLAT * min(amounts) for amounts in figures)
+    return all(max(few) <= max(FLAT * min(few), min(few) + 1) for few in figures)
 
 
 def show(found: MeasuredCells, screen: Console) -> bool:
     """Print requests and read units of each page by number of orders. Returns whether all pages cost the same in all shops."""
     wrong = growing(found)
-    for lanes in LANES:
+    for lanes in _lanes_of(found):
         results = {what["orders"]: result for what, result in found if what["lanes"] == lanes}
         table = report.table(f"Requests and read units by orders, lanes {lanes}", "page")
         for orders in results:
