@@ -7,7 +7,8 @@ formats"):
   the write would have. A cancelled transaction is charged for every action that it started.
 - A strongly consistent read takes 1 unit for each 4 KB of the item, rounded up. An eventually consistent read takes
   half of that, and a transactional read takes 2. A missing item costs as much as the smallest item.
-- A write of an order's row also writes the index `byUser`, which takes 1 more unit. These units are counted separately.
+- A write of an order's row also writes the index `byUser`, which takes 1 more unit, and so does a new order in the index
+  `byStatus`. These units are counted separately.
 
 An update request does not show the size of the item. Products are far below 1 KB, so the size of the request's key
 and values is close enough.
@@ -64,7 +65,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Consumed capacity units. `index` counts the write units of the index `byUser`, which `write` does not include."""
+    """Consumed capacity units. `index` counts the write units of the indexes, which `write` does not include."""
 
     write: float = 0.0
     index: float = 0.0
@@ -169,7 +170,8 @@ class Call:
             known = action["Item"] if kind == "Put" else {**action["Key"], **_values(action)}
             stored = reason.get("Item") or reason.get("Attributes")
             units += factor * max(_blocks(known, 1024), _blocks(stored, 1024))
-        indexed = sum(1 for _ in self.order_ids) if self.ok else 0
+        listed = ("statusShard" in action.get("Item", ()) for _, action in self.actions)
+        indexed = sum(1 for _ in self.order_ids) + sum(listed) if self.ok else 0
         return Usage(write=units, index=indexed)
 
     def _batch_read(self) -> float:

@@ -16,7 +16,9 @@ from typing import Any
 from infra.settings import Settings
 from inventory_orders.domain.allotments import PAGES
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
-from inventory_orders.store.stock_parts import STOCK_PARTS
+from inventory_orders.domain.record import OrderStatus
+from inventory_orders.store.sweep_rows import STOCK_PARTS
+from inventory_orders.store.tables import LATE_PAYMENT_SHARDS, status_shards
 from local import ROOT
 from operations import prices
 from operations.prices import Bill
@@ -48,9 +50,9 @@ ACCESS_LOG_BYTES = 290
 LOG_BYTES_OF_A_REQUEST = ACCESS_LOG_BYTES + 360 + PLATFORM_LOG_BYTES
 """The same with the function's log, within 15 %."""
 
-STORED_BYTES = (473, 78)
-"""Stored bytes of an order of one product, held, confirmed and fulfilled: its row, and its entry in the index byUser. Its id
-has 6 characters, its user's and product's ids have 3."""
+STORED_BYTES = (536, 118, 100)
+"""Stored bytes of an order of one product, held, confirmed and fulfilled: its row, and its entries in the indexes byUser and
+byStatus. Its id has 6 characters, its user's and product's ids have 3."""
 
 # A mapping polls a quiet queue with five long polls at a time, 20 seconds each. With `maximumConcurrency`, which all
 # mappings here have, Lambda does not use fewer than five. AWS documents this for standard queues; for FIFO it is assumed.
@@ -75,13 +77,23 @@ READ_UNITS_OF_LANES = 49.0
 """Read units of an idle sweep in Allotments: 90 leases, existing or not, and the depot's pages. Each idle lane adds four."""
 READ_UNITS_OF_HOLDS = 16
 """Read units of an idle sweep in Orders: a query for each of 32 shards. Every 35 holds or so add half a unit."""
-READ_UNITS_OF_A_SWEEP = READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS + len(OUTBOUND_KEYS)
+_KEYS_OF_LISTS = LATE_PAYMENT_SHARDS + sum(
+    len(status_shards(status)) for status in (OrderStatus.CONFIRMED, OrderStatus.PENDING)
+)
+READ_UNITS_OF_OVERVIEW = PAGES + _KEYS_OF_LISTS / 2
+"""Read units of an idle sweep for its overview: the depot's pages, and a query for each key of three lists of orders."""
+WRITE_UNITS_OF_A_SWEEP = 1
+"""Write units of an idle sweep: the counts for the desk's first page."""
+READ_UNITS_OF_A_SWEEP = (
+    READ_UNITS_OF_LANES + READ_UNITS_OF_HOLDS + len(OUTBOUND_KEYS) + READ_UNITS_OF_OVERVIEW
+)
 """Read units of an idle sweep, including the outbound pages."""
 SWEEP = (
     prices.SCHEDULED_INVOCATION
     + prices.LAMBDA_REQUEST
     + seconds_of(1) * prices.MEMORY_GIGABYTES / 2 * prices.LAMBDA_GIGABYTE_SECOND
     + READ_UNITS_OF_A_SWEEP * prices.READ_UNIT
+    + WRITE_UNITS_OF_A_SWEEP * prices.WRITE_UNIT
 )
 
 
@@ -111,7 +123,7 @@ class Kind:
     reads: float
     log_bytes: int
     row_kilobytes: int = 1
-    index_units: int = 1
+    index_units: int = 2
     row_read_units: float = 0.5
     sent_together: int = 1
     queue_requests: int = 0
@@ -185,7 +197,7 @@ KINDS = (
     # It takes leases of a lane and the depot (single writes: half an update each), writes 13 rows and 8 pages, and releases the depot.
     Kind(
         "the same, for a worker's first order",
-        *(1, 13, 23, 22.5),
+        *(1, 13, 23, 24.0),
         log_bytes=1800,
         row_kilobytes=2,
         row_read_units=0.0,
@@ -245,18 +257,18 @@ def _steps(batch: float, command_batch: float, updates: float) -> list[Kind]:
     """Describe the steps of an order for one product: it is placed with a hold, confirmed and fulfilled."""
     placing, step = round(1405 + 45 * batch), round(1205 + 45 * command_batch)
     return [
-        Kind("placed", batch, 1, updates, updates, placing, index_units=2),
-        # The order leaves byExpiry, changes its status in byUser, and stays in byToFulfil until it is fulfilled.
-        Kind("confirmed", command_batch, 1, 0, 0, step, index_units=3, row_read_units=1),
+        Kind("placed", batch, 1, updates, updates, placing, index_units=3),
+        # The order leaves byExpiry, changes its status in byUser, and moves in byStatus, which takes two units.
+        Kind("confirmed", command_batch, 1, 0, 0, step, index_units=4, row_read_units=1),
         # It writes an outbound page. The later fold by the sweep is stated separately.
-        Kind("fulfilled", command_batch, 1, 1, 0, step, index_units=2, row_read_units=1),
+        Kind("fulfilled", command_batch, 1, 1, 0, step, index_units=3, row_read_units=1),
     ]
 
 
 _IN_TENS = _steps(10, 10, 10)
 _EXPIRED = Kind(
     *("expired", 10, 1, 10, 10, 1750),
-    index_units=2,
+    index_units=4,
     row_read_units=1,
     sent_together=10,
     queue_requests=1,
@@ -298,9 +310,9 @@ class HandOver:
 
 
 HAND_OVERS = (
-    HandOver("an order of 1 product", 1, 1, 2),
-    HandOver("an order of 13 products", 13, 2, 2),
-    # The order stays in byToFulfil, and its status in byUser does not change.
+    HandOver("an order of 1 product", 1, 1, 3),
+    HandOver("an order of 13 products", 13, 2, 3),
+    # The order's status does not change.
     HandOver("1 of the 13 products", 1, 2, 0),
 )
 ALIKE = 100
@@ -374,7 +386,7 @@ _STANDARD_QUEUES = 6
 
 STANDING = (
     Standing("custom metrics", 43, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 59, prices.ALARM_MONTH),
+    Standing("alarms", 70, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
     Standing("rules of Contributor Insights", 4, prices.INSIGHT_RULE_MONTH),
@@ -402,11 +414,11 @@ SWEEP_MINUTES = 5
 def in_free_tiers() -> float:
     """Compute what the cheapest idle stage costs a month, in USD, if nothing else uses the account's free tiers.
 
-    The free tiers cover its alarms and invocations, but not its reads, and not all of its requests to SQS.
+    The free tiers cover its alarms and invocations, but not its reads and writes, and not all of its requests to SQS.
     """
     polls = _STANDARD_QUEUES * EMPTY_POLLS - prices.FREE_SQS_REQUESTS
-    reads = SWEEPS / SWEEP_MINUTES * READ_UNITS_OF_A_SWEEP
-    return polls * prices.SQS_REQUEST + reads * prices.READ_UNIT
+    units = READ_UNITS_OF_A_SWEEP * prices.READ_UNIT + WRITE_UNITS_OF_A_SWEEP * prices.WRITE_UNIT
+    return polls * prices.SQS_REQUEST + SWEEPS / SWEEP_MINUTES * units
 
 
 PRODUCT_BYTES = 252
@@ -576,9 +588,9 @@ def log_dollars(size: float) -> float:
     return size / 10**9 * (prices.LOG_GIGABYTE + prices.LOG_GIGABYTE_MONTH)
 
 
-def storage_dollars(bytes_of_a_row: int, bytes_of_an_index_entry: int) -> float:
+def storage_dollars(*stored_bytes: int) -> float:
     """Compute what it costs to store a million orders for a month: rows, index entries and point-in-time recovery."""
-    gigabytes = (bytes_of_a_row + bytes_of_an_index_entry + 2 * _OVERHEAD_BYTES) * 10**6 / 10**9
+    gigabytes = sum(size + _OVERHEAD_BYTES for size in stored_bytes) * 10**6 / 10**9
     return gigabytes * (prices.STORAGE_GIGABYTE_MONTH + prices.RECOVERY_GIGABYTE_MONTH)
 
 
@@ -619,7 +631,7 @@ def small_shop() -> dict[str, float]:
     }
 
 
-UNITS_OF_A_WAITED_ORDER = (5.0, 1.5)
+UNITS_OF_A_WAITED_ORDER = (6.0, 1.5)
 """Write and read units of an order of one product that the API places immediately, like a single order."""
 
 # DynamoDB adds these bytes to each item, and to each entry of an index.

@@ -54,6 +54,8 @@ SHOWS = {
     "api": "an order over HTTP",
     "publish_events": "four row changes, as the streams deliver them",
     "publish_events_unreadable": "a row with a status that another program wrote",
+    "record_movements": "changes to an order, as the stream delivers them",
+    "record_movements_unreadable": "a row with a line that another program wrote",
     "sweep": "the event that the schedule sends each minute",
 }
 """Descriptions of the samples, in the sequence of the index."""
@@ -101,7 +103,9 @@ def said(done: Invocation) -> str:
         words = [f"{count} {_WORDS.get(end, end.lower())}" for end, count in ends.items()]
         return ", ".join(words) + (f": {_listed(codes)}" if codes else "")
     counts = [
-        f"{answer[name]} {name}" for name in ("published", "undeliverable") if answer.get(name)
+        f"{answer[name]} {name}"
+        for name in ("published", "undeliverable", "unreadable")
+        if answer.get(name)
     ]
     result = _listed([answer["result"], *([answer["code"]] if "code" in answer else [])])
     return ", ".join([result, *counts])

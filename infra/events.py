@@ -15,6 +15,11 @@ from constructs import Construct
 from .permissions import allow
 from .settings import Settings
 
+BATCH_SIZE = 100
+
+# Readers of movements can wait, so changes are collected to save invocations.
+_RECORDING_WINDOW = Duration.seconds(5)
+
 
 class Events(Construct):
     """The event bus of one stage."""
@@ -44,8 +49,8 @@ class Events(Construct):
         function.add_environment("EVENT_BUS_NAME", self.bus.event_bus_name)
         function.add_environment("UNDELIVERABLE_EVENTS_QUEUE_URL", undeliverable.queue_url)
         mappings = [
-            self._listen(function, live, undeliverable, orders, None),
-            self._listen(function, live, undeliverable, products, _CHANGES_OF_STATUS),
+            _listen(function, live, undeliverable, orders),
+            _listen(function, live, undeliverable, products, _CHANGES_OF_STATUS),
         ]
         allow(function, self.bus.event_bus_arn, "events:PutEvents")
         # Lambda also sends to it, with the function's role.
@@ -53,47 +58,65 @@ class Events(Construct):
         allow(function, undeliverable.queue_arn, "sqs:SendMessage")
         return mappings
 
-    def _listen(
-        self,
+    @staticmethod
+    def record(
         function: lambda_.Function,
         live: lambda_.Alias,
-        undeliverable: sqs.Queue,
-        table: dynamodb.TableV2,
-        filters: list[Mapping[str, object]] | None,
+        unrecorded: sqs.Queue,
+        orders: dynamodb.TableV2,
     ) -> lambda_.EventSourceMapping:
-        mapping = lambda_.EventSourceMapping(
-            function,
-            f"DynamoDBEventSource:{Names.node_unique_id(table.node)}",
-            target=live,
-            event_source_arn=table.table_stream_arn,
-            # LATEST can miss changes while the mapping is created or updated.
-            # docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
-            starting_position=lambda_.StartingPosition.TRIM_HORIZON,
-            batch_size=BATCH_SIZE,
-            # Several batches of a shard in parallel. Records of one item stay in sequence.
-            # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
-            parallelization_factor=4,
-            # Lambda retries a failing batch, and halves it, until its records are too old: a stream keeps them for 24
-            # hours. The function parks an event that keeps failing once it is an hour old. If Lambda gives up records,
-            # it sends their position in the stream to the queue, and continues with the shard.
-            # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
-            bisect_batch_on_error=True,
-            retry_attempts=-1,
-            max_record_age=Duration.hours(23),
-            filters=filters,
-        )
-        # The CDK's own grant allows more than sending.
-        resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
-        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(
-            on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
-                destination=undeliverable.queue_arn
-            )
-        )
-        allow(function, table.table_stream_arn or "", *_READ_STREAM)
+        """Let a function record the movements in changes to orders. Returns the event source mapping of the stream.
+
+        A stream may throttle more than two readers, and this is the second.
+        docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_GetRecords.html
+        """
+        function.add_environment("UNRECORDED_MOVEMENTS_QUEUE_URL", unrecorded.queue_url)
+        mapping = _listen(function, live, unrecorded, orders, window=_RECORDING_WINDOW, at_once=1)
+        allow(function, unrecorded.queue_arn, "sqs:SendMessage")
         return mapping
 
 
-BATCH_SIZE = 100
+def _listen(
+    function: lambda_.Function,
+    live: lambda_.Alias,
+    undeliverable: sqs.Queue,
+    table: dynamodb.TableV2,
+    filters: list[Mapping[str, object]] | None = None,
+    *,
+    window: Duration | None = None,
+    at_once: int = 4,
+) -> lambda_.EventSourceMapping:
+    mapping = lambda_.EventSourceMapping(
+        function,
+        f"DynamoDBEventSource:{Names.node_unique_id(table.node)}",
+        target=live,
+        event_source_arn=table.table_stream_arn,
+        # LATEST can miss changes while the mapping is created or updated.
+        # docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
+        starting_position=lambda_.StartingPosition.TRIM_HORIZON,
+        batch_size=BATCH_SIZE,
+        max_batching_window=window,
+        # Batches of a shard in parallel. Records of one item stay in sequence.
+        # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
+        parallelization_factor=at_once,
+        # Lambda retries a failing batch, and halves it, until its records are too old: a stream keeps them for 24
+        # hours. The function parks an event that keeps failing once it is an hour old. If Lambda gives up records,
+        # it sends their position in the stream to the queue, and continues with the shard.
+        # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
+        bisect_batch_on_error=True,
+        retry_attempts=-1,
+        max_record_age=Duration.hours(23),
+        filters=filters,
+    )
+    # The CDK's own grant allows more than sending.
+    resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
+    resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(
+        on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
+            destination=undeliverable.queue_arn
+        )
+    )
+    allow(function, table.table_stream_arn or "", *_READ_STREAM)
+    return mapping
 
 
 def _change(before: list[str], after: str) -> Mapping[str, object]:

@@ -61,6 +61,7 @@ class _Function:
 
 
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
+_RECORD_MOVEMENTS = "RecordMovements"
 
 _CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
 """Variables of the functions that answer the HTTP API: who may call it, and for what."""
@@ -108,6 +109,7 @@ _FUNCTIONS = {
             "Products": "BatchGetItem GetItem PutItem UpdateItem DeleteItem",
             "StockAdjustments": "PutItem",
             "Allotments": _USE_LANES,
+            "Words": "PutItem DeleteItem",
         },
         fed_by=("CatalogueQueue",),
         settings=("LOCATIONS", *_CALLERS),
@@ -128,23 +130,37 @@ _FUNCTIONS = {
         "Queues holds that are about to end, folds outbound pages, and returns units of idle lanes to rows",
         {
             "Products": "BatchGetItem UpdateItem DescribeTable",
-            "Orders": "DescribeTable",
+            "Orders": "DescribeTable BatchGetItem",
             "Orders/byExpiry": "Query",
+            "Orders/byStatus": "Query",
+            "Orders/byLatePayment": "Query",
             "Allotments": _USE_LANES,
+            "Movements": "Query UpdateItem BatchWriteItem",
         },
         settings=("HOLD_GRACE_SECONDS", "SWEEP_MINUTES"),
     ),
     _PUBLISH_EVENTS: _Function("publish_events", "Publishes events of orders and products"),
+    _RECORD_MOVEMENTS: _Function(
+        "record_movements",
+        "Lists the units that orders move by product and by reference",
+        {"Movements": "BatchWriteItem UpdateItem"},
+    ),
     _API: _Function(
         "api",
         "Answers the HTTP API",
         {
             "Products": f"{_PROVE_REJECTIONS} BatchGetItem Scan UpdateItem",
-            "Orders": f"{_WRITE_ORDERS} Scan",
+            "Orders": _WRITE_ORDERS,
             "Orders/byUser": "Query",
-            "Orders/byToFulfil": "Query",
+            "Orders/byStatus": "Query",
+            "Orders/byLatePayment": "Query",
+            "Products/byLevel": "Query",
             "StockAdjustments": "Query",
+            "StockAdjustments/byTime": "Query",
+            "Movements": "Query",
+            "Movements/byReference": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
+            "Words": "Query",
         },
         settings=(
             *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET"),
@@ -159,6 +175,8 @@ VARIABLES = {
     "ORDERS_TABLE_NAME": "the table `Orders`",
     "STOCK_ADJUSTMENTS_TABLE_NAME": "the table `StockAdjustments`",
     "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
+    "MOVEMENTS_TABLE_NAME": "the table `Movements`, with the setting `movements`",
+    "WORDS_TABLE_NAME": "the table `Words`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
     "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",
@@ -185,7 +203,9 @@ VARIABLES = {
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
+    "UNRECORDED_MOVEMENTS_QUEUE_URL": "the queue of changes to orders whose movements could not be recorded, for `record_movements`",
     "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` checks",
+    "MOVEMENT_MAPPING": "the event source mapping of `record_movements`, which `sweep` checks",
 }
 """The environment variables of the functions, each with its meaning."""
 
@@ -232,7 +252,7 @@ class Functions(Construct):
         self.all = {
             construct_id: self._function(construct_id, declared, queues)
             for construct_id, declared in _FUNCTIONS.items()
-            if construct_id != _API or settings.api
+            if {_API: settings.api, _RECORD_MOVEMENTS: settings.movements}.get(construct_id, True)
         }
         expiries = queues.expiries.queue.queue_arn
         allow(self.all[_SWEEP], expiries, "sqs:SendMessage", "sqs:GetQueueAttributes")
@@ -241,22 +261,36 @@ class Functions(Construct):
         if queues.express is not None:
             for pair in (queues.orders, queues.express):
                 allow(self.all[_API], pair.queue.queue_arn, "sqs:SendMessage")
-        mappings = events.publish(
-            self.all[_PUBLISH_EVENTS],
-            self.live[_PUBLISH_EVENTS],
-            queues.undeliverable_events,
-            tables.orders,
-            tables.products,
-        )
-        self._watch(self.all[_SWEEP], mappings)
+        self._read_streams(queues, events)
         if settings.stock_events:
             self._publish_stock(self.all[_SWEEP], events)
 
+    def _read_streams(self, queues: Queues, events: Events) -> None:
+        """Let functions read the tables' streams, and let the sweep check that they do."""
+        publishing = events.publish(
+            self.all[_PUBLISH_EVENTS],
+            self.live[_PUBLISH_EVENTS],
+            queues.undeliverable_events,
+            self._tables.orders,
+            self._tables.products,
+        )
+        self._watch(self.all[_SWEEP], "STREAM_MAPPINGS", publishing)
+        if queues.unrecorded_movements is not None:
+            recording = events.record(
+                self.all[_RECORD_MOVEMENTS],
+                self.live[_RECORD_MOVEMENTS],
+                queues.unrecorded_movements,
+                self._tables.orders,
+            )
+            self._watch(self.all[_SWEEP], "MOVEMENT_MAPPING", [recording])
+
     @staticmethod
-    def _watch(function: lambda_.Function, mappings: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Allow a function to check that the event source mappings of the streams are enabled."""
+    def _watch(
+        function: lambda_.Function, variable: str, mappings: Sequence[lambda_.EventSourceMapping]
+    ) -> None:
+        """Allow a function to check that event source mappings of the streams are enabled."""
         ids = " ".join(mapping.event_source_mapping_id for mapping in mappings)
-        function.add_environment("STREAM_MAPPINGS", ids)
+        function.add_environment(variable, ids)
         for mapping in mappings:
             resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
             arn = resource.attr_event_source_mapping_arn
@@ -342,8 +376,11 @@ class Functions(Construct):
 
     def _grant_tables(self, function: lambda_.Function, declared: _Function) -> None:
         for place, operations in declared.tables.items():
-            table, _, index = place.partition("/")
-            arn = self._tables.all[Table(table)].table_arn
+            name, _, index = place.partition("/")
+            table = self._tables.all.get(Table(name))
+            if table is None:
+                continue
+            arn = table.table_arn
             actions = [f"dynamodb:{operation}" for operation in operations.split()]
             allow(function, f"{arn}/index/{index}" if index else arn, *actions)
 

@@ -55,6 +55,9 @@ def list_things(
         "queues": {name: _queue(pair.queue) for name, pair in queues.all.items()},
         "dead letters": {name: _queue(pair.dead_letters) for name, pair in queues.all.items()},
         "undeliverable events": {"undeliverable events": _queue(queues.undeliverable_events)},
+        "unrecorded movements": {}
+        if queues.unrecorded_movements is None
+        else {"unrecorded movements": _queue(queues.unrecorded_movements)},
         # All versions and aliases together: docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics.html
         "functions": {
             name: ("AWS/Lambda", {"FunctionName": function.function_name})
@@ -69,8 +72,8 @@ def list_things(
                 "AWS/DynamoDB",
                 {"TableName": tables.all[table].table_name, "GlobalSecondaryIndexName": index.name},
             )
-            for table, indexes in INDEXES.items()
-            for index in indexes
+            for table in tables.all
+            for index in INDEXES.get(table, ())
         },
         # docs.aws.amazon.com/apigateway/latest/developerguide/http-api-metrics.html
         "api": {
@@ -111,7 +114,8 @@ class Monitoring(Construct):
         """Find the sources of a metric by name."""
         kind, _, name = metric.of.partition("/")
         found = self._things[kind]
-        return {name: found[name]} if name else found
+        # Without the setting `movements`, its function does not exist.
+        return {each: thing for each, thing in found.items() if name in ("", each)}
 
     def _alarm(self, alarm: watched.Alarm, name: str, thing: Thing) -> cloudwatch.Alarm:
         then = alarm.then[name] if alarm.then else ""

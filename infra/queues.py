@@ -49,6 +49,7 @@ class Queues(Construct):
         express: `OrderQueueExpress`; None without an API.
         expiries: `ExpiryQueue`.
         undeliverable_events: `UndeliverableEventsQueue`.
+        unrecorded_movements: `UnrecordedMovementsQueue`; None without the setting `movements`.
     """
 
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
@@ -70,6 +71,11 @@ class Queues(Construct):
         self.expiries = self._pair("ExpiryQueue", "ExpiryDeadLetterQueue", "change_orders")
         self.undeliverable_events = self._queue(
             "UndeliverableEventsQueue", fifo=False, retention=_DEAD_LETTER_RETENTION
+        )
+        self.unrecorded_movements = (
+            self._queue("UnrecordedMovementsQueue", fifo=False, retention=_DEAD_LETTER_RETENTION)
+            if settings.movements
+            else None
         )
 
     def _pair(

@@ -124,6 +124,7 @@ class Arguments(TypedDict, total=False):
     customers_may_set: Sequence[str]
     show_stock: str
     stock_events: bool
+    movements: bool
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ class Settings:
     customers_may_set: tuple[str, ...]
     show_stock: str
     stock_events: bool
+    movements: bool
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     values: Mapping[str, Any] = field(default_factory=dict, compare=False)
 

@@ -14,7 +14,6 @@ from aws_cdk.aws_events import EventBus
 from aws_cdk.aws_logs import LogGroup
 from constructs import Construct
 
-from inventory_orders.store.tables import Table
 from inventory_orders.version import VERSION
 
 from .api import Api, access_log
@@ -43,10 +42,13 @@ OUTPUTS = {
     "ExpiryDeadLetterQueueUrl": "Dead letters of ExpiryQueue",
     "UndeliverableEventsQueueUrl": "Events that could not be published",
     "EventBusName": "The event bus for events of orders and products",
+    "UnrecordedMovementsQueueUrl": "Changes to orders whose movements could not be recorded; absent without the setting `movements`",
     "ProductsTableName": "The table of products",
     "OrdersTableName": "The table of orders",
     "StockAdjustmentsTableName": "The table of adjustments of stock",
     "AllotmentsTableName": "The table of the units in lanes, the lanes' leases, and units that have left",
+    "MovementsTableName": "The table of the units that orders moved; absent without the setting `movements`",
+    "WordsTableName": "The table of the words by which a search finds products",
     "OrdersStreamArn": "The stream of orders, with old and new images",
     "ApiUrl": "URL of the HTTP API for signed requests; absent without the setting `api`",
     "CustomerApiUrl": "URL of the HTTP API for requests with a token; absent without the setting `jwt`",
@@ -118,7 +120,9 @@ class InventoryOrders(Construct):
         Tags.of(self).add("service", settings.service_name)
 
         self.queues: Mapping[str, sqs.Queue] = queues.by_name
-        self.tables: Mapping[str, dynamodb.TableV2] = {t.value: tables.all[t] for t in Table}
+        self.tables: Mapping[str, dynamodb.TableV2] = {
+            t.value: made for t, made in tables.all.items()
+        }
         self.bus: EventBus = events.bus
         self.functions: Mapping[str, lambda_.Alias] = functions.live
         self._outputs = {

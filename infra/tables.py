@@ -16,8 +16,8 @@ from .settings import Settings
 _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 # CloudWatch shows the keys in plaintext, so no table or index is watched whose keys belong to customers. An index would
-# inherit the setting of its table.
-_NOT_WATCHED = Table.ORDERS
+# inherit the setting of its table. The rows of Words are written only when a product gets another name.
+_NOT_WATCHED = (Table.ORDERS, Table.WORDS, Table.MOVEMENTS)
 
 
 class Tables(Construct):
@@ -26,7 +26,11 @@ class Tables(Construct):
     def __init__(self, scope: Construct, construct_id: str, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self.all = {table: self._table(table) for table in Table}
+        self.all = {
+            table: self._table(table)
+            for table in Table
+            if table is not Table.MOVEMENTS or settings.movements
+        }
         self.products = self.all[Table.PRODUCTS]
         self.orders = self.all[Table.ORDERS]
         self.allotments = self.all[Table.ALLOTMENTS]
@@ -54,9 +58,15 @@ class Tables(Construct):
             contributor_insights_specification=self._insights(name),
             warm_throughput=self._warm(name),
         )
+        resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
+        if self._insights(name) is not None:
+            for number in range(len(INDEXES.get(name, ()))):
+                # The rule of the table is enough. The CDK gives each index one of its own.
+                resource.add_property_deletion_override(
+                    f"Replicas.0.GlobalSecondaryIndexes.{number}.ContributorInsightsSpecification"
+                )
         if self._settings.table_key is not None:
             # The CDK's own property requires a stack with a fixed region.
-            resource = cast("dynamodb.CfnGlobalTable", table.node.default_child)
             resource.sse_specification = dynamodb.CfnGlobalTable.SSESpecificationProperty(
                 sse_enabled=True, sse_type="KMS"
             )
@@ -83,7 +93,7 @@ class Tables(Construct):
         docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateContributorInsights.html
         """
         is_full = self._settings.monitoring == "full"
-        if not is_full or self._settings.table_key is not None or table is _NOT_WATCHED:
+        if not is_full or self._settings.table_key is not None or table in _NOT_WATCHED:
             return None
         return dynamodb.ContributorInsightsSpecification(
             enabled=True, mode=dynamodb.ContributorInsightsMode.THROTTLED_KEYS

@@ -148,6 +148,7 @@ _MAX_EXPIRY_DELAY_SECONDS = 10
 
 _VISIBLE, _AGE = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
 _CHANGES_AGE = Metric("IteratorAge", "Maximum", "functions/PublishEvents")
+_MOVEMENTS_AGE = Metric("IteratorAge", "Maximum", "functions/RecordMovements")
 _UNDELIVERABLE = Metric(_VISIBLE, "Maximum", "undeliverable events")
 
 # SQS reports on a queue for six hours after the last request to it, and is up to 15 minutes late when a quiet queue becomes
@@ -170,6 +171,7 @@ _AFTER_AN_ERROR = {
     "CountStock": _TOLD,
     "Sweep": "Until this is fixed, holds may not expire, units may stay in lanes, outbound pages may fill up, or events may not reach consumers.",
     "PublishEvents": "The stream delivers the same changes again, and later changes wait.",
+    "RecordMovements": "The stream delivers the same changes again. Orders and events do not wait.",
     "Api": _TOLD,
 }
 
@@ -254,6 +256,20 @@ ALARMS = (
         basic=("PublishEvents",),
     ),
     Alarm(
+        "UnrecordedMovements",
+        Metric(_VISIBLE, "Maximum", "unrecorded movements"),
+        _A_MESSAGE_STAYS,
+        "Some movements could not be recorded, so histories lack them. First: read errorMessage in UnrecordedMovementsQueue, "
+        "and repair these orders. Then run inventory-orders rebuild-movements, and delete the messages.",
+    ),
+    Alarm(
+        "RecordMovementsIteratorAge",
+        _MOVEMENTS_AGE,
+        When(_LATE_EVENTS_MS, periods=3),
+        "Movements are recorded more than 5 minutes late, so histories are behind. Orders and events are not affected. "
+        "First: check whether Movements is throttled, then read the log of RecordMovements.",
+    ),
+    Alarm(
         "{name}Errors",
         Metric("Errors", "Sum", "functions"),
         When(0),
@@ -316,6 +332,14 @@ ALARMS = (
         )
         for kind, limit in (("Read", 3_000), ("Write", 1_000))
     ),
+    Alarm(
+        "ProductsByLevelWriteThrottles",
+        Metric("WriteThrottleEvents", "Sum", "indexes/byLevel"),
+        _THROTTLED,
+        "DynamoDB throttles the index byLevel, and with it the writes of Products. First: check how many products are listed or "
+        "change their status per second, because each status is one key. If it is only a few, set warmThroughput.Products in "
+        "cdk.json.",
+    ),
     *(
         Alarm(
             f"OrdersB{index[1:]}WriteThrottles",
@@ -331,8 +355,13 @@ ALARMS = (
                 "how many holds start or end per second, because they share 32 keys. If it is only a few",
             ),
             (
-                "byToFulfil",
-                "how many orders are confirmed or fulfilled per second, because they share 16 keys. If it is only a few",
+                "byStatus",
+                "how many orders change their status per second, because each status has 16 keys, or 64 for new orders. If it is "
+                "only a few",
+            ),
+            (
+                "byLatePayment",
+                "how many payments arrive too late per second, because they share four keys. If it is only a few",
             ),
         )
     ),
@@ -543,7 +572,8 @@ _EVENTS = _section(
         ),
         _graph(
             "Age of the changes",
-            Line(_CHANGES_AGE, "oldest change", _ORANGE),
+            Line(_CHANGES_AGE, "for events", _ORANGE),
+            Line(_MOVEMENTS_AGE, "for movements", _BLUE),
             unit="ms",
             mark=_limit("ms", "PublishEventsIteratorAge"),
         ),
@@ -665,7 +695,8 @@ _EFFICIENCY = _section(
         _graph(
             "Capacity",
             _write_units("tables/Orders", "orders", _BLUE),
-            _write_units("indexes/byUser", "index", _GREY),
+            _write_units("indexes/byUser", "byUser", _GREY),
+            _write_units("indexes/byStatus", "byStatus", _TEAL),
             _write_units("tables/Products", "products", _ORANGE),
             _write_units("tables/Allotments", "lanes", _GREEN),
             unit="write units per placed order",

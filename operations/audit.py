@@ -20,14 +20,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import DEPOT, PageKey
 from inventory_orders.domain.location import product_of, stock_key
 from inventory_orders.domain.outbound import Generation
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.store import movements
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import KEYS, Table
 
@@ -37,11 +41,9 @@ from .books import (
     GONE,
     Account,
     Books,
-    Entry,
     Finding,
     add_up_places,
     booked,
-    history,
 )
 from .faults import faults_of, problems_of
 from .lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
@@ -59,13 +61,43 @@ _TRIES = 20
 _SIDE_BY_SIDE = 8
 
 
-def read_books(aws: Aws) -> Books:
-    """Read all tables with strong consistency, and add up the books. The result is correct even while other programs write."""
+AUDITED = (Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS, Table.ALLOTMENTS)
+"""The tables that `read_books` reads."""
+
+_PROGRESS_ROWS = 1_000
+
+
+def read_books(aws: Aws, on_progress: Callable[[int], object] = lambda _: None) -> Books:
+    """Read all tables with strong consistency, and add up the books. The result is correct even while other programs write.
+
+    Args:
+        aws: The stack.
+        on_progress: Called with the number of adjustments and orders read so far.
+    """
     corrupt: dict[str, str] = {}
-    reading, corrupt_pages = _read_tables(aws, corrupt)
+    reading, corrupt_pages = _read_tables(aws, corrupt, on_progress)
     reading = _confirmed(aws, reading, corrupt)
     accounts = tuple(account for _, account in sorted(reading.accounts.items()))
-    return Books(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt)
+    wrong = _compare_movements(aws, reading.orders.values()) if aws.has_movements else (0, 0)
+    return Books(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt, wrong)
+
+
+def _compare_movements(aws: Aws, orders: Iterable[dict[str, Any]]) -> tuple[int, int]:
+    """Compare movements with orders that have not changed since movements are complete.
+
+    Returns:
+        How many movements are missing or differ, and how many no order accounts for.
+    """
+    until = movements.complete_until(aws.store()) or ""
+    settled = {each["orderId"]: each for each in orders if each.get("lastUpdatedAt", "~") <= until}
+    rows = (row for row in read_rows(aws, Table.MOVEMENTS) if row.get("orderId") in settled)
+    stored = {(row["stockMonth"], row["movementId"]): row for row in rows}
+    wrong = 0
+    for order in settled.values():
+        with suppress(UnpublishableError):
+            for key, row in movements.rows_of(order).items():
+                wrong += stored.pop(key, None) != row
+    return wrong, len(stored)
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
@@ -77,20 +109,6 @@ def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]
     products = _read_products(aws, product_ids, read_pages(aws).by_name, corrupt)
     orders = _readable(Table.ORDERS, read_orders(aws, order_ids).values(), corrupt)
     return _add_up_products(products, list(orders), read_outbound(aws))
-
-
-def read_history(aws: Aws, product_id: str) -> tuple[Account, list[Entry]] | None:
-    """List every change to a product's stock since it was last created. This reads all orders.
-
-    Returns:
-        The product's account and the changes; None if the product never existed.
-    """
-    reading = _read_again(aws, {product_id}, _Reading(), {})
-    if not reading.accounts:
-        return None
-    reading = _confirmed(aws, reading, {})
-    account = reading.accounts[max(key for key in reading.accounts if key[0] == product_id)]
-    return account, history(Books((account,), reading.orders, reading.adjustments), account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +152,23 @@ def _with_locations(doubtful: Iterable[Account], reading: _Reading) -> set[str]:
     return keys | products
 
 
-def _read_tables(aws: Aws, corrupt: dict[str, str]) -> tuple[_Reading, Mapping[str, str]]:
+def _read_tables(
+    aws: Aws, corrupt: dict[str, str], on_progress: Callable[[int], object]
+) -> tuple[_Reading, Mapping[str, str]]:
     """Read all tables once. Also returns the errors of pages, by page name."""
+    number = count(1)
+
+    def read(table: Table) -> Iterator[dict[str, Any]]:
+        for row in read_rows(aws, table):
+            if (so_far := next(number)) % _PROGRESS_ROWS == 0:
+                on_progress(so_far)
+            yield row
+
     recent = timestamp(datetime.fromtimestamp(time.time() - _IN_FLIGHT_SECONDS, UTC))
     places = _readable_places(read_all(aws), corrupt)
-    rows = booked(read_rows(aws, Table.STOCK_ADJUSTMENTS))
+    rows = booked(read(Table.STOCK_ADJUSTMENTS))
     adjustments = list(_readable(Table.STOCK_ADJUSTMENTS, rows, corrupt))
-    orders = _read_all_orders(aws, corrupt)
+    orders = _by_id(_readable(Table.ORDERS, read(Table.ORDERS), corrupt))
     # These decrements have no version, so they may have been booked after the product's row was read.
     unsettled = {
         row["productId"]
@@ -314,13 +342,15 @@ def _readable_places(places: Places, corrupt: dict[str, str]) -> Places:
 def read_orders(aws: Aws, order_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Read some orders with strong consistency, and return the existing ones by id."""
     keys = [{"orderId": {"S": order_id}} for order_id in order_ids]
-    rows = map(decode, get_items(aws, Table.ORDERS, keys))
+    return _by_id(map(decode, get_items(aws, Table.ORDERS, keys)))
+
+
+def _by_id(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {row["orderId"]: row for row in rows}
 
 
 def _read_all_orders(aws: Aws, corrupt: dict[str, str]) -> dict[str, dict[str, Any]]:
-    rows = _readable(Table.ORDERS, read_rows(aws, Table.ORDERS), corrupt)
-    return {row["orderId"]: row for row in rows}
+    return _by_id(_readable(Table.ORDERS, read_rows(aws, Table.ORDERS), corrupt))
 
 
 def read_rows(aws: Aws, table: Table) -> Iterator[dict[str, Any]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import boto3
@@ -15,7 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.naming import service_name, stack_name
-from inventory_orders.store.dynamodb import CLIENT_CONFIG, READ_LIMIT, Store
+from inventory_orders.store.dynamodb import ALWAYS_CONSISTENT, CLIENT_CONFIG, READ_LIMIT, Store
 from inventory_orders.store.rows import Item
 from inventory_orders.store.tables import Table
 
@@ -60,6 +62,10 @@ def refuse_loopback(environment: Mapping[str, str]) -> None:
 LIVE = "live"
 """The alias through which callers reach a function, as in infra/functions.py."""
 
+
+_MAX_SEGMENTS = 8
+_SEGMENT_BYTES = 32 << 20
+"""A table of this size is read in two segments, because a request reads a megabyte."""
 
 _CONFIG = Config(
     connect_timeout=5,
@@ -150,8 +156,16 @@ class Aws:
 
     @property
     def tables(self) -> dict[Table, str]:
-        """The names of the stack's tables."""
-        return {table: self.outputs[f"{table.value}TableName"] for table in Table}
+        """The names of the stack's tables. The table of movements is left out if the stage lacks it."""
+        outputs = {table: f"{table.value}TableName" for table in Table}
+        if not self.has_movements:
+            del outputs[Table.MOVEMENTS]
+        return {table: self.outputs[output] for table, output in outputs.items()}
+
+    @property
+    def has_movements(self) -> bool:
+        """Whether the stage records movements."""
+        return "MovementsTableName" in self.outputs
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -186,9 +200,14 @@ class Aws:
         # The type stubs need the service's name as a literal.
         return self.session.client(service, config=_CONFIG)  # type: ignore[call-overload]
 
-    def store(self) -> Store:
-        """Create a store for the stack's tables. Its client leaves retries to the engine."""
-        return Store(self.session.client("dynamodb", config=CLIENT_CONFIG), self.tables)
+    def store(self, consistent: Collection[Table] = ALWAYS_CONSISTENT) -> Store:
+        """Create a store for the stack's tables. Its client leaves retries to the engine.
+
+        Args:
+            consistent: The tables that are read with strong consistency, as in `Store`.
+        """
+        client = self.session.client("dynamodb", config=CLIENT_CONFIG)
+        return Store(client, self.tables, consistent)
 
 
 def _outputs(stack: StackTypeDef, prefix: str) -> dict[str, str]:
@@ -209,12 +228,56 @@ def _outputs(stack: StackTypeDef, prefix: str) -> dict[str, str]:
     )
 
 
-def scan(aws: Aws, table: Table) -> Iterator[Item]:
-    """Yield all items of a table, read with strong consistency."""
-    pages = aws.dynamodb.get_paginator("scan").paginate(
-        TableName=aws.tables[table], ConsistentRead=True
-    )
-    return (item for page in pages for item in page["Items"])
+class TableSize(NamedTuple):
+    """The size of a table or of several. On AWS, it may be up to six hours old.
+
+    Attributes:
+        rows: Number of items.
+        bytes: Size of all items.
+    """
+
+    rows: int
+    bytes: int
+
+    @property
+    def read_units(self) -> int:
+        """The read units that it takes to read everything with strong consistency."""
+        return math.ceil(self.bytes / 4096)
+
+
+def size_of(aws: Aws, *tables: Table) -> TableSize:
+    """Look up the size of tables."""
+    found = [aws.dynamodb.describe_table(TableName=aws.tables[each])["Table"] for each in tables]
+    rows, sizes = zip(*((each["ItemCount"], each["TableSizeBytes"]) for each in found), strict=True)
+    return TableSize(sum(rows), sum(sizes))
+
+
+def scan(aws: Aws, table: Table, **parameters: Any) -> Iterator[Item]:
+    """Yield all items of a table, read with strong consistency. Segments of a large table are read in parallel.
+
+    Args:
+        aws: The stack.
+        table: The table.
+        parameters: Further parameters for DynamoDB.
+    """
+    segments = min(_MAX_SEGMENTS, 1 + size_of(aws, table).bytes // _SEGMENT_BYTES)
+
+    def read(segment: int, start: Item | None) -> tuple[int, Any]:
+        request: dict[str, Any] = {"TableName": aws.tables[table], "ConsistentRead": True}
+        if segments > 1:
+            request |= {"Segment": segment, "TotalSegments": segments}
+        if start is not None:
+            request["ExclusiveStartKey"] = start
+        return segment, aws.dynamodb.scan(**request, **parameters)
+
+    with ThreadPoolExecutor(segments) as pool:
+        reads = {pool.submit(read, segment, None) for segment in range(segments)}
+        while reads:
+            done, reads = wait(reads, return_when=FIRST_COMPLETED)
+            for segment, page in (each.result() for each in done):
+                if "LastEvaluatedKey" in page:
+                    reads.add(pool.submit(read, segment, page["LastEvaluatedKey"]))
+                yield from page["Items"]
 
 
 def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -> Iterator[Item]:
@@ -228,14 +291,6 @@ def query(aws: Aws, table: Table, attribute: str, value: str, index: str = "") -
         **place,
     )
     return (item for page in pages for item in page["Items"])
-
-
-def holds(aws: Aws) -> int:
-    """Count the unpaid orders with a hold. Their index is eventually consistent on AWS."""
-    pages = aws.dynamodb.get_paginator("scan").paginate(
-        TableName=aws.tables[Table.ORDERS], IndexName="byExpiry", Select="COUNT"
-    )
-    return sum(page["Count"] for page in pages)
 
 
 def get_items(aws: Aws, table: Table, keys: Iterable[Mapping[str, Any]]) -> Iterator[Item]:

@@ -228,6 +228,8 @@ class Books:
         adjustments: All booked adjustments.
         corrupt_pages: Errors of unreadable pages, by page name. These pages count as empty.
         corrupt_rows: Errors of other unreadable rows, by table and key. These rows are left out.
+        movements: How many rows of the table of movements are missing or differ from what the orders say, and how many no
+            order accounts for.
     """
 
     accounts: tuple[Account, ...]
@@ -235,6 +237,12 @@ class Books:
     adjustments: Sequence[Row]
     corrupt_pages: Mapping[str, str] = field(default_factory=dict)
     corrupt_rows: Mapping[str, str] = field(default_factory=dict)
+    movements: tuple[int, int] = (0, 0)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all rows can be read, and movements match the orders."""
+        return not self.corrupt and not any(self.movements)
 
     @property
     def corrupt(self) -> list[str]:

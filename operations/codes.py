@@ -191,8 +191,8 @@ BAD_LINES: Mapping[str, str] = {
     "PRODUCT_EXISTS": "the product exists with other attributes, named in the message; nothing was changed",
     "DUPLICATE_LINE": "another line creates or counts this product, has this `adjustmentId`, or changes the product at the "
     "same time; neither was loaded",
-    "MOVED_SINCE_COUNT": "units of the product came in or left after they were counted, so the difference is not what is missing; "
-    "count again, or book the difference as a receipt or a loss",
+    "MOVED_SINCE_COUNT": "it is not known what came in or left after the count, or a newer count was booked; the message says which. "
+    "Count again, or book the difference as a receipt or a loss",
     "UNSUPPORTED_ACTION": "unknown `action`",
     "ROUNDED_CODE": "a spreadsheet has rounded the code",
     "DATE_INSTEAD_OF_CODE": "the code is a date, into which a spreadsheet has probably converted it",

@@ -1,4 +1,4 @@
-"""Creates many products, or their stock at other locations, in one transaction."""
+"""Creates many products, or their stock at other locations, in few transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.location import location_of, product_of
+from inventory_orders.domain.location import product_of
 from inventory_orders.domain.product import NewProduct, Product
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import (
@@ -22,16 +22,14 @@ from inventory_orders.products.catalogue import (
     create_actions,
     product_to_create,
 )
+from inventory_orders.sequences import in_portions
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.writes import ActionKind
 
 MAX_AT_ONCE = 50
-"""The maximum number of products in a transaction: each takes two of its 100 actions."""
+"""The maximum number of products to create together."""
 
-MAX_PLACES_AT_ONCE = 33
-"""The maximum number of places in a transaction: each takes three actions, one of which lists it in the product's own
-row.
-"""
+_MAX_ACTIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +51,27 @@ class Creation:
 def create_many(
     client: RetryingClient, new: Sequence[NewProduct], deadline: Deadline
 ) -> list[Creation]:
-    """Create products in one transaction, each as `ProductCatalogue.create` does. Returns a result for each, in sequence.
+    """Create products, each as `ProductCatalogue.create` does. Returns a result for each, in sequence.
 
-    A product that exists stays unchanged, and the rest is sent again without it. The same applies to a product that
+    A transaction has room for 33 products of one word each, or 10 of eight words. A product that exists stays unchanged, and the rest is sent again without it. The same applies to a product that
     DynamoDB will never accept, and to a place that its product cannot list. You may repeat the call after an error: it
     finds the products that it has created.
 
     Raises:
-        ValueError: There are more than `MAX_AT_ONCE` or `MAX_PLACES_AT_ONCE`, or two for the same product.
+        ValueError: There are more than `MAX_AT_ONCE`, or two for the same product.
         StoreError: DynamoDB failed until the deadline.
     """
-    most = MAX_PLACES_AT_ONCE if any(location_of(each.product_id) for each in new) else MAX_AT_ONCE
     # A transaction writes each row at most once, and a place writes its product's own row.
-    if len(new) > most or len({product_of(each.product_id) for each in new}) < len(new):
-        raise ValueError(f"create_many takes at most {most} products with distinct ids")
-    creations = _create_all(client, new, deadline)
+    if len(new) > MAX_AT_ONCE or len({product_of(each.product_id) for each in new}) < len(new):
+        raise ValueError(f"create_many takes at most {MAX_AT_ONCE} products with distinct ids")
+    creations: dict[str, Creation] = {}
+    for some in in_portions(new, MAX_AT_ONCE, _count_actions, _MAX_ACTIONS):
+        creations |= _create_all(client, some, deadline)
     return [creations[each.product_id] for each in new]
+
+
+def _count_actions(new: NewProduct) -> int:
+    return len(create_actions(product_to_create(new, "")))
 
 
 def _create_all(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .cells import remedy_of
+from .csv_text import cell_of
 from .errors import UserError
 from .text_files import delimiter_of, first_line, opened
 from .words import counted
@@ -31,9 +32,6 @@ _HEADER = re.compile(r"line[,;\t]([A-Za-z]+[,;\t])*column[,;\t]value[,;\t]code[,
 _PATH = re.compile(r"([A-Za-z]\w*(?:\[[0-9]+\]|\.\w+)*): ")
 _STEP = re.compile(r"\w+")
 _INDEX = re.compile(r"\[[0-9]+\]")
-
-# https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA = re.compile(r"[=+\-@\t\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,6 @@ def write_report(report: Path, bad: Collection[FileError], path: Path) -> None:
     """Write all errors of a file to a CSV file, in its sequence, and for the spreadsheet that wrote it.
 
     The report has the file's delimiter, and begins with a byte order mark, without which Excel takes it for another encoding.
-    A spreadsheet reads text that begins with one of `=+-@` as a formula, so this function puts an apostrophe before it.
     """
     with opened(path, "the file") as lines:
         delimiter = delimiter_of(first_line(lines))
@@ -155,8 +152,7 @@ def write_report(report: Path, bad: Collection[FileError], path: Path) -> None:
         for error in sorted(bad, key=lambda error: error.number):
             texts = [error.ids.get(name, "") for name in ids]
             texts += [error.column, error.value, error.code, error.message]
-            cells = (f"'{text}" if _FORMULA.match(text) else text for text in texts)
-            rows.writerow([error.number, *cells])
+            rows.writerow([error.number, *map(cell_of, texts)])
 
 
 def is_report(path: Path) -> bool:

@@ -59,10 +59,10 @@ from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
 
 from .catalogue_file import ATTRIBUTES, Booking, CatalogueFile, Change, Count, Line
-from .creations import MAX_AT_ONCE, MAX_PLACES_AT_ONCE, create_many
+from .creations import MAX_AT_ONCE, create_many
 from .currency import Currency
 from .file_errors import FileError
-from .moves import Level, Moves, read_moves
+from .moves import Moves, read_moves
 
 _WORKERS = 4
 """The number of transactions that are in flight at once."""
@@ -165,7 +165,8 @@ class Load:
         store: The tables.
         rate: Maximum lines to write per second; None for no limit.
         on_progress: Called by one worker at a time with the number of lines done.
-        on_read: Called with the number of orders and adjustments read, if the file has counts.
+        on_read: Called with the number of changes read, if the file has counts.
+        has_movements: Whether the stage records movements.
 
     Attributes:
         done: The number of valid lines so far with each result.
@@ -181,6 +182,8 @@ class Load:
         rate: float | None = None,
         on_progress: Callable[[int], None] = lambda _: None,
         on_read: Callable[[int], None] = lambda _: None,
+        *,
+        has_movements: bool = True,
     ) -> None:
         self.done: Counter[Done] = Counter()
         self.bad = list(file.bad)
@@ -191,6 +194,7 @@ class Load:
         self._rate = rate
         self._on_progress = on_progress
         self._on_read = on_read
+        self._has_movements = has_movements
         self._stop = threading.Event()
         self._clock = _Clock(self._stop)
         self._lock = threading.Lock()
@@ -209,10 +213,14 @@ class Load:
     def _carry_out(self, workers: Sequence[_Worker], size: int) -> None:
         file, small = self._file, min(size, _SMALL_BATCH)
         counts = [line.content for line in file.counts]
-        moves = read_moves(_Reader(self._store, self._clock).client, counts, self._on_read)
+        booked = frozenset(key for line in file.adjustments for key in line.content.product_ids)
+        moves = read_moves(
+            *(_Reader(self._store, self._clock).client, counts, booked, self._on_read),
+            has_movements=self._has_movements,
+        )
         own = [line for line in file.creations if not location_of(line.content.product_id)]
         places = [line for line in file.creations if location_of(line.content.product_id)]
-        of_places = _of_distinct_products(places, min(size, MAX_PLACES_AT_ONCE))
+        of_places = _of_distinct_products(places, size)
         for batches in (_batches(own, size), of_places):
             self._side_by_side(workers, batches, lambda one, b: one.create(b))
         self._side_by_side(workers, _by_product(file.changes, small), lambda one, b: one.change(b))
@@ -431,8 +439,12 @@ class _Writer:
             ),
         )
         try:
-            _check_unmoved(count, lease.product, lease.product.lock_on_hand or 0, moves)
-            return lease.commit(count.counted, count.adjustment_id, deadline, count.notes).delta
+            then = moves.on_hand_then(count, lease.product.created_at)
+            moved = (lease.product.lock_on_hand or 0) - then
+            done = lease.commit(
+                count.counted, count.adjustment_id, deadline, count.notes, moved=moved
+            )
+            return done.delta
         except (InventoryOrdersError, InterruptedLoadError):
             # If the lease cannot be released, it expires.
             with suppress(InventoryOrdersError, InterruptedLoadError):
@@ -530,17 +542,16 @@ class _Checker:
         product = self._products[count.product_id]
         if product is None:
             return _unknown(count.product_id)
-        delta = count.counted - product.on_hand
+        try:
+            delta = count.counted - moves.on_hand_then(count, product.created_at)
+        except RejectedError as error:
+            return _problem(count.product_id, error)
         change = Adjustment(
             *(count.product_id, count.adjustment_id, delta, "COUNT"),
             names_location=count.names_location,
         )
         if rejection := change.rejection(self._products):
             return _rejected(rejection)
-        try:
-            _check_unmoved(count, product, product.on_hand, moves)
-        except RejectedError as error:
-            return _problem(count.product_id, error)
         return _counted(count, delta)
 
     def _read(
@@ -675,12 +686,6 @@ def _supplied(content: NewProduct | Change | Booking | Count) -> str | None:
         case _:
             adds = False
     return content.product_id if adds else None
-
-
-def _check_unmoved(count: Count, product: Product, on_hand: int, moves: Moves) -> None:
-    """Raise an error if units of a product came in or left after they were counted."""
-    if objection := moves.objection(count, Level(product.created_at, on_hand)):
-        raise RejectedError(objection, "MOVED_SINCE_COUNT")
 
 
 def _name(content: NewProduct | Change | Booking | Count) -> str:

@@ -1,153 +1,206 @@
-"""Finds the products whose units on hand have changed since they were counted.
+"""Finds out how many units of counted products came in and left since they were counted.
 
-A count corrects the units on hand by the difference. If parcels left between count and booking, that difference includes
-their units, so booking it would put them back into stock.
+A count by file is booked later than it was made. It corrects the units that were on hand when it began, so parcels that
+left since stay gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
-from operator import attrgetter
-from typing import Any
+from itertools import takewhile
 
-from inventory_orders.clock import Deadline
-from inventory_orders.domain.outbound import OUTBOUND_KEYS
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.location import in_words
+from inventory_orders.domain.outbound import OUTBOUND_KEYS, OutboundPage
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.store.rows import decode
-from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.errors import RejectedError
+from inventory_orders.store import movements
+from inventory_orders.store.rows import Row
 
 from .catalogue_file import Count
-from .errors import UserError
-from .movements import Movement, Row, adjustment_of, movements_of
-
-_TIMES = {Table.STOCK_ADJUSTMENTS: "appliedAt", Table.ORDERS: "lastUpdatedAt"}
-"""The attribute with the time of the last change, by table."""
 
 # Rows that orders keep changing are often in conflict, and then the whole transaction is repeated.
 _READ_TOGETHER = 10
 _SECONDS = 300.0
+_PAUSE = 5.0
+_ROWS = 100
 
+# An atomic decrement does not say which version of the row it wrote. Its time is when its invocation began, which may last
+# 15 minutes, by a clock that may be a minute off.
+_IN_FLIGHT = timedelta(minutes=16)
+
+MOVED_SINCE_COUNT = "MOVED_SINCE_COUNT"
 _REMEDY = "count again, or book the difference as a receipt or a loss (`delta` and `reason`)"
+_NO_MOVEMENTS = (
+    f"the stage has the setting movements: false, so it is unknown what left since: {_REMEDY}"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The units on hand of one generation of a product at a location."""
+    """The units on hand of one generation of a product at a location, read at one moment.
+
+    Attributes:
+        created_at: The generation.
+        on_hand: Units on hand.
+        versions: The versions of the outbound pages by name, and that of the row, whose name is empty.
+        read_at: A time before the read, ISO 8601.
+    """
 
     created_at: str
     on_hand: int
+    versions: Mapping[str, int]
+    read_at: str
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The changes to the units on hand of counted products since the earliest count.
+    """The units on hand of counted products when they were counted.
 
     Attributes:
-        before: The units on hand before orders and adjustments were read, by key.
-        since: The changes, by key.
+        levels: The units on hand when the load began, by key.
+        since: The changes since the earliest count, newest first, by key.
+        booked: The keys for which the file itself books stock.
+        gap: Why movements are not known up to the beginning of the load; empty if they are.
     """
 
-    before: dict[str, Level] = field(default_factory=dict)
-    since: dict[str, list[Movement]] = field(default_factory=dict)
+    levels: dict[str, Level] = field(default_factory=dict)
+    since: dict[str, list[movements.Entry]] = field(default_factory=dict)
+    booked: frozenset[str] = frozenset()
+    gap: str = ""
 
-    def objection(self, count: Count, now: Level) -> str:
-        """Say why a count must not be booked; empty if it may be.
+    def on_hand_then(self, count: Count, created_at: str) -> int:
+        """Return the units that were on hand when a count began, according to the books.
 
         Args:
             count: The count.
-            now: The units on hand now. A change that came after the read shows in them.
+            created_at: The product's present generation.
+
+        Raises:
+            RejectedError: `MOVED_SINCE_COUNT`: the number cannot be known, or a newer count was booked.
         """
-        before, since = self.before.get(count.product_id), self.since.get(count.product_id, ())
-        if later := [move for move in since if _is_later(move, count)]:
-            last = max(later, key=attrgetter("at"))
-            return f"units moved at {last.at} ({last.what}), after the count at {count.counted_at}: {_REMEDY}"
-        if before != now:
-            return f"{before.on_hand if before else 0:,} units were on hand when the load began, {now.on_hand:,} are now: {_REMEDY}"
-        return ""
+        if objection := self.gap or self._objection(count, created_at):
+            raise RejectedError(objection, MOVED_SINCE_COUNT)
+        level = self.levels[count.product_id]
+        return level.on_hand - sum(
+            _units(row, level) for row in self._later(count) if not _is_same(row, count)
+        )
+
+    def _objection(self, count: Count, created_at: str) -> str:
+        level = self.levels.get(count.product_id)
+        if level is None or level.created_at != created_at:
+            return f"{in_words(count.product_id)} was listed while the file was loaded: {_REMEDY}"
+        if count.product_id in self.booked:
+            return f"the file also books stock of the product, which the count may include: use two files, or {_REMEDY}"
+        objections = (_objection_to(row, count, level) for row in self._later(count))
+        return next(filter(None, objections), "")
+
+    def _later(self, count: Count) -> Iterator[Row]:
+        entries = self.since[count.product_id]
+        return (e.row for e in takewhile(lambda e: e.position.at >= count.counted_at, entries))
 
 
 def read_moves(
-    client: RetryingClient, counts: Sequence[Count], on_read: Callable[[int], None]
+    client: RetryingClient,
+    counts: Sequence[Count],
+    booked: frozenset[str],
+    on_read: Callable[[int], None],
+    *,
+    has_movements: bool,
 ) -> Moves:
-    """Read the products, and then all orders and adjustments since the earliest count.
+    """Read the counted products, and what moved their units since the earliest count of each.
+
+    Movements are recorded within a minute or two, so this may wait for a few minutes.
 
     Args:
         client: The client for the tables.
         counts: The counts; with none, nothing is read.
-        on_read: Called with the number of rows read.
+        booked: The keys for which the file itself books stock.
+        on_read: Called with the number of changes read.
+        has_movements: Whether the stage records movements.
 
     Raises:
-        UserError: A row is unreadable.
         StoreError: DynamoDB failed.
     """
-    keys = [count.product_id for count in counts]
-    moves = Moves(since={key: [] for key in keys})
     if not counts:
-        return moves
+        return Moves()
+    if not has_movements:
+        return Moves(gap=_NO_MOVEMENTS)
+    keys = list(dict.fromkeys(count.product_id for count in counts))
+    levels: dict[str, Level] = {}
     for start in range(0, len(keys), _READ_TOGETHER):
-        moves.before.update(_levels(client, keys[start : start + _READ_TOGETHER]))
-    since = min(count.counted_at for count in counts)
-    for table in _TIMES:
-        for row in _rows_since(client, table, since, on_read):
-            for move in _movements(table, row):
-                if (key := move.generation.product_id) in moves.since:
-                    moves.since[key].append(move)
+        levels.update(_levels(client, keys[start : start + _READ_TOGETHER]))
+    if behind := _wait(client, max((each.read_at for each in levels.values()), default="")):
+        return Moves(gap=behind)
+    moves = Moves(levels, booked=booked)
+    for key in keys:
+        earliest = min(count.counted_at for count in counts if count.product_id == key)
+        read = partial(_changes, client, key, earliest)
+        moves.since[key] = client.call(read, Deadline.after(_SECONDS, client.clock))
+        on_read(len(moves.since[key]))
     return moves
 
 
-def _is_later(move: Movement, count: Count) -> bool:
-    """Whether a change came after a count, other than the same line of the same file with another number."""
-    is_same = bool(count.stem) and move.facts.get("adjustmentId", "").startswith(count.stem)
-    return move.at >= count.counted_at and not is_same
+def _objection_to(row: Row, count: Count, level: Level) -> str:
+    """Say why a count cannot be booked because of a change after it; empty if it can."""
+    at, after = row.get("appliedAt", ""), f"after the count at {count.counted_at}"
+    if row["productCreatedAt"] != level.created_at:
+        return f"the product was delisted {after}: {_REMEDY}"
+    if row.get("counted") is not None and not _is_same(row, count):
+        return f"a count was booked at {at}, {after}: {_REMEDY}"
+    in_flight = timestamp(datetime.fromisoformat(level.read_at) - _IN_FLIGHT)
+    if at >= in_flight and "productVersion" not in row:
+        minutes = _IN_FLIGHT.seconds // 60
+        return f"units were taken at {at}, just now: load the file again after {minutes} minutes"
+    return ""
 
 
 def _levels(client: RetryingClient, keys: Sequence[str]) -> Iterator[tuple[str, Level]]:
     """Read the units on hand of products that exist and are readable, in one transaction."""
     request = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
+    read_at = timestamp(client.clock.now())
     found = client.call(request, Deadline.after(_SECONDS, client.clock))
+    pages = {
+        str(key): page.version
+        for key, page in found.outbound.items()
+        if isinstance(page, OutboundPage)
+    }
     for key, row in found.products.items():
         if row is not None:
-            yield key, Level(row.created_at, row.on_hand - found.outbound_units(row))
+            on_hand = row.on_hand - found.outbound_units(row)
+            yield key, Level(row.created_at, on_hand, {"": row.version, **pages}, read_at)
 
 
-def _rows_since(
-    client: RetryingClient, table: Table, since: str, on_read: Callable[[int], None]
-) -> Iterator[Row]:
-    """Yield the rows of a table that were changed since a time. This scans the whole table."""
-    parameters: dict[str, Any] = {
-        "ConsistentRead": True,
-        "FilterExpression": "#at >= :since",
-        "ExpressionAttributeNames": {"#at": _TIMES[table]},
-        "ExpressionAttributeValues": {":since": {"S": since}},
-    }
+def _wait(client: RetryingClient, until: str) -> str:
+    """Wait until movements are complete up to a time. Returns why they are not, or an empty string."""
+    deadline = Deadline.after(_SECONDS, client.clock)
     while True:
-        request = partial(client.store.scan, table, **parameters)
-        page = client.call(request, Deadline.after(_SECONDS, client.clock))
-        yield from map(decode, page["Items"])
-        on_read(page["ScannedCount"])
-        if "LastEvaluatedKey" not in page:
-            return
-        parameters["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+        complete = client.call(partial(movements.complete_until, client.store), deadline)
+        if complete is not None and complete >= until:
+            return ""
+        if not client.pause(_PAUSE, deadline):
+            known = f"only up to {complete}" if complete else "not yet"
+            return f"movements of orders are complete {known}, so it is unknown what left since: load the file again later"
 
 
-def _movements(table: Table, row: Row) -> list[Movement]:
-    """Find the changes of units on hand in a row. A count is one even if it found no difference: the newer count wins."""
-    try:
-        found = [*_recorded(table, row)]
-        for move in found:
-            move.check()
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        key = "/".join(map(str, (row[name] for name in KEYS[table])))
-        raise UserError(
-            f"{key} breaks the contract of the {table.value} table ({type(error).__name__}: {error}), so it is unknown what "
-            "moved since the count; repair its item, and load the file again. Nothing was loaded"
-        ) from error
-    return [move for move in found if move.on_hand or move.facts.get("kind") == "COUNT"]
+def _changes(client: RetryingClient, key: str, since: str) -> list[movements.Entry]:
+    found = movements.changes(client.store, key, _ROWS)
+    return list(takewhile(lambda entry: entry.position.at >= since, found))
 
 
-def _recorded(table: Table, row: Row) -> Iterable[Movement]:
-    if table is Table.ORDERS:
-        return movements_of(row)
-    return () if "rejected" in row else (adjustment_of(row),)
+def _units(row: Row, level: Level) -> int:
+    """Return the units that a change added to the units on hand; 0 if it came after these were read."""
+    of_order = "movementId" in row
+    version = row.get("version" if of_order else "productVersion")
+    if version is not None and version > level.versions.get(row.get("page", ""), 0):
+        return 0
+    units: int = row["onHandDelta"] if "onHandDelta" in row else 0 if of_order else row["delta"]
+    return units
+
+
+def _is_same(row: Row, count: Count) -> bool:
+    """Whether an adjustment is the same line of the same file, with another number."""
+    return bool(count.stem) and row.get("adjustmentId", "").startswith(count.stem)

@@ -1,10 +1,10 @@
-"""Orders for operators: one by id, a user's orders, the orders to ship, and the orders waiting for payment."""
+"""Orders for operators: one by id, and lists by user, status or late payment."""
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,28 +12,27 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
+from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
-from inventory_orders.errors import UnpublishableError
 from inventory_orders.invocation import direct
-from inventory_orders.lanes.levels import mark_shippable, open_units
-from inventory_orders.store.lists import (
-    ListPosition,
-    list_holds,
-    list_orders,
-    list_to_fulfil,
-)
+from inventory_orders.lanes.levels import is_listed, mark_shippable
+from inventory_orders.store import lists
+from inventory_orders.store.lists import OrderFilter
 from inventory_orders.store.rows import order_row
-from inventory_orders.store.tables import EXPIRY_SHARDS, Table
+from inventory_orders.store.tables import Table
 
 from .audit import read_rows
 from .aws import Aws
+from .csv_text import csv_of
 from .movements import movements_of
 
 _PAGE = 50
+_SIDE_BY_SIDE = 10
+"""Requests at the same time: as many as the client has connections."""
+
 _PATIENCE = 10.0
-_FOREVER = "9999"
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,6 @@ class OrderList:
     unreadable: list[str]
 
 
-_List = Callable[[int, ListPosition | None], tuple[list[ListPosition], bool]]
-_Filter = Callable[[OrderRecord, Mapping[str, Any]], bool]
-
-
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
     """Read an order with strong consistency, with the units missing for its shipment. Returns None if there is none."""
     client, deadline = RetryingClient(aws.store()), _deadline()
@@ -68,53 +63,47 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
     return shown
 
 
-def orders_to_ship(aws: Aws, limit: int, location_id: str | None = None) -> OrderList:
-    """Read the orders that are confirmed and not fulfilled, oldest first, each with its missing units.
-
-    Args:
-        aws: The stack.
-        limit: Maximum number of orders.
-        location_id: If given, return only orders that wait for units at this location. All orders to ship are read,
-            because no index contains locations.
-    """
-    client = RetryingClient(aws.store())
-
-    def is_to_ship(order: OrderRecord, shown: Mapping[str, Any]) -> bool:
-        # The index may still show an order that was just fulfilled.
-        is_confirmed = order.status == OrderStatus.CONFIRMED
-        return is_confirmed and (location_id is None or bool(open_units(order, shown, location_id)))
-
-    def mark(found: list[tuple[OrderRecord, dict[str, Any]]], deadline: Deadline) -> None:
-        mark_shippable(client, found, deadline, location_id)
-
-    return _listed(client, partial(list_to_fulfil, client.store), limit, is_to_ship, mark)
+def list_orders(aws: Aws, wanted: OrderFilter, limit: int) -> OrderList:
+    """Read the first orders of a list. Orders to ship also have their missing units (`mark_shippable`)."""
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        return _list_orders(RetryingClient(aws.store(), executor=pool), wanted, limit)
 
 
-def held_orders(aws: Aws, limit: int) -> OrderList:
-    """Read the orders with a hold that wait for payment, sorted by the end of the hold."""
-    client = RetryingClient(aws.store())
-    # Read more than the limit, because the index may still show orders that were just paid.
-    holds = sorted(
-        hold for shard in range(EXPIRY_SHARDS) for hold in _holds(client, shard, limit + _PAGE)
-    )
+def _list_orders(client: RetryingClient, wanted: OrderFilter, limit: int) -> OrderList:
+    orders, unreadable = list[dict[str, Any]](), list[str]()
+    after, has_more = None, True
+    while has_more and len(orders) < limit:
+        deadline, size = _deadline(), min(limit, _PAGE)
+        read = partial(lists.list_orders, client.store, wanted, size, after, client.side_by_side)
+        places, after = client.call(read, deadline)
+        found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
+        found = [each for each in found if is_listed(wanted, *each)]
+        if wanted.status == OrderStatus.CONFIRMED:
+            mark_shippable(client, found, deadline, wanted.location_id)
+        orders += (shown for _, shown in found)
+        unreadable += broken
+        has_more = after is not None
+    return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
 
-    def page(size: int, after: ListPosition | None) -> tuple[list[ListPosition], bool]:
-        rest = holds[bisect_right(holds, after) if after else 0 :]
-        return rest[:size], len(rest) > size
 
-    return _listed(client, page, limit, lambda order, _: order.status == OrderStatus.PENDING)
+_COLUMNS = (
+    *("orderId", "userId", "status", "reason", "statusAt", "createdAt", "expiresAt"),
+    *("latePaymentAt", "shippable", "items"),
+)
 
 
-def _holds(client: RetryingClient, shard: int, limit: int) -> list[ListPosition]:
-    """Read the first holds of a shard: at least `limit`, if there are that many."""
-    holds, after = list[ListPosition](), None
-    while len(holds) < limit:
-        read = partial(list_holds, client.store, shard, _FOREVER, after)
-        found, after = client.call(read, _deadline())
-        holds += found
-        if after is None:
-            break
-    return holds
+def orders_as_csv(orders: Iterable[Mapping[str, Any]]) -> str:
+    """Write orders as CSV, one line for each order."""
+    return csv_of(_COLUMNS, ([_cell(order, name) for name in _COLUMNS] for order in orders))
+
+
+def _cell(order: Mapping[str, Any], name: str) -> str:
+    if name == "latePaymentAt":
+        return str(order.get("confirmationRejected", {}).get("at", ""))
+    if name == "items":
+        return ", ".join(f"{one['quantity']} {in_words(key_in(one))}" for one in order["items"])
+    value = order.get(name, "")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:
@@ -133,62 +122,9 @@ def count_open(aws: Aws, generations: Collection[Generation], seconds: float) ->
     return count, True
 
 
-def find_orders(
-    aws: Aws, text: str, limit: int, seconds: float
-) -> tuple[list[dict[str, Any]], int, bool]:
-    """Find orders by part of their id, or by part of a reference in one of their steps.
-
-    This reads all orders, but stops after the given number of seconds.
-
-    Returns:
-        The orders found, the number of unreadable orders, and whether all orders were read.
-    """
-    until, part, found = time.monotonic() + seconds, text.casefold(), list[dict[str, Any]]()
-    unreadable = 0
-    for row in read_rows(aws, Table.ORDERS):
-        try:
-            references = (step.get("reference", "") for step in row.get("steps", ()))
-            # A tombstone is not an order.
-            if "userId" in row and part in "\n".join((row["orderId"], *references)).casefold():
-                found.append(public_order(row, with_notes=True))
-        except (UnpublishableError, AttributeError, KeyError, TypeError, ValueError):
-            unreadable += 1
-        if len(found) > limit or time.monotonic() > until:
-            return found[:limit], unreadable, False
-    return found, unreadable, True
-
-
-def orders_of(aws: Aws, user_id: str, limit: int) -> OrderList:
-    """Read a user's orders, newest first."""
-    client = RetryingClient(aws.store())
-    return _listed(client, partial(list_orders, client.store, user_id), limit)
-
-
-def _listed(
-    client: RetryingClient,
-    page: _List,
-    limit: int,
-    is_listed: _Filter = lambda *_: True,
-    mark: Callable[[list[tuple[OrderRecord, dict[str, Any]]], Deadline], None] = lambda *_: None,
-) -> OrderList:
-    """Read a part of a list of orders, with their lines."""
-    orders, unreadable = list[dict[str, Any]](), list[str]()
-    after, has_more = None, True
-    while has_more and len(orders) < limit:
-        deadline = _deadline()
-        places, has_more = client.call(partial(page, _PAGE, after), deadline)
-        found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
-        found = [each for each in found if is_listed(*each)]
-        mark(found, deadline)
-        orders += (shown for _, shown in found)
-        unreadable += broken
-        after = places[-1] if places else None
-    return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
-
-
 def _deadline() -> Deadline:
     return Deadline.after(_PATIENCE, SystemClock())
 
 
 def _shown(order: OrderRecord) -> dict[str, Any]:
-    return public_order(order_row(order), with_notes=True)
+    return public_order(order_row(order), with_notes=True) | {"statusAt": order.status_at}

@@ -31,8 +31,9 @@ _Throughput = Sequence[tuple[str, str, int]]
 LONGEST_WAIT_SECONDS = 25
 """The longest time that a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
 
-BATCHES_OF_A_SHARD = 4
-"""The number of batches of a shard that `publish_events` processes concurrently, as in infra/events.py."""
+READERS = {"publish_events": (("Orders", "Products"), 4), "record_movements": (("Orders",), 1)}
+"""The tables whose streams a function reads, and the number of batches of a shard that it processes concurrently, as in
+infra/events.py."""
 
 _NEW_TABLE = {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 4_000}
 _PARTITION = {"ReadUnitsPerSecond": 3_000, "WriteUnitsPerSecond": 1_000}
@@ -219,21 +220,22 @@ def check_removed_queue(account: AwsAccount, stack_name: str, queue: str) -> Non
         )
 
 
-def count_publishers(
-    account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]]
+def count_readers(
+    account: AwsAccount, stack_name: str, wanted: Mapping[str, Mapping[str, int]], function: str
 ) -> int:
-    """Estimate how many concurrent executions of `publish_events` the streams of both tables may start.
+    """Estimate how many concurrent executions of a function the streams that it reads may start.
 
-    Lambda processes several batches of each shard. AWS does not document how many shards a stream has; a table has a
+    Lambda may process several batches of each shard. AWS does not document how many shards a stream has; a table has a
     partition for each 1,000 write units or 3,000 read units per second of its warm throughput, and its stream has about
     as many open shards. docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html,
     docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput-scenarios.html
     """
     shards = 0
-    for name in ("Orders", "Products"):
+    tables, batches = READERS[function]
+    for name in tables:
         units = _capacity(account, stack_name, name, wanted)
         shards += max(ceil(units[unit] / most) for unit, most in _PARTITION.items())
-    return shards * BATCHES_OF_A_SHARD
+    return shards * batches
 
 
 def _capacity(

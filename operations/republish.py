@@ -21,7 +21,7 @@ from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import Table
 
 from .audit import read_orders
-from .aws import Aws
+from .aws import Aws, scan
 from .errors import UserError
 
 _AT_ONCE = 100
@@ -63,15 +63,13 @@ def rows_of(aws: Aws, order_ids: Iterable[str]) -> Iterator[Row]:
 
 
 def rows_since(aws: Aws, since: str) -> Iterator[Row]:
-    """Read the rows that have changed since a time. This scans the whole table."""
-    pages = aws.dynamodb.get_paginator("scan").paginate(
-        TableName=aws.tables[Table.ORDERS],
-        ConsistentRead=True,
-        FilterExpression="#lastUpdatedAt >= :since",
-        ExpressionAttributeNames={"#lastUpdatedAt": "lastUpdatedAt"},
-        ExpressionAttributeValues={":since": {"S": since}},
-    )
-    return (decode(item) for page in pages for item in page["Items"])
+    """Read the rows that have changed since a time. This reads the whole table."""
+    changed = {
+        "FilterExpression": "#lastUpdatedAt >= :since",
+        "ExpressionAttributeNames": {"#lastUpdatedAt": "lastUpdatedAt"},
+        "ExpressionAttributeValues": {":since": {"S": since}},
+    }
+    return map(decode, scan(aws, Table.ORDERS, **changed))
 
 
 def republish(

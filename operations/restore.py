@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from inventory_orders.clock import SystemClock, timestamp
-from inventory_orders.store.rows import LOCK, Item
-from inventory_orders.store.tables import KEYS, Table
+from inventory_orders.store.rows import LOCK, Item, encode, shard_of
+from inventory_orders.store.tables import KEYS, OTHER_STATUS_SHARDS, Table
 
 from .aws import Aws, get_items, scan
 from .errors import UserError
@@ -42,7 +42,7 @@ _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
 _OF_A_PLACED_LINE = {
     *("locationId", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
 }
-_OF_A_LIFE = {"expiresAt", "expiryShard", "fulfilShard", "steps"}
+_OF_A_LIFE = {"expiresAt", "expiryShard", "steps", "suppliedFrom"}
 _NO_UNITS = zlib.compress(b"[]")
 
 _DONE = "inventory-orders:rows-are-back"
@@ -118,7 +118,10 @@ def _unknown_then(table: Table, live: Item, moment: Moment) -> Item | None:
     item = {name: live[name] for name in live if name not in _OF_A_LIFE}
     item["items"] = {"L": [{"M": _as_sent(line["M"])} for line in lines]}
     if _status(live) in _HOLDS_STOCK:
-        item["status"] = {"S": "CANCELLED"}
+        shard = shard_of(live["orderId"]["S"], OTHER_STATUS_SHARDS, "CANCELLED#")
+        item |= encode(
+            {"status": "CANCELLED", "statusShard": shard, "statusAt": timestamp(moment.now)}
+        )
     return item | _written(live, live, moment)
 
 
@@ -222,7 +225,10 @@ class Restore:
             f"{table.value}TableName": f"{name}-{then:%Y%m%dT%H%M%SZ}"
             for table, name in aws.tables.items()
         }
-        self.beside = replace(aws, outputs={**aws.outputs, **names})
+        outputs = {**aws.outputs, **names}
+        # Movements follow the stream of the restored orders.
+        outputs.pop("MovementsTableName", None)
+        self.beside = replace(aws, outputs=outputs)
 
     # ------------------------------------------------------------------ the tables as they were
 
@@ -296,7 +302,7 @@ class Restore:
     ) -> Differences:
         found, moment = Differences(), Moment(self._then, SystemClock().now())
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            for table in Table:
+            for table in self.beside.tables:
                 pairs = self._pairs(table)
                 while some := list(islice(pairs, _TOGETHER)):
                     different = [
@@ -353,7 +359,8 @@ class Restore:
     def stop(self, on_progress: Callable[[str], None]) -> None:
         """Stop all functions that write to the tables, and wait until their invocations end.
 
-        Messages wait in their queues. `publish_events` keeps running: it reads streams and writes no table.
+        Messages wait in their queues. `publish_events` and `record_movements` keep running: they read streams, and write no restored
+        table.
         """
         deployed = self._deployed()
         on_progress("Disconnecting the queues")
@@ -388,11 +395,12 @@ class Restore:
         return Deployed.of(cloudformation, self._aws.dynamodb, name, orders)
 
     def _writers(self, deployed: Deployed) -> dict[str, Properties]:
-        publisher = self._aws.outputs["PublishEventsFunctionName"]
+        readers = [f"{name}FunctionName" for name in ("PublishEvents", "RecordMovements")]
+        kept = {self._aws.outputs.get(name) for name in readers}
         functions = deployed.of_type("AWS::Lambda::Function")
         names = {deployed.physical[logical]: each for logical, each in functions.items()}
         return {
-            name: each for name, each in names.items() if name in self._own and name != publisher
+            name: each for name, each in names.items() if name in self._own and name not in kept
         }
 
     @property

@@ -8,7 +8,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from inventory_orders.store.lists import list_orders
+from inventory_orders.domain.words import words_to_find
+from inventory_orders.store.lists import OrderFilter, list_orders, search_products
 from inventory_orders.store.tables import Table
 
 from . import orders, stock
@@ -19,8 +20,6 @@ from .queues import pairs
 Hits = dict[str, list[Any]]
 Unsearched = list[dict[str, Any]]
 """What a search left out: `what` it is, and how many, where or why."""
-
-MOST_ORDERS_TO_SEARCH, SECONDS_TO_SEARCH_ORDERS = 20_000, 3.0
 
 # All ids are shorter, and DynamoDB refuses longer keys.
 _LONGEST_ID = 1024
@@ -37,71 +36,53 @@ def find_exactly(aws: Aws, text: str) -> Hits:
     levels = [] if "#" in text else stock.read_everywhere(aws, text)
     return {
         "orders": [] if order is None else [order],
-        "customers": [text] if list_orders(aws.store(), text, 1, None)[0] else [],
+        "customers": [text] if list_orders(aws.store(), OrderFilter(text), 1, None)[0] else [],
         "products": [stock.shown_total(levels, aws.locations)] if levels else [],
         "locations": [text] if text in aws.locations else [],
     }
 
 
-def find_parts(
+def find_others(
     aws: Aws, text: str, limit: int, read_letters: _ReadLetters
 ) -> tuple[Hits, Unsearched]:
-    """Find products by part of their id or name, locations, orders by part of their id or a reference, and dead letters.
-
-    This reads all products, and all orders unless there are too many of them.
+    """Find products by the beginnings of words of their id and name, locations by the beginning of their id, and dead letters.
 
     Args:
         aws: The stack.
         text: The text to find.
-        limit: Maximum number of orders.
+        limit: Maximum number of products; one more shows that there are more.
         read_letters: Reads dead letters by queue, and says by queue why it may hold more.
     """
-    part = text.casefold()
     # On AWS, it takes a second to read the dead letters.
     with ThreadPoolExecutor(1) as pool:
         letters = pool.submit(_letters, aws, text, read_letters)
-        levels, unreadable = stock.list_stock(aws)
-        found, unsearched = _orders(aws, text, limit)
+        products, unsearched = _products(aws, text, limit + 1)
+    locations = sorted(one for one in aws.locations if one.casefold().startswith(text.casefold()))
+    hits: Hits = {"products": products, "locations": locations}
+    hits["deadLetters"], not_read = letters.result()
+    return hits, [*unsearched, {"what": "references"}, *not_read]
+
+
+def _products(aws: Aws, text: str, limit: int) -> tuple[list[dict[str, Any]], Unsearched]:
+    wanted = words_to_find(text)
+    if not wanted:
+        return [], [{"what": "words"}]
+    places, after = search_products(aws.store(), wanted, limit, None)
+    levels, unreadable = stock.read_products(aws, [place.id for place in places])
+    groups = stock.by_product(levels)
+    shown = [stock.shown_total(groups[p.id], aws.locations) for p in places if p.id in groups]
+    unsearched: Unsearched = []
+    if after is not None and len(places) < limit:
+        unsearched.append({"what": "otherProducts"})
     if unreadable:
         unsearched.append({"what": "rows", "kind": "products", "count": len(unreadable)})
-    products = [
-        stock.shown_total(group, aws.locations) for group in stock.by_product(levels).values()
-    ]
-    shown = [
-        one for one in products if part in f"{one['productId']}\n{one.get('name', '')}".casefold()
-    ]
-    places = {
-        level["locationId"]
-        for product in products
-        for level in product.get("places", [product])
-        if "locationId" in level
-    }
-    hits: Hits = {
-        "orders": found,
-        "customers": [],
-        "products": sorted(
-            shown, key=lambda one: (stock.URGENCY.index(one["status"]), one["productId"])
-        ),
-        "locations": sorted(place for place in places if part in place.casefold()),
-    }
-    hits["deadLetters"], not_read = letters.result()
-    return hits, unsearched + not_read
+    return shown, unsearched
 
 
 def count_orders(aws: Aws) -> int:
     """Return the number of orders. On AWS, it may be up to six hours old."""
     table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
     return int(table["ItemCount"])
-
-
-def _orders(aws: Aws, text: str, limit: int) -> tuple[list[dict[str, Any]], Unsearched]:
-    if (count := count_orders(aws)) > MOST_ORDERS_TO_SEARCH:
-        return [], [{"what": "orders", "count": count}]
-    found, unreadable, are_all = orders.find_orders(aws, text, limit, SECONDS_TO_SEARCH_ORDERS)
-    unsearched: Unsearched = [] if are_all else [{"what": "otherOrders"}]
-    if unreadable:
-        unsearched.append({"what": "rows", "kind": "orders", "count": unreadable})
-    return found, unsearched
 
 
 def _letters(aws: Aws, text: str, read: _ReadLetters) -> tuple[list[dict[str, Any]], Unsearched]:

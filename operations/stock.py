@@ -14,15 +14,17 @@ from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, prod
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.levels import (
     StockLevel,
     estimate_levels,
+    list_levels,
     read_level,
     read_levels,
     read_rows,
 )
 from inventory_orders.store.dynamodb import Snapshot
-from inventory_orders.store.lists import list_products
+from inventory_orders.store.lists import list_by_level, list_products
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 
@@ -68,8 +70,63 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
         after = _read_outbound(client) if _units_on(before) else before
         if not _units_on(before) - _units_on(after):
             break
-    levels.sort(key=lambda level: (URGENCY.index(level.product.status), level.product.product_id))
+    levels.sort(key=_by_urgency)
     return levels, unreadable
+
+
+def list_by_status(
+    aws: Aws, statuses: Collection[str], limit: int
+) -> tuple[list[StockLevel], Mapping[str, str], bool]:
+    """Read the stock of products that have a status at any location, by an index, which is eventually consistent.
+
+    Args:
+        aws: The stack.
+        statuses: The statuses.
+        limit: Maximum number of levels with one of the statuses.
+
+    Returns:
+        Their levels, with those of the products' other locations, the errors of unreadable rows by key, and whether there
+        are more.
+    """
+    client = RetryingClient(aws.store())
+    keys, has_more = list_keys(client, statuses, limit)
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    found = read_rows(client, keys, deadline)
+    levels = sorted(list_levels(client, found, deadline).values(), key=_by_urgency)
+    return levels, {name: str(error) for name, error in found.unreadable.items()}, has_more
+
+
+def low_rows(aws: Aws, limit: int) -> tuple[list[StockLevel], bool]:
+    """Read the levels of rows that are out of stock or low, at most `limit` of each, with eventual consistency.
+
+    Returns:
+        The levels, without those that the index shows under an old status, and whether there are more.
+    """
+    client = RetryingClient(aws.store(consistent=()))
+    out, low = (list_keys(client, [status], limit) for status in URGENCY[:2])
+    deadline = Deadline.after(PATIENCE, SystemClock())
+    found = read_all(client, [*out[0], *low[0]], deadline, CommitStats())
+    levels = estimate_levels(client, found, deadline).values()
+    return [each for each in levels if each.product.status in URGENCY[:2]], out[1] or low[1]
+
+
+def list_keys(
+    client: RetryingClient, statuses: Iterable[str], limit: int
+) -> tuple[list[str], bool]:
+    """List the keys of at most `limit` rows with one of these statuses. Also returns whether there are more."""
+    keys, after = list[str](), None
+    for status in statuses:
+        while len(keys) <= limit:
+            listing = partial(list_by_level, client.store, status, limit + 1 - len(keys), after)
+            found, after = client.call(listing, Deadline.after(PATIENCE, SystemClock()))
+            keys += found
+            if after is None:
+                break
+    return keys[:limit], len(keys) > limit
+
+
+def _by_urgency(level: StockLevel) -> tuple[int, str]:
+    return URGENCY.index(level.product.status), level.product.product_id
 
 
 def _read_outbound(client: RetryingClient) -> Snapshot:
@@ -100,7 +157,7 @@ def _list_rows(
         # Units move between lanes and rows all the time, so these rows are read immediately before the pages.
         lent = [row.product_id for row in found.products.values() if row and row.lent_to]
         found.add(read_all(client, lent, deadline, CommitStats()))
-        levels += estimate_levels(client, found, deadline, on_hand=False).values()
+        levels += list_levels(client, found, deadline, on_hand=False).values()
         unreadable |= {name: str(error) for name, error in found.unreadable.items()}
         has_more = position is not None
     return levels, unreadable
@@ -213,6 +270,20 @@ def _transits(aws: Aws, keys: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key)):
             if row.get("reason") in _IN_TRANSIT and "transferWith" not in row:
                 yield row
+
+
+def read_products(
+    aws: Aws, product_ids: Sequence[str]
+) -> tuple[list[StockLevel], Mapping[str, CorruptItemError]]:
+    """Estimate the stock of some products at all their locations.
+
+    Returns:
+        The levels, and the errors of unreadable rows by key.
+    """
+    client, deadline = RetryingClient(aws.store()), Deadline.after(PATIENCE, SystemClock())
+    found = read_rows(client, product_ids, deadline)
+    levels = estimate_levels(client, found, deadline)
+    return [*levels.values()], found.unreadable
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:

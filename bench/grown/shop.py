@@ -31,8 +31,10 @@ from inventory_orders.domain.record import (
     Step,
 )
 from inventory_orders.domain.rejection import Shortage
-from inventory_orders.store.rows import page_units
+from inventory_orders.store import movements
+from inventory_orders.store.rows import order_row, page_units
 from inventory_orders.store.tables import Table
+from inventory_orders.store.writes import word_actions
 from testing.schedules.in_turn.shop import Shop
 from testing.world.world import silent
 
@@ -72,12 +74,12 @@ _STATUSES = (
 
 _DAYS, _OPEN_DAYS = 730, 10
 """For how many days the shop has existed, and how old the oldest open order is."""
-_LEAST_PRODUCTS, _MOST_PRODUCTS, _ORDERS_OF_A_PRODUCT = 1_000, 20_000, 2
+_LEAST_PRODUCTS, _MOST_PRODUCTS, _ORDERS_OF_A_PRODUCT = 1_500, 20_000, 2
 _NOUNS = ("shirt", "trousers", "jacket", "scarf")
 _WORDS = ("linen", "cotton", "wool", "silk", "red", "blue", "green", "grey", "short", "long")
 _RARELY_SOLD = {NAMES["usual"]}
 _LOW = 5
-_LEFT = {6: 3, 7: 0}
+_LEFT = {4: 3, 6: 0}
 """The available units of products that are low or sold out, by the last octal digit of the product's number."""
 _RECEIPTS = {NAMES["hot"]: 40, NAMES["slow"]: 4, NAMES["usual"]: 12}
 _LENT, _LANES, _UNITS_OF_LANE = 120, 8, 5
@@ -123,13 +125,21 @@ class GrownShop(Shop):
         self._created_at = self._at(days=_DAYS + 1)
         self._stock: defaultdict[str, _Stock] = defaultdict(_Stock)
         self._leaving: deque[tuple[str, int]] = deque(maxlen=_LEAVING)
+        months: defaultdict[str, set[str]] = defaultdict(set)
         for order in chain(self._many(orders), self._few()):
             self.put_record(order)
+            moved = movements.rows_of(order_row(order))
+            self.write(Table.MOVEMENTS, *moved.values())
+            for key, found in movements.months_of(moved).items():
+                months[key] |= found
         lanes = range(_LANES + 1)
         self._write_products(frozenset(lanes if in_use else ()))
         for lane in lanes:
             self._write_lane(lane, in_use=in_use)
         with self.open(), silent():
+            for key, found in months.items():
+                movements.add_months(self.store, key, found)
+            movements.advance(self.store, self._now + timedelta(days=1))
             self.invoke("sweep", {"action": "sweep"})
         self._write_outbound()
 
@@ -222,6 +232,7 @@ class GrownShop(Shop):
             1 + len(steps),
             created_at,
             changed_at,
+            status_at=changed_at,
             reason="INSUFFICIENT_STOCK" if status == _REJECTED else None,
             shortages=(short,) if status == _REJECTED else (),
             # The first hold ends in an hour.
@@ -313,6 +324,8 @@ class GrownShop(Shop):
                 version=stock.version + receipts,
             )
         )
+        listed = word_actions(key, frozenset(), row.words)
+        self.write(Table.WORDS, *(action.write.row for action in listed))
         self._adjust(f"opening-{self._created_at}", key, opening, "OPENING", 1, _DAYS + 1)
         for number in range(receipts):
             version, ago = stock.version + number + 1, (receipts - number) * _DAYS / receipts

@@ -21,7 +21,10 @@ _PAGE = ("limit", "cursor")
 
 _ROUTES = {
     "POST /orders": Route(orders.place_order),
-    "GET /orders": Route(orders.list_orders, ("userId", "status", "locationId", *_PAGE)),
+    "GET /orders": Route(
+        orders.list_orders,
+        ("userId", "status", "latePayment", "from", "to", "locationId", *_PAGE),
+    ),
     "GET /orders/{orderId}": Route(orders.get_order),
     **{
         f"POST /orders/{{orderId}}/{action.path}": Route(
@@ -30,13 +33,13 @@ _ROUTES = {
         for action in OrderAction
         if action.path
     },
-    "GET /products": Route(products.get_products, ("ids",)),
+    "GET /products": Route(products.get_products, ("ids", "search", *_PAGE)),
     "GET /products/{productId}": Route(products.get_product),
     "GET /products/{productId}/adjustments": Route(
         products.list_adjustments, ("locationId", *_PAGE), for_operators=True
     ),
     "GET /products/{productId}/history": Route(
-        products.list_history, ("locationId", "cursor"), for_operators=True
+        products.list_history, ("locationId", *_PAGE), for_operators=True
     ),
     "GET /stock": Route(
         products.list_stock, ("status", "inLanes", "locationId", *_PAGE), for_operators=True

@@ -16,8 +16,9 @@ from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import log_queue_errors, logger
 from inventory_orders.lanes.idle import return_idle_units
 from inventory_orders.messages.commands import parse_command
+from inventory_orders.overview import store_overview
 from inventory_orders.products.fold import Fold
-from inventory_orders.publishing.streams import unread_streams
+from inventory_orders.publishing import movements, streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,12 +63,18 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     parse_command(event, "sweep")
     process, deadline = runtime.process(), runtime.deadline(context)
     holds = _send_holds(deadline, context)
-    share = Deadline.after(deadline.remaining() * _SHARE_OF_FOLDS, SystemClock())
-    fold = Fold(RetryingClient(process.store, POLICY), share).run()
-    report = return_idle_units(process.store, deadline)
-    problems = [*holds.problems, *fold.problems, *report.problems]
-    if process.stream_mappings:
-        problems += unread_streams(process.store, runtime.client("lambda"), process.stream_mappings)
+    fold = Fold(
+        RetryingClient(process.store, POLICY),
+        Deadline.after(deadline.remaining() * _SHARE_OF_FOLDS, SystemClock()),
+    ).run()
+    report, functions = return_idle_units(process.store, deadline), runtime.client("lambda")
+    overview = store_overview(
+        RetryingClient(process.store, POLICY, executor=runtime.executor()), deadline
+    )
+    behind = movements.follow_movements(process.store, functions, process.movement_mapping)
+    parts = (holds, fold, report, overview, behind)
+    problems = [*dict.fromkeys(problem for part in parts for problem in part.problems)]
+    problems += streams.unread_streams(process.store, functions, process.stream_mappings)
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))
@@ -79,9 +86,8 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     }
     if published is not None:
         done["published"] = published
-    reasons = (holds.unfinished, fold.unfinished, report.unfinished, not_published)
-    if any(reasons):
-        done["unfinished"] = "; ".join(filter(None, reasons))
+    if left := "; ".join(filter(None, [*(part.unfinished for part in parts), not_published])):
+        done["unfinished"] = left
     logger.info("swept", extra=done)
     return {"result": "SWEPT"} | done
 
@@ -110,14 +116,13 @@ def _send_holds(deadline: Deadline, context: LambdaContext) -> EndingHolds:
     process = runtime.process()
     client = RetryingClient(process.store, POLICY, executor=runtime.executor())
     is_full = _MAX_WAITING < calls.count_waiting("NotVisible") < inf
-    share = Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock())
     holds = EndingHolds(
         client,
         send,
         _sent_holds(process),
         process.sweep_seconds,
         process.hold_grace_seconds,
-        share,
+        Deadline.after(deadline.remaining() * _SHARE_OF_HOLDS, SystemClock()),
     )
     # If SQS does not answer, the sweep tries to send. Otherwise a failure of SQS would look like a sweep without holds.
     if is_full:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -180,7 +181,7 @@ def _check(account: AwsAccount, settings: Settings) -> None:
             preflight.check_removed_queue(account, settings.stack_name, queue)
     warm = {name: asdict(units) for name, units in settings.warm_throughput.items()}
     needs = {name: queue.maximumConcurrency for name, queue in settings.queues.items()}
-    needs["publish_events"] = preflight.count_publishers(account, settings.stack_name, warm)
+    needs |= _readers(account, settings, warm)
     _note(preflight.check_warm_throughput(account, settings.stack_name, warm))
     _note(
         preflight.check_concurrency(
@@ -194,6 +195,17 @@ def _check(account: AwsAccount, settings: Settings) -> None:
     _note(preflight.check_event_quotas(account, settings.stack_name, warm))
     if settings.api and settings.jwt is not None:
         _note(preflight.check_issuer(settings.jwt.issuer))
+
+
+def _readers(
+    account: AwsAccount, settings: Settings, warm: Mapping[str, Mapping[str, int]]
+) -> dict[str, int]:
+    """Estimate the concurrent executions of each function that reads streams."""
+    return {
+        name: preflight.count_readers(account, settings.stack_name, warm, name)
+        for name in preflight.READERS
+        if name != "record_movements" or settings.movements
+    }
 
 
 def _note(note: str | None) -> None:

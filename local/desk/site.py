@@ -25,6 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.domain.events import to_json
 from inventory_orders.errors import InventoryOrdersError
+from inventory_orders.store.lists import OrderFilter
 from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
 from local.desk.drop import Drops
@@ -32,6 +33,7 @@ from local.desk.live import Live, reason
 from local.desk.trial import Trial
 from local.desk.work import Desk, NotFoundError
 from operations.errors import LostAnswerError, UserError
+from operations.republish import moment
 
 _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 
@@ -113,16 +115,16 @@ class Site:
             "/data/about": lambda _: desk.about(),
             "/data/today": lambda _: desk.today(),
             "/data/search": lambda query: desk.find(query["text"]),
-            "/data/products": lambda _: desk.products(),
+            "/data/products": lambda query: desk.products(int(query.get("pages", "1"))),
             "/data/product": lambda query: desk.product(*stock_of(query)),
             "/data/promised": lambda query: desk.promised(*stock_of(query)),
-            "/data/history": lambda query: desk.history(*stock_of(query)),
-            "/data/orders": lambda query: desk.orders(
-                query.get("user"),
-                int(query.get("pages", "1")),
-                query.get("location"),
-                are_held="held" in query,
+            "/data/history": lambda query: desk.history(
+                *stock_of(query), **{"cursor": query["cursor"]} if "cursor" in query else {}
             ),
+            "/data/orders": lambda query: desk.orders(
+                _filter_in(query), int(query.get("pages", "1"))
+            ),
+            "/data/orders.csv": lambda query: desk.orders_file(_filter_in(query)),
             "/data/order": lambda query: desk.order(query["id"]),
             "/data/dead-letters": lambda _: desk.dead_letters(),
             "/data/lanes": lambda _: desk.lanes(),
@@ -138,6 +140,12 @@ class Site:
             self.reads["/data/shelf"] = lambda _: trial.shelf()
             text = re.sub(r"servers:\n( .*\n)+", _SERVERS, self.contract.decode())
             self.contract = text.encode()
+
+
+def _filter_in(query: Query) -> OrderFilter:
+    times = {name: moment(query[name]) for name in ("since", "until") if name in query}
+    user_id, status, location_id = map(query.get, ("user", "status", "location"))
+    return OrderFilter(user_id, status, "late" in query, location_id=location_id, **times)
 
 
 class _RefusedError(UserError):

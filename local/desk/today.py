@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from operations import queues
+from inventory_orders.domain.location import product_of
+from inventory_orders.store.sweep_rows import TODAY, read_swept
+from operations import queues, stock
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS
 from operations.dead_letters import POLL_SECONDS, peek_dead_letters
@@ -13,52 +15,58 @@ from operations.stock import URGENCY
 
 Document = dict[str, Any]
 
+_MOST_LOW, _MOST_MISSING = 50, 10
+
 _MOST_DEAD_LETTERS = 100
 """The maximum number of dead letters to read from each queue."""
 
 
-def to_ship(listed: Document) -> Document:
-    """Count the orders to ship. For each missing product, count the orders that cannot ship without it."""
-    found = listed["orders"]
-    blocked = [order for order in found if order.get("shippable") is False]
-    # If an order lacks a product at two locations, count the product once.
-    shorts = ({short["productId"] for short in order["missing"]} for order in blocked)
-    missing = Counter(product_id for each in shorts for product_id in each)
-    return {
-        "count": len(found),
-        "isAll": listed["isAll"],
-        "oldest": found[0].get("confirmedAt") if found else None,
-        "blocked": len(blocked),
-        "missing": dict(missing.most_common()),
-        "names": listed["names"],
-    }
+def last_sweep(aws: Aws) -> str | None:
+    """Return when the last sweep counted orders; None if none has."""
+    at, _ = read_swept(aws.store(), [TODAY]).get(TODAY, (None, None))
+    return at
 
 
-def held(listed: Document) -> Document:
-    """Count the orders on hold, and find out when the next hold ends."""
-    found = listed["orders"]
-    next_end = found[0].get("expiresAt") if found else None
-    return {"count": len(found), "isAll": listed["isAll"], "nextEnd": next_end}
+def orders(aws: Aws) -> Document:
+    """Read the counts that the last sweep has stored.
+
+    Returns:
+        When it counted (`asOf`), and its counts with the names of the `missing` products that most orders wait for. Empty
+        if no sweep has counted yet.
+    """
+    found = read_swept(aws.store(), [TODAY]).get(TODAY)
+    if found is None:
+        return {}
+    at, counts = found
+    names = stock.product_names(aws, list(counts["missing"])[:_MOST_MISSING])
+    return {"asOf": at, **counts, "names": names}
 
 
-def products(listed: Document) -> Document:
+def products(aws: Aws) -> Document:
     """Count the products that are out of stock or low at any location, and list those with more units promised than on hand.
 
-    A product counts at each of its `levels`, but only once among the `worst` ones.
+    A product counts at each of its `levels`, but only once among the `worst` ones. At most `_MOST_LOW` rows with each of
+    these statuses are read; `isAll` says if there are no more.
     """
-    levels, worst, promised = Counter[str](), Counter[str](), list[str]()
-    for product in listed["products"]:
-        places = product.get("places", [product])
+    rows, has_more = stock.low_rows(aws, _MOST_LOW)
+    levels, promised = dict[str, set[str]](), set[str]()
+    for level in rows:
+        row = level.product
+        product_id = product_of(row.product_id)
+        if level.available < 0:
+            promised.add(product_id)
         # A shop may leave the default location unused.
-        used = (one for one in places if "locationId" in one or one["onHand"] or one["committed"])
-        found = {product["status"], *(one["status"] for one in used)}
-        levels.update(found)
-        if any(one["available"] < 0 for one in places):
-            promised.append(product["productId"])
-        else:
-            worst[min(found, key=URGENCY.index)] += 1
-    count = len(listed["products"])
-    return {"count": count, "levels": levels, "worst": worst, "promised": promised}
+        if not row.places or level.on_hand or level.committed:
+            levels.setdefault(product_id, set()).add(row.status)
+    worst = (
+        min(found, key=URGENCY.index) for each, found in levels.items() if each not in promised
+    )
+    return {
+        "levels": Counter(status for found in levels.values() for status in found),
+        "worst": Counter(worst),
+        "promised": sorted(promised),
+        "isAll": not has_more,
+    }
 
 
 def depths(aws: Aws) -> dict[str, int]:

@@ -13,27 +13,38 @@ from typing import Any
 
 import psutil
 
-from inventory_orders.api.products import shown_level
+from inventory_orders.api.products import shown_change, shown_level
+from inventory_orders.api.requests import encode_cursor, place_after
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import in_words, stock_key
 from inventory_orders.domain.outbound import Generation
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
 from inventory_orders.messages.documents import strict_json
+from inventory_orders.store.lists import OrderFilter
 from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk import today
 from operations import orders, queues, redrive, search, stock
-from operations.audit import read_history
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS, Redrive
 from operations.dead_letters import Delivery, read_dead_letters
 from operations.errors import UserError
+from operations.history import read_history
 from operations.lanes import read_lanes
 
 Document = dict[str, Any]
 
 ORDERS_OF_A_PAGE = 100
+CHANGES_OF_A_PAGE = 25
+PRODUCTS_OF_A_PAGE = 300
+
+ORDERS_OF_A_FILE = 10_000
+"""A file has at most this many orders. To get more, ask for ranges of time on the command line."""
+
+TO_SHIP = OrderFilter(status=OrderStatus.CONFIRMED)
+
 MOST_DEAD_LETTERS = 100
 """The desk shows at most this many dead letters of each queue."""
 
@@ -85,11 +96,13 @@ class Desk:
         return about | {"currency": aws.currency._asdict()}
 
     def attention(self) -> object:
-        """Return state that can change without an event: the number of dead letters in each queue, and alarms that are on."""
-        return today.depths(self._stack()), self._signals and self._signals.alarms().get("on")
+        """Return state that can change without an event: dead letters in each queue, alarms that are on, the last sweep."""
+        aws = self._stack()
+        alarms = self._signals and self._signals.alarms().get("on")
+        return today.depths(aws), alarms, today.last_sweep(aws)
 
     def today(self) -> Document:
-        """Return the counts for the page Today."""
+        """Return the counts for the page Today. Those of orders are as of the last sweep."""
         aws, signals = self._stack(), self._signals
 
         def letters() -> Document:
@@ -97,9 +110,8 @@ class Desk:
                 return today.dead_letters(aws)
 
         reads: dict[str, Callable[[], Document]] = {
-            "toShip": lambda: today.to_ship(self.orders()),
-            "held": lambda: today.held(self.orders(are_held=True)),
-            "products": lambda: today.products(self.products()),
+            "orders": lambda: today.orders(aws),
+            "products": lambda: today.products(aws),
             "deadLetters": letters,
         }
         if signals is not None:
@@ -108,27 +120,30 @@ class Desk:
         with ThreadPoolExecutor(len(reads)) as pool:
             return dict(zip(reads, pool.map(lambda read: read(), reads.values()), strict=True))
 
-    def products(self) -> Document:
-        """List all products with their stock, and describe rows that cannot be read.
+    def products(self, pages: int = 1) -> Document:
+        """List the first pages of products with their stock, and describe rows that cannot be read.
 
-        A product with stock at several locations is listed once, with its total and its `places`.
+        Products that are out of stock or low come first. A product with stock at several locations is listed once, with
+        its total and its `places`. `isAll` says whether all products are listed.
         """
         aws = self._stack()
-        levels, unreadable = stock.list_stock(aws)
+        levels, unreadable, has_more = stock.list_by_status(
+            aws, stock.URGENCY, pages * PRODUCTS_OF_A_PAGE
+        )
         groups = stock.by_product(levels).values()
         products = [stock.shown_total(group, aws.locations) for group in groups]
         products.sort(key=lambda one: (stock.URGENCY.index(one["status"]), one["productId"]))
-        return {"products": products, "unreadable": dict(unreadable)}
+        return {"products": products, "unreadable": dict(unreadable), "isAll": not has_more}
 
     def product(self, product_id: str, location_id: str) -> Document:
-        """Return a product's stock at a location, and how many orders `history` would read.
+        """Return a product's stock at a location.
 
-        On AWS, the number of orders may be up to six hours old. If a `count` of this stock is open, return it as well. If
-        the product has several locations, also return its `total` stock and the units `onTheWay` between locations.
+        If a `count` of this stock is open, return it as well. If the product has several locations, also return its
+        `total` stock and the units `onTheWay` between locations.
         """
         aws = self._stack()
         level, levels = _levels(aws, product_id, location_id)
-        shown = shown_level(level, aws.locations) | {"ordersToRead": search.count_orders(aws)}
+        shown = shown_level(level, aws.locations)
         if (count := stock.open_count(level.product)) is not None:
             shown["count"] = count
         if len(levels) > 1:
@@ -163,54 +178,47 @@ class Desk:
         return queues.orders_waiting(self._stack())
 
     def find(self, text: str) -> Document:
-        """Find what has exactly this id or, if nothing has it, search parts of ids, names and references, and dead letters.
+        """Find what has exactly this id or, if nothing has it, search the words of products, locations and dead letters.
 
         `unsearched` describes what was left out.
         """
         aws = self._stack()
         hits, unsearched = search.find_exactly(aws, text), [{"what": "parts"}]
         if not any(hits.values()):
-            hits, unsearched = search.find_parts(aws, text, MOST_HITS, self._read_dead_letters)
+            hits, unsearched = search.find_others(aws, text, MOST_HITS, self._read_dead_letters)
         is_all = all(len(some) <= MOST_HITS for some in hits.values())
         shown = {kind: some[:MOST_HITS] for kind, some in hits.items()}
         return {**shown, "isAll": is_all, "unsearched": unsearched}
 
-    def history(self, product_id: str, location_id: str) -> Document:
-        """List every change to a product's stock at a location, oldest first. This reads all orders."""
-        key = stock_key(product_id, location_id)
-        found = read_history(self._stack(), key)
-        if found is None:
-            raise NotFoundError(f"there is no product {in_words(key)}")
-        account, entries = found
-        unexplained = account.unexplained_in_words
-        return {"unexplained": unexplained, "entries": [entry.as_json for entry in entries]}
+    def history(self, product_id: str, location_id: str, **cursor: str) -> Document:
+        """List changes to a product's stock at a location, newest first, from a `cursor` on or from the latest change.
 
-    def orders(
-        self,
-        user_id: str | None = None,
-        pages: int = 1,
-        location_id: str | None = None,
-        *,
-        are_held: bool = False,
-    ) -> Document:
-        """List the first pages of a customer's orders, newest first.
-
-        Without a customer, list the orders to ship, oldest first; with a location, only those that need units from it.
-        With `are_held`, list the orders that are on hold until they are paid, sorted by the end of the hold.
+        The answer says up to which time it shows the units of orders, and has the `next` cursor if there are more changes.
         """
-        aws, most = self._stack(), pages * ORDERS_OF_A_PAGE
-        if are_held:
-            listed = orders.held_orders(aws, most)
-        elif user_id is None:
-            listed = orders.orders_to_ship(aws, most, location_id)
-        else:
-            listed = orders.orders_of(aws, user_id, most)
+        key = stock_key(product_id, location_id)
+        after = place_after(key, cursor)
+        found = read_history(self._stack(), key, CHANGES_OF_A_PAGE, after)
+        if not found.entries and after is None:
+            raise NotFoundError(f"there is no product {in_words(key)}")
+        following = {} if found.after is None else {"next": encode_cursor(key, found.after)}
+        entries = [shown_change(entry.row) for entry in found.entries]
+        return {"entries": entries, "completeUntil": found.complete_until, **following}
+
+    def orders(self, wanted: OrderFilter = TO_SHIP, pages: int = 1) -> Document:
+        """List the first pages of orders."""
+        aws = self._stack()
+        listed = orders.list_orders(aws, wanted, pages * ORDERS_OF_A_PAGE)
         return {
             "orders": listed.orders,
             "isAll": not listed.has_more,
             "unreadable": listed.unreadable,
             "names": _names(aws, listed.orders),
         }
+
+    def orders_file(self, wanted: OrderFilter) -> Document:
+        """Write a list of orders as CSV, up to a maximum number of lines."""
+        listed = orders.list_orders(self._stack(), wanted, ORDERS_OF_A_FILE)
+        return {"csv": orders.orders_as_csv(listed.orders), "isAll": not listed.has_more}
 
     def order(self, order_id: str) -> Document:
         """Return an order with the names of its products."""

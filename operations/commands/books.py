@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,9 +23,11 @@ from .common import (
     AsJson,
     AtLocation,
     aside,
+    print_cost,
     print_json,
     print_problems,
     progress_bar,
+    reading,
     screen,
     table_of,
 )
@@ -47,6 +49,12 @@ def audit(
     ] = None,
     location: AtLocation = None,
     as_json: AsJson = False,
+    repair_words: Annotated[
+        bool,
+        typer.Option(
+            "--repair-words", help="First repair the rows by which a search finds products."
+        ),
+    ] = False,
     account: Target | None = None,
 ) -> None:
     """Recompute every product's units on hand, committed and available. The exit status is 1 if the books do not balance.
@@ -58,21 +66,42 @@ def audit(
     changed during every read, its books cannot be checked, and the exit status is 1.
     """
     aws = aws_of(account, aside if as_json else screen)
+    if repair_words:
+        _repair_words(aws)
     if not show_audit(aws, product, location, as_json=as_json):
         raise typer.Exit(1)
+
+
+def _repair_words(aws: Aws) -> None:
+    from ..product_words import repair_words  # noqa: PLC0415 - the layer is slow to import
+
+    with aside.status("Reading all products and their words"):
+        repaired, left = repair_words(aws)
+    aside.print(f"The words of {counted(repaired, 'product')} are repaired.")
+    if left:
+        raise UserError(
+            f"{counted(left, 'product')} changed at the same time: run the same command again"
+        )
 
 
 def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
     """Show the books. Returns whether they balance and no row breaks its table's contract."""
-    from ..audit import read_books  # noqa: PLC0415
+    from ..audit import AUDITED, read_books  # noqa: PLC0415
+    from ..aws import size_of  # noqa: PLC0415
     from ..books import history  # noqa: PLC0415
 
-    with aside.status("Reading all tables"):
-        books = read_books(aws)
+    size = size_of(aws, *AUDITED)
+    print_cost(size)
+    with aside.status("Reading all tables") as spinner:
+
+        def show(number: int) -> None:
+            spinner.update(f"{number:,} of about {size.rows:,} rows are read")
+
+        books = read_books(aws, show)
     chosen = _choose(books, product, location)
-    balanced = not books.corrupt and all(account.balances for account in chosen)
+    balanced = books.is_sound and all(account.balances for account in chosen)
     histories = [history(books, account) for account in chosen if product is not None]
     if as_json:
         found: dict[str, Any] = {
@@ -80,6 +109,7 @@ def show_audit(
             "products": [account.as_json for account in chosen],
             "corruptPages": books.corrupt_pages,
             "corruptRows": books.corrupt_rows,
+            "wrongMovements": sum(books.movements),
         }
         for shown, entries in zip(found["products"], histories, strict=False):
             shown["history"] = [entry.as_json for entry in entries]
@@ -118,6 +148,10 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
             _show_wrong(account)
     print_problems("Lanes", books.corrupt_pages.values())
     print_problems("Rows", books.corrupt_rows.values())
+    wrong, surplus = books.movements
+    if wrong or surplus:
+        problem = f"{wrong:,} are missing or differ from their orders, and no order accounts for {surplus:,}"
+        print_problems("Movements", [f"{problem}: run `inventory-orders rebuild-movements`"])
     if not balanced:
         return
     screen.print(_summary(books, chosen))
@@ -171,6 +205,78 @@ def _show_history(account: Account, entries: Sequence[Entry]) -> None:
     if account.in_lanes or account.lent_to:
         lent = ", ".join(map(str, account.lent_to)) or "no lane"
         screen.print(f"Available units: {account.where}. lentTo: {lent}.")
+
+
+@on_stack(app)
+def history(
+    product: Annotated[str, typer.Argument(help="The product.")],
+    location: Annotated[
+        str,
+        typer.Option(metavar="LOCATION", help="Its stock there. Default: the default location."),
+    ] = "",
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only changes up to this time, such as 2026-11-21."),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of changes.", min=1)] = 50,
+    as_json: AsJson = False,
+    account: Target | None = None,
+) -> None:
+    """List the changes to a product's stock, newest first: its adjustments, and the units that orders moved.
+
+    Units of orders appear within a minute or two. `audit` with the product shows every change with the resulting stock, but
+    reads all orders.
+    """
+    from inventory_orders.api.products import shown_change  # noqa: PLC0415
+    from inventory_orders.store.lists import ListPosition  # noqa: PLC0415
+
+    from ..history import read_history  # noqa: PLC0415
+    from ..republish import moment  # noqa: PLC0415
+
+    key = stock_key(product, location)
+    aws = aws_of(account, aside if as_json else screen)
+    after = None if until is None else ListPosition(moment(until), "~")
+    with reading("the history"):
+        found = read_history(aws, key, limit, after)
+    if not found.entries and until is None:
+        raise UserError(f"there is no product {in_words(key)}")
+    changes = [shown_change(entry.row) for entry in found.entries]
+    if as_json:
+        more = {"completeUntil": found.complete_until, "hasMore": found.after is not None}
+        print_json({"entries": changes} | more)
+        return
+    _show_changes(changes)
+    if found.after is not None:
+        screen.print("There are older changes: see --limit and --until.")
+    complete = found.complete_until
+    screen.print(
+        f"Complete up to {complete[:19]}."
+        if complete
+        else "Movements of orders are not known to be complete."
+    )
+
+
+def _show_changes(changes: Sequence[Mapping[str, Any]]) -> None:
+    numbers = ("on hand", "available")
+    rows = [
+        (
+            change["at"][:19],
+            " ".join(filter(None, _words_of(change))),
+            *(f"{change[name]:+,}" if change[name] else "" for name in ("onHandDelta", "delta")),
+        )
+        for change in changes
+    ]
+    screen.print(table_of(("when", "what", *numbers), rows, numbers))
+
+
+def _words_of(change: Mapping[str, Any]) -> Iterator[str | None]:
+    """Describe a change: what it was, of which order, by whom, and its reference."""
+    of_order = "orderId" in change
+    yield ("lose" if "isLost" in change else change["action"]) if of_order else change["reason"]
+    yield f"order {change['orderId']}" if of_order else change["adjustmentId"]
+    yield change.get("stepId")
+    yield f"by {change['actor']}" if "actor" in change else None
+    yield f"({change['reference']})" if "reference" in change else None
 
 
 @on_stack(app)

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -25,6 +25,11 @@ from rich.segment import Segment
 from rich.table import Table
 
 from ..errors import UserError
+from ..prices import READ_UNIT
+from ..words import counted
+
+if TYPE_CHECKING:
+    from ..aws import TableSize
 
 INTERRUPTED = 130
 """The exit status of a command that Ctrl-C stopped, by the convention of shells."""
@@ -115,6 +120,14 @@ def progress_bar() -> Progress:
         *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
         *(TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()),
         console=aside,
+    )
+
+
+def print_cost(size: TableSize) -> None:
+    """Say what it will cost to read whole tables, before they are read."""
+    units = size.read_units
+    aside.print(
+        f"[dim]Reading about {counted(size.rows, 'row')}: {units:,} read units (${units * READ_UNIT:.2f}).[/]"
     )
 
 

@@ -20,8 +20,7 @@ from .common import INTERRUPTED, aside, print_problems, progress_bar, screen, ta
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
-    from inventory_orders.store.dynamodb import Store
-
+    from ..aws import Aws
     from ..catalogue_file import CatalogueFile
     from ..load import Done, Finding, Load
 
@@ -95,7 +94,7 @@ def load(
     - from, to and quantity: transfers units between two locations; an empty cell names the default one
 
     - counted, the units on the shelf when the count began, and that time (countedAt, or --counted-at): books a stocktake, which
-    corrects the stock by the difference. To find out what has moved since, the load first reads all orders and adjustments
+    corrects the stock by the difference. What has moved since is taken into account: units that left since stay gone
 
     The column `action` can name the action: create, change, changeDetails (name and price only), adjust, transfer,
     count, discontinue or listAgain.
@@ -113,7 +112,7 @@ def load(
     aws, began = aws_of(account), time.monotonic()
     with aside.status(f"Reading {file.name}"):
         catalogue = read_catalogue(file, aws.currency, counted_at)
-    work, failure, status = _carry_out(catalogue, aws.store(), rate, check=check)
+    work, failure, status = _carry_out(catalogue, aws, rate, check=check)
     _show_load(work, time.monotonic() - began, check=check, every=every)
     report_bad_lines(work.bad, report, file)
     _warn_of_locations(work.stocked, aws.locations)
@@ -126,7 +125,7 @@ def load(
 
 
 def _carry_out(
-    catalogue: CatalogueFile, store: Store, rate: float | None, *, check: bool
+    catalogue: CatalogueFile, aws: Aws, rate: float | None, *, check: bool
 ) -> tuple[Load, str, int]:
     """Load or check the lines. Returns the load, the reason if it did not finish, and the exit status."""
     from inventory_orders.errors import StoreError  # noqa: PLC0415
@@ -135,12 +134,13 @@ def _carry_out(
 
     with progress_bar() as progress:
         reading = progress.add_task(
-            "Reading orders and adjustments", total=None, visible=bool(catalogue.counts)
+            "Reading what has moved since", total=None, visible=bool(catalogue.counts)
         )
         task = progress.add_task("Checking" if check else "Loading", total=catalogue.good)
         work = Load(
-            *(catalogue, store, rate, lambda lines: progress.advance(task, lines)),
+            *(catalogue, aws.store(), rate, lambda lines: progress.advance(task, lines)),
             lambda rows: progress.advance(reading, rows),
+            has_movements=aws.has_movements,
         )
         try:
             (work.check if check else work.run)()

@@ -22,8 +22,19 @@ from inventory_orders.domain.location import (
 )
 
 from ..errors import UserError
+from ..prices import EXPORT_GIGABYTE
 from ..words import counted, lane_name, location_name, without_full_stop
-from .common import AsJson, AtLocation, aside, print_json, print_problems, reading, screen, table_of
+from .common import (
+    AsJson,
+    AtLocation,
+    aside,
+    print_cost,
+    print_json,
+    print_problems,
+    reading,
+    screen,
+    table_of,
+)
 from .target import Target, aws_of, folder, on_stack
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
 
     from inventory_orders.domain.product import Product
     from inventory_orders.lanes.levels import StockLevel
+    from inventory_orders.store.lists import OrderFilter
 
     from ..aws import Aws
     from ..orders import OrderList
@@ -57,6 +69,9 @@ def stock(
         bool, typer.Option("--in-lanes", help="Only products with units in lanes.")
     ] = False,
     location: AtLocation = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="With --low or --out: maximum number of lines.")
+    ] = 100,
     as_json: AsJson = False,
     account: Target | None = None,
 ) -> None:
@@ -64,36 +79,62 @@ def stock(
 
     Products that are out of stock or low at any location come first. A product with several locations has a line for
     the total and one for each location; filter options keep only the matching lines. If the setting `locations` leaves
-    out the default location, `--out` does not list its empty rows of products that have other locations. A list is an estimate, because
-    units move while it is read. Figures for one product are exact unless marked `about`, and include the goods in
+    out the default location, `--out` does not list its empty rows of products that have other locations. `--low` and `--out` read an index,
+    other lists read all products. A list is an estimate, because units move while it is read, and those of products in
+    lanes are as of the last sweep. Figures for one product are exact unless marked `about`, and include the goods in
     transit between its locations. If a count of the product is open, you are told how to cancel it.
     """
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
         _show_one(aws, product, location, as_json=as_json)
         return
-    from ..stock import list_stock, without_unused  # noqa: PLC0415
+    from ..stock import without_unused  # noqa: PLC0415
 
-    with reading("the stock"), aside.status("Reading rows and lanes"):
-        listed, unreadable = list_stock(aws)
+    statuses = {"OUT_OF_STOCK": out, "LOW_STOCK": low}
+    listed, unreadable, has_more = _list(aws, [each for each in statuses if statuses[each]], limit)
     print_problems("Left out", unreadable.values(), aside)
     unused = 0
     if out and location is None:
         used = without_unused(listed, aws.locations)
         listed, unused = used, len(listed) - len(used)
-    statuses = {"LOW_STOCK": low, "OUT_OF_STOCK": out}
     shown = _chosen(listed, statuses, location, in_lanes=in_lanes)
     # A total over some of the locations could be mistaken for the total over all.
     has_totals = not any((low, out, in_lanes, location is not None))
     if as_json:
         print_json(_levels_as_json(shown, aws.locations, has_totals=has_totals))
     else:
-        _show_levels(shown, listed, in_lanes=in_lanes, has_totals=has_totals)
+        _show_levels(
+            shown, listed, in_lanes=in_lanes, has_totals=has_totals, are_all=not (low or out)
+        )
+    _show_left_out(unused, limit if has_more else None)
+
+
+def _show_left_out(unused: int, limit: int | None) -> None:
+    """Say what is not listed: unused rows of the default location, and whatever is beyond a limit."""
+    if limit is not None:
+        aside.print(f"[dim]There are more. --limit {2 * limit} shows more of them.[/]")
     if unused:
         aside.print(
             f"[dim]Not listed: {counted(unused, 'empty row')} of the default location, which the setting `locations` leaves "
             'out. --location "" lists them.[/]'
         )
+
+
+def _list(
+    aws: Aws, statuses: Sequence[str], limit: int
+) -> tuple[list[StockLevel], Mapping[str, str], bool]:
+    """List the stock of products with these statuses, or of all products if there are none."""
+    from inventory_orders.store.tables import Table  # noqa: PLC0415
+
+    from ..aws import size_of  # noqa: PLC0415
+    from ..stock import list_by_status, list_stock  # noqa: PLC0415
+
+    with reading("the stock"):
+        if statuses:
+            return list_by_status(aws, statuses, limit)
+        print_cost(size_of(aws, Table.PRODUCTS))
+        with aside.status("Reading rows and lanes"):
+            return *list_stock(aws), False
 
 
 def _chosen(
@@ -137,6 +178,7 @@ def _show_levels(
     *,
     in_lanes: bool,
     has_totals: bool,
+    are_all: bool,
 ) -> None:
     from ..stock import by_product  # noqa: PLC0415
 
@@ -154,6 +196,9 @@ def _show_levels(
         headings, rows = (headings[0], *headings[2:]), [(row[0], *row[2:]) for row in rows]
     if shown:
         screen.print(table_of(headings, rows, numbers))
+    if not are_all:
+        screen.print(f"{counted(len(groups), 'product')}.")
+        return
     everywhere = f" in {len(listed):,} rows" if several else ""
     products = f"{counted(len(groups), 'product')} of {len(by_product(listed)):,}"
     screen.print(f"{products}{everywhere} ({_counts_in_words(listed)}).")
@@ -195,70 +240,134 @@ def _line_of(level: StockLevel, *, in_lanes: bool) -> _Line:
     )
 
 
+_Status = Annotated[
+    str | None,
+    typer.Option(
+        "--status",
+        metavar="STATUS",
+        help="Show orders with this status: PENDING (waiting for payment), CONFIRMED (to ship), FULFILLED, REJECTED, "
+        "CANCELLED or EXPIRED.",
+    ),
+]
+_Late = Annotated[
+    bool, typer.Option("--late-payments", help="Show orders that were paid too late: refund them.")
+]
+_User = Annotated[
+    str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
+]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only orders that entered their status at this time, such as 2026-11-21T09:30 (UTC), or later.",
+    ),
+]
+_Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Only orders that did so before this time."),
+]
+_AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")]
+
+
 @on_stack(app)
 def orders(
     order: Annotated[str | None, typer.Argument(help="Show this order alone.")] = None,
-    to_ship: Annotated[
-        bool, typer.Option("--to-ship", help="Show the paid orders that are not shipped yet.")
-    ] = False,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
-    ] = None,
+    status: _Status = None,
+    late_payments: _Late = False,
+    user: _User = None,
+    since: _Since = None,
+    until: _Until = None,
     location: AtLocation = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum orders to show.")] = 50,
+    as_csv: _AsCsv = False,
     as_json: AsJson = False,
     account: Target | None = None,
 ) -> None:
-    """Show an order, a user's orders (newest first), or with `--to-ship` the orders to ship (oldest first).
+    """Show an order, or list orders by status, user or late payment.
 
-    A list comes from an index, which is eventually consistent. The goods of an order to ship are `ready` if all its
-    remaining units are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged on its own. `--location` lists
-    the orders that wait for units from that location, and only these units, as a list for one warehouse. This reads all
-    orders to ship. An order that does not exist is looked for among the dead letters.
+    `PENDING` and `CONFIRMED` orders are listed with the longest wait first, all others with the newest first. A list comes
+    from an index, which is eventually consistent. The goods of a `CONFIRMED` order are `ready` if all its remaining units
+    are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged on its own. `--location` lists the orders that this
+    location supplies; of `PENDING` and `CONFIRMED` orders, it lists those with open units there, and `CONFIRMED` orders
+    with only these units, as a list for one warehouse. An order that does not exist is looked for among the dead letters.
     """
-    _check_which(order, user, location, to_ship=to_ship)
-    aws = aws_of(account, aside if as_json else screen)
-    from inventory_orders.domain.events import to_json  # noqa: PLC0415 - the layer is slow to import
+    from inventory_orders.store.lists import OrderFilter  # noqa: PLC0415 - the layer is slow to import
 
+    from ..republish import moment  # noqa: PLC0415
+
+    times = {
+        name: moment(at) for name, at in (("since", since), ("until", until)) if at is not None
+    }
+    status = status and status.upper()
+    wanted = OrderFilter(user, status, late_payments, location_id=location, **times)
+    _check_which(order, wanted)
+    aws = aws_of(account, aside if as_json or as_csv else screen)
     with reading("the orders"):
-        listed = _read_orders(aws, order, user, location, limit)
-    found = listed.orders
+        listed = _read_orders(aws, order, wanted, limit)
     unreadable = (
         f"order {i} breaks the table's contract; repair its item" for i in listed.unreadable
     )
     print_problems("Left out", unreadable, aside)
-    if as_json:
-        print_json(found if order is None else found[0], to_json)
-        return
-    _show_orders(found, location, to_ship=to_ship)
+    _print_orders(listed.orders, order, wanted, as_csv=as_csv, as_json=as_json)
     if listed.has_more:
-        screen.print(f"[dim]The first {limit}; --limit shows more.[/]")
-    if order is not None:
-        _show_one_order(found[0])
+        (aside if as_json or as_csv else screen).print(
+            f"[dim]The first {limit}; --limit shows more.[/]"
+        )
 
 
-def _check_which(
-    order: str | None, user: str | None, location: str | None, *, to_ship: bool
-) -> None:
+def _check_which(order: str | None, wanted: OrderFilter) -> None:
     """Check that the options of `orders` can be combined."""
-    if sum([order is not None, to_ship, user is not None]) != 1:
-        raise typer.BadParameter("name an order, or use either --to-ship or --user")
-    if location is not None and not to_ship:
-        raise typer.BadParameter("needs --to-ship", param_hint="--location")
+    from inventory_orders.domain.record import OrderStatus  # noqa: PLC0415
+    from inventory_orders.store.lists import OrderFilter  # noqa: PLC0415
+
+    status, place = wanted.status, wanted.location_id
+    lists = [wanted.paid_late, not (wanted.user_id is None and status is None)]
+    if sum([order is not None, *lists]) != 1:
+        raise typer.BadParameter("name an order, or use --status, --user or --late-payments")
+    if status not in (None, *OrderStatus):
+        raise typer.BadParameter(f"must be one of {', '.join(OrderStatus)}", param_hint="--status")
+    if place is not None and (status == OrderStatus.REJECTED or not lists[1]):
+        raise typer.BadParameter(
+            "needs --user, or --status other than REJECTED", param_hint="--location"
+        )
+    if order is not None and wanted != OrderFilter():
+        raise typer.BadParameter("--since and --until do not apply to a single order")
 
 
-def _read_orders(
-    aws: Aws, order: str | None, user: str | None, location: str | None, limit: int
-) -> OrderList:
-    """Read one order, a user's orders, or the orders to ship."""
-    from ..orders import OrderList, orders_of, orders_to_ship, read_order  # noqa: PLC0415
+def _read_orders(aws: Aws, order: str | None, wanted: OrderFilter, limit: int) -> OrderList:
+    """Read one order, or a list."""
+    from ..orders import OrderList, list_orders, read_order  # noqa: PLC0415
 
     if order is None:
-        return orders_to_ship(aws, limit, location) if user is None else orders_of(aws, user, limit)
+        return list_orders(aws, wanted, limit)
     one = read_order(aws, order)
     if one is None:
         raise UserError(f"there is no order {order}{_among_dead_letters(aws, order)}")
     return OrderList([one], has_more=False, unreadable=[])
+
+
+def _print_orders(
+    found: Sequence[Mapping[str, Any]],
+    order: str | None,
+    wanted: OrderFilter,
+    *,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Print orders in one of the three formats."""
+    from inventory_orders.domain.events import to_json  # noqa: PLC0415
+
+    from ..orders import orders_as_csv  # noqa: PLC0415
+
+    if as_csv:
+        print(orders_as_csv(found), end="")
+    elif as_json:
+        print_json(found if order is None else found[0], to_json)
+    else:
+        _show_orders(found, wanted)
+        if order is not None:
+            _show_one_order(found[0])
 
 
 def _among_dead_letters(aws: Aws, order_id: str) -> str:
@@ -279,17 +388,18 @@ def _among_dead_letters(aws: Aws, order_id: str) -> str:
     )
 
 
-def _show_orders(
-    found: Iterable[Mapping[str, Any]], location: str | None, *, to_ship: bool
-) -> None:
+def _show_orders(found: Iterable[Mapping[str, Any]], wanted: OrderFilter) -> None:
+    is_to_ship = wanted.status == "CONFIRMED"
     rows = []
     for one in found:
-        since = one.get("confirmedAt", one["createdAt"]) if to_ship else one["createdAt"]
-        lines = _still_open(one, location) if to_ship else one["items"]
-        state = _goods(one) if to_ship else _status(one)
+        since = one["createdAt"] if wanted.status is None else one["statusAt"]
+        if wanted.paid_late:
+            since = one["confirmationRejected"]["at"]
+        lines = _still_open(one, wanted.location_id) if is_to_ship else one["items"]
+        state = _goods(one) if is_to_ship else _status(one)
         rows.append((one["orderId"], state, since[:16], one["userId"], _units(lines)))
-    table = table_of(("order", "goods" if to_ship else "status", "since", "user", "items"), rows)
-    screen.print(table if rows else "No orders.")
+    headings = ("order", "goods" if is_to_ship else "status", "since", "user", "items")
+    screen.print(table_of(headings, rows) if rows else "No orders.")
 
 
 def _status(order: Mapping[str, Any]) -> str:
@@ -387,8 +497,13 @@ def export(
             "the embedded AWS cannot export tables; name a stage in your account: --stage dev"
         )
     from .. import export as exporting  # noqa: PLC0415 - the layer is slow to import
+    from ..aws import size_of  # noqa: PLC0415
 
     aws = aws_of(account)
+    size = size_of(aws, *exporting.REPORTED)
+    screen.print(
+        f"[dim]Exporting about {counted(size.rows, 'row')}: no read units, and ${size.bytes / 1e9 * EXPORT_GIGABYTE:.2f}.[/]"
+    )
     exports = exporting.start(aws, bucket)
     for each in exports:
         screen.print(f"{each.table.value}: {each.place}")

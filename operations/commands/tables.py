@@ -165,3 +165,37 @@ def forget(
     screen.print(f"{counted(work.done, 'order')} pseudonymised: {work.pseudonym}")
     if work.problems:
         raise typer.Exit(1)
+
+
+@on_stack(app)
+def rebuild_movements(
+    yes: Annotated[bool, typer.Option("--yes", help="Start without asking.")] = False,
+    account: Target | None = None,
+) -> None:
+    """Record the units that all orders moved again, and delete rows that no order accounts for. Asks for confirmation first.
+
+    Run it after you turn on the setting `movements`, and after you repair orders that are in UnrecordedMovementsQueue.
+    Orders are placed as before. You may interrupt it and run it again: it continues where it stopped.
+    """
+    from ..history import Rebuild, estimate  # noqa: PLC0415 - the layer is slow to import
+
+    aws = aws_of(account)
+    if not aws.has_movements:
+        raise UserError(
+            "this stage records no movements; set movements to true in cdk.json, and deploy"
+        )
+    cost = estimate(aws)
+    screen.print(
+        f"Orders to read: about {cost.orders:,}. Read units: about {cost.read_units:,}. Write units: about "
+        f"{cost.write_units:,}."
+    )
+    if not yes:
+        typer.confirm("Record all movements again?", abort=True)
+    with progress_bar() as progress:
+        task = progress.add_task("Orders", total=cost.orders)
+        done = Rebuild(aws, lambda done: progress.update(task, completed=done.orders)).run()
+    if done.unreadable:
+        print_problems("Left out", [f"{counted(done.unreadable, 'order')}: audit names their rows"])
+    screen.print(
+        f"[green]All movements are recorded:[/] {counted(done.written, 'row')} written, {done.deleted:,} deleted."
+    )

@@ -20,13 +20,16 @@ from hashlib import sha256
 from math import ceil
 from threading import Lock
 from typing import Any
+from zlib import crc32
 
 from testing.aws.expressions import (
+    Between,
     Both,
     Comparison,
     Condition,
     ConditionExpression,
     Expression,
+    Function,
     Projection,
     Scope,
     parse_condition,
@@ -269,6 +272,7 @@ class DynamoDB:
             "DescribeTable": self._describe_table,
             "GetItem": self._get_item,
             "BatchGetItem": self._batch_get_item,
+            "BatchWriteItem": self._batch_write_item,
             "PutItem": self._put_item,
             "UpdateItem": self._update_item,
             "DeleteItem": self._delete_item,
@@ -300,6 +304,8 @@ class DynamoDB:
             return frozenset({(request["TableName"], ())}), frozenset()
         if operation == "BatchGetItem":
             return frozenset(self._keys_of_batch(request)), frozenset()
+        if operation == "BatchWriteItem":
+            return frozenset(), frozenset(map(self.place, _single_writes(request)))
         reads: set[tuple[str, Key]] = set()
         writes: set[tuple[str, Key]] = set()
         actions = [next(iter(action.items())) for action in request.get("TransactItems", ())]
@@ -369,6 +375,7 @@ class DynamoDB:
                 "TableArn": f"arn:aws:dynamodb:us-east-1:123456789012:table/{table.name}",
                 "TableStatus": "ACTIVE",
                 "ItemCount": len(table.items),
+                "TableSizeBytes": sum(map(size_of_item, table.items.values())),
             }
         }
 
@@ -447,11 +454,16 @@ class DynamoDB:
         return self._page(request, table, index, found, scope)
 
     def _scan(self, request: dict[str, Any]) -> dict[str, Any]:
-        _only(request, _PAGED)
+        _only(request, f"{_PAGED} Segment TotalSegments")
         table = self._table(request["TableName"])
         index = _index(table, request)
         scope = _scope(request, _filters(request))
-        return self._page(request, table, index, table.keys_in(index), scope)
+        segment, total = request.get("Segment", 0), request.get("TotalSegments", 1)
+        # Items belong to segments by their partition key.
+        found = [
+            key for key in table.keys_in(index) if crc32(key[0].encode()) % total == segment
+        ]
+        return self._page(request, table, index, found, scope)
 
     def _page(
         self,
@@ -508,6 +520,17 @@ class DynamoDB:
         write = self._check_update(request)
         self._single(write)
         return {} if wanted == "NONE" else {"Attributes": write.after}
+
+    def _batch_write_item(self, request: dict[str, Any]) -> dict[str, Any]:
+        _only(request, "RequestItems")
+        singles = _single_writes(request)
+        if not 1 <= len(singles) <= 25:
+            raise invalid("Too many items requested for the BatchWriteItem call")
+        if len({self.place(single) for single in singles}) < len(singles):
+            raise invalid("Provided list of item keys contains duplicates")
+        for single in singles:
+            (self._put_item if "Item" in single else self._delete_item)(single)
+        return {"UnprocessedItems": {}}
 
     def _single(self, write: Write) -> None:
         """Apply a single write, or raise the error that it fails with."""
@@ -661,6 +684,16 @@ _PAGED = (
 )
 
 
+def _single_writes(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The puts and deletes of a `BatchWriteItem`, as requests of their own."""
+    return [
+        {"TableName": name, **content}
+        for name, requests in batch["RequestItems"].items()
+        for request in requests
+        for content in request.values()
+    ]
+
+
 def _only(request: Mapping[str, Any], known: str) -> None:
     """Fail on parameters that are not simulated, instead of ignoring them."""
     # PynamoDB always asks for the consumed capacity, but does not need it.
@@ -796,7 +829,7 @@ def _index(table: Table, request: Mapping[str, Any]) -> Index | None:
 
 
 def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Scope) -> None:
-    """Check that a key condition tests the partition key with `=` and, optionally, the sort key.
+    """Check that a key condition tests the partition key with `=` and, optionally, the sort key, also with BETWEEN.
 
     Raises:
         ServiceError: ValidationException.
@@ -804,6 +837,13 @@ def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Sco
     signs: dict[str, str] = {}
     parts = [condition.left, condition.right] if isinstance(condition, Both) else [condition]
     for part in parts:
+        if isinstance(part, Between):
+            part.check(scope)
+            signs[scope.attribute(part.operand)] = "BETWEEN"
+            continue
+        if isinstance(part, Function) and part.name == "begins_with":
+            signs[scope.attribute(part.attribute)] = part.name
+            continue
         if not isinstance(part, Comparison) or part.sign == "<>" or part.right[0] != ":":
             raise invalid("Query key condition not supported")
         signs[scope.attribute(part.left)] = part.sign

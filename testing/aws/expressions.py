@@ -33,10 +33,10 @@ _TOKEN = re.compile(r"\s*(<>|<=|>=|[=<>(),.\[\]+-]|[#:][A-Za-z0-9_]+|[A-Za-z][A-
 _RESERVED = frozenset(File(__file__).with_name("reserved_words.txt").read_text("ascii").split())
 _TYPES = {"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"}
 _ORDERED = {"S", "N", "B"}
-_FUNCTIONS = {"attribute_exists", "attribute_not_exists", "attribute_type"}
+_FUNCTIONS = {"attribute_exists", "attribute_not_exists", "attribute_type", "begins_with"}
 _NOT_SIMULATED = {
-    *(".", "[", "BETWEEN", "IN"),
-    *("BEGINS_WITH", "CONTAINS", "IF_NOT_EXISTS", "LIST_APPEND"),
+    *(".", "[", "IN"),
+    *("CONTAINS", "IF_NOT_EXISTS", "LIST_APPEND"),
 }
 # Precise enough for the sum of any two numbers. DynamoDB stores 38 digits, and Python's own context has only 28.
 _ANY_SUM = Context(prec=300)
@@ -88,8 +88,36 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """`operand BETWEEN operand AND operand`, which includes both limits."""
+
+    operand: Operand
+    least: Operand
+    most: Operand
+
+    def check(self, scope: Scope) -> None:
+        """Check the limits, if both are `:values`.
+
+        Raises:
+            ServiceError: ValidationException.
+        """
+        least, most = (self.least, self.most)
+        if least[0] == most[0] == ":" and not _compare(scope.value(least), "<=", scope.value(most)):
+            raise invalid(
+                "The BETWEEN operator requires upper bound to be greater than or equal to lower bound"
+            )
+
+    def holds(self, scope: Scope) -> bool:
+        self.check(scope)
+        found = scope.value(self.operand)
+        return _compare(found, ">=", scope.value(self.least)) and _compare(
+            found, "<=", scope.value(self.most)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
-    """`attribute_exists(name)`, `attribute_type(name, :type)` and the like."""
+    """`attribute_exists(name)`, `attribute_type(name, :type)` and the like. `begins_with` is for strings."""
 
     name: str
     attribute: Operand
@@ -98,8 +126,10 @@ class Function:
     def holds(self, scope: Scope) -> bool:
         found = scope.value(self.attribute)
         if self.argument is not None:
-            wanted = scope.value(self.argument) or {}
-            return found is not None and wanted.get("S") in found
+            wanted = (scope.value(self.argument) or {}).get("S")
+            if self.name == "begins_with":
+                return found is not None and "S" in found and found["S"].startswith(wanted)
+            return found is not None and wanted in found
         return (found is not None) == (self.name == "attribute_exists")
 
 
@@ -153,7 +183,7 @@ class Either:
         return self.left.holds(scope) or self.right.holds(scope)
 
 
-Condition = Comparison | Function | Size | Not | Both | Either
+Condition = Comparison | Between | Function | Size | Not | Both | Either
 
 
 def _compare(left: Value | None, sign: str, right: Value | None) -> bool:
@@ -223,6 +253,8 @@ class Expression:
                 fits = kind == "S" and content in _TYPES
             elif operator == "DELETE":
                 fits = kind == "SS"
+            elif operator == "begins_with":
+                fits = kind == "S"
             else:
                 fits = kind in _ORDERED
             if not fits:
@@ -522,12 +554,21 @@ class _Parser:
             return self._function()
         measured = self._measured() if is_function else ""
         left, sign = measured or self.operand(), self.next()
+        if sign.upper() == "BETWEEN" and not measured:
+            return self._between(left)
         if sign not in {"=", "<>", "<", "<=", ">", ">="}:
             raise self.wrong(sign)
         right = self.operand()
         if sign not in {"=", "<>"}:
             self.typed += [Typed(sign, operand) for operand in (left, right) if operand[0] == ":"]
         return Size(left, sign, right) if measured else Comparison(left, sign, right)
+
+    def _between(self, left: Operand) -> Condition:
+        least = self.operand()
+        self.expect("AND")
+        most = self.operand()
+        self.typed += [Typed("BETWEEN", one) for one in (left, least, most) if one[0] == ":"]
+        return Between(left, least, most)
 
     def _measured(self) -> Operand:
         """Parse `size(name)`."""
@@ -560,7 +601,7 @@ class _Parser:
             )
         attribute = self.attribute()
         argument = None
-        if name == "attribute_type":
+        if name in ("attribute_type", "begins_with"):
             self.expect(",")
             argument = self.operand()
             if argument[0] != ":":

@@ -106,10 +106,7 @@ def _check_order(
         and ("expiresAt" not in after or after["status"] == "PENDING"),
         f"order {name} is {after['status']}, and its hold ends at {after.get('expiresAt')}",
     )
-    require(
-        ("fulfilShard" in after) == (after["status"] == "CONFIRMED"),
-        f"order {name} is {after['status']}, and in byToFulfil: {'fulfilShard' in after}",
-    )
+    _check_listed(before, after)
     if before is not None:
         _check_step(world, change, before, after)
         return
@@ -120,6 +117,26 @@ def _check_order(
     _check_lines(after, written)
     _check_places_of_lines(after)
     _check_backorder(world, change, after)
+
+
+def _check_listed(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+    """Check that the indexes `byStatus` and `byLatePayment` contain the order where they should. They omit tombstones."""
+    name, is_order = after["orderId"], "userId" in after
+    shard = after.get("statusShard", "none")
+    require(
+        shard.partition("#")[0] == (after["status"] if is_order else "none"),
+        f"order {name} is {after['status']}, and in byStatus it is in {shard}",
+    )
+    is_late = is_order and "confirmationRejected" in after
+    require(
+        is_late == ("latePaymentShard" in after) == ("latePaymentAt" in after),
+        f"order {name} has {'a' if is_late else 'no'} late payment, and byLatePayment disagrees",
+    )
+    is_same = before is not None and before["status"] == after["status"]
+    require(
+        after["statusAt"] == (before["statusAt"] if before and is_same else after["lastUpdatedAt"]),
+        f"order {name} is {after['status']}, and entered this status at {after['statusAt']}",
+    )
 
 
 _STEPS = {
@@ -152,7 +169,7 @@ def _check_step(
         return
     if step[0] != step[1]:
         require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
-        allowed = {"status", "steps", "expiresAt", "expiryShard", "fulfilShard"}
+        allowed = {"status", "statusAt", "statusShard", "steps", "expiresAt", "expiryShard"}
         allowed.add(_STAMPS.get(step[1], "status"))
         require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
         require(
@@ -165,7 +182,9 @@ def _check_step(
             or before.get("expiresAt", "9999") <= world.moment(clock - GRACE_SECONDS),
             f"order {name} expired at {world.moment(clock)}, and its hold ends at {before.get('expiresAt')}",
         )
-    elif written == {"confirmationRejected"}:
+    elif "confirmationRejected" in written:
+        allowed = {"confirmationRejected", "latePaymentAt", "latePaymentShard"}
+        require(written <= allowed, f"with a late payment, order {name} was given {written}")
         _check_rejection(before, after)
         return
     else:

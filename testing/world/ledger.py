@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import unicodedata
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,6 +107,7 @@ class Ledger:
         self._locations: dict[str, set[str]] = defaultdict(set)
         self._lanes: dict[str, dict[str, _Entry]] = defaultdict(dict)
         self._out = Counter[Generation]()
+        self._words: dict[str, dict[str, set[str]]] = defaultdict(dict)
         self._records = {name: Counter[Generation]() for name in ("available", "on hand", "open")}
         self._keep(0, [Change(place, None, row) for place, row in rows.items()])
 
@@ -126,6 +128,8 @@ class Ledger:
         _check_owed(changes)
         _check_outbound(changes)
         self._keep(number, changes)
+        for product_id in {each for change in changes for each in _renamed(change)}:
+            self._check_words(product_id)
 
     # ------------------------------------------------------------------ recording
 
@@ -162,6 +166,11 @@ class Ledger:
             case "Products":
                 yield key[0]
                 yield self._keep_row(key[0], change.after)
+            case "Words":
+                word, _, product_id = key[1].partition("#")
+                self._words[product_id].pop(word, None)
+                if change.after is not None:
+                    self._words[product_id][word] = set(change.after["words"])
             case "Allotments":
                 for sign, row in ((-1, change.before), (1, change.after)):
                     yield from self._keep_page(key[0], row or {}, sign)
@@ -216,6 +225,17 @@ class Ledger:
                 found == wanted,
                 f"{key} has {found} {words}, but adjustments and orders leave {wanted}",
             )
+
+    def _check_words(self, product_id: str) -> None:
+        """Check that a product is listed under the words of its id and name, and under no others."""
+        row = self._rows.get(product_id)
+        texts = () if row is None else (product_id, row.get("name", ""))
+        words = {word for text in texts for word in _words_of(text)[:8]}
+        listed = self._words[product_id]
+        require(
+            listed == dict.fromkeys(words, words),
+            f"{product_id} is listed under {listed}, but its words are {sorted(words)}",
+        )
 
     def _check_locations(self, key: str, row: Row | None) -> None:
         """Check that a product's own row lists exactly the locations that have a row of the product."""
@@ -309,11 +329,29 @@ def _of_order(order: Row) -> _Figures:
 # ---------------------------------------------------------------------- rules of one write
 
 
+def _words_of(text: str) -> list[str]:
+    letters = unicodedata.normalize("NFKD", text)
+    kept = (each for each in letters if not unicodedata.combining(each))
+    words = "".join(each if each.isalnum() else " " for each in kept).casefold().split()
+    return [word for word in words if len(word) > 1]
+
+
+def _renamed(change: Change) -> Iterator[str]:
+    """Yield the product whose name or words a change affects, unless it is a row at another location."""
+    (table, key), before, after = change.place, change.before, change.after
+    if table == "Words":
+        yield key[1].partition("#")[2]
+    elif table == "Products" and "#" not in key[0]:
+        names = [None if row is None else row.get("name", "") for row in (before, after)]
+        if names[0] != names[1]:
+            yield key[0]
+
+
 def _check_row(change: Change) -> None:
     """Check the version of a row, and that it keeps the attributes that never change."""
     (table, key), before, after = change.place, change.before, change.after
     name = "/".join(key)
-    if name.endswith("/lease"):
+    if name.endswith("/lease") or table == "Words":
         return
     if table == "StockAdjustments":
         require(before is None, f"the adjustment {name} was changed after it was booked")

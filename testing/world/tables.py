@@ -53,9 +53,11 @@ FEEDS = {
     "Expiry": Feed("ExpiryQueue", "ExpiryDeadLetterQueue", "change_orders", "EXPIRY_"),
 }
 UNDELIVERABLE = "UndeliverableEventsQueue"
+UNRECORDED = "UnrecordedMovementsQueue"
 QUEUES = (
     *(name for feed in FEEDS.values() for name in (feed.queue, feed.dead_letters)),
     UNDELIVERABLE,
+    UNRECORDED,
 )
 """The names of all queues."""
 
@@ -77,6 +79,7 @@ def settings(url_of: Mapping[str, str]) -> dict[str, str]:
         "EVENT_BUS_NAME": "Bus",
         "ORDER_QUEUE_URL": url_of["OrderQueue"],
         "UNDELIVERABLE_EVENTS_QUEUE_URL": url_of[UNDELIVERABLE],
+        "UNRECORDED_MOVEMENTS_QUEUE_URL": url_of[UNRECORDED],
     }
 
 

@@ -49,7 +49,15 @@ from testing.aws import Consumed, Item, Queue, SimulatedAws, answered_directly_b
 from testing.aws import Table as SimulatedTable
 from testing.world.clock import ManualClock, VirtualClock, virtual_time
 from testing.world.handlers import FakeContext, function_names, load_handler
-from testing.world.tables import FEEDS, NAMES, UNDELIVERABLE, creation, queue_settings, settings
+from testing.world.tables import (
+    FEEDS,
+    NAMES,
+    UNDELIVERABLE,
+    UNRECORDED,
+    creation,
+    queue_settings,
+    settings,
+)
 
 INVOCATION_SECONDS = 23.0
 """Seconds within which an invocation begins new work."""
@@ -123,6 +131,7 @@ class World:
                 feed.queue, self.visibility, dead, MAX_RECEIVE_COUNT, content_based=True
             )
         create(UNDELIVERABLE)
+        create(UNRECORDED)
 
     @contextmanager
     def open(self) -> Iterator[Self]:

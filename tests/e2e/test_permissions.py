@@ -16,7 +16,7 @@ from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PageKey
 from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store.lane_leases import read_lane_leases, release_lane
-from inventory_orders.store.rows import key_item
+from inventory_orders.store.rows import encode, key_item
 from inventory_orders.store.tables import Table
 from local.invoke import invoke_deployed
 from testing.schedules.in_turn.lanes import lend
@@ -174,6 +174,10 @@ def hold_and_idle_units(shop):
     for lease in read_lane_leases(store, range(1, MAX_LANES + 1)):
         release_lane(store, lease)
     lend(store, shop.new_id, 5, {1: 0})
+    # Orders to ship are read, to find out which units are missing.
+    paid = order_row(f"{shop.new_id}-paid", status="CONFIRMED", statusShard="CONFIRMED#00")
+    paid["statusAt"] = paid["createdAt"]
+    shop.aws.dynamodb.put_item(TableName=shop.aws.tables[Table.ORDERS], Item=encode(paid))
     then = {"S": "2026-01-01T00:00:00.000000+00:00"}
     page = PageKey.of(DEPOT, shop.new_id)
     shop.update(Table.ALLOTMENTS, page, "SET lastUpdatedAt = :value", then)
@@ -265,6 +269,7 @@ EVENTS = {
     "hold and idle units": hold_and_idle_units,
     "outcome": outcome,
     "outcome that cannot be published": lambda s: outcome(s, status="ON_HOLD"),
+    "outcome that cannot be recorded": lambda s: outcome(s, createdAt="yesterday"),
     "POST order": lambda s: s.product() and asked("POST", "/orders", s.order()),
     "POST order of a leased product": lambda s: (
         s.product() and s.leased(asked("POST", "/orders", s.order()))
@@ -275,10 +280,13 @@ EVENTS = {
     "POST cancel": asked_after(reclaiming_cancellation, "POST", "/orders/{}/cancel"),
     "POST confirm": asked_after(Preparation.place, "POST", "/orders/{}/confirm"),
     "GET product": asked_after(Preparation.product, "GET", "/products/{}"),
+    "GET products by a search": lambda s: asked("GET", "/products", search="tea"),
     "GET order": asked_after(Preparation.place, "GET", "/orders/{}"),
     "GET orders of a user": lambda s: asked("GET", "/orders", userId=s.new_id),
     "GET orders to ship": lambda s: asked("GET", "/orders", status="CONFIRMED"),
+    "GET late payments": lambda s: asked("GET", "/orders", latePayment="true"),
     "GET all stock": lambda s: asked("GET", "/stock"),
+    "GET stock that is low": lambda s: asked("GET", "/stock", status="LOW_STOCK"),
     "GET stock of a lent product": asked_after(Preparation.lent, "GET", "/stock/{}"),
     "GET adjustments": asked_after(Preparation.product, "GET", "/products/{}/adjustments"),
     "GET history": asked_after(Preparation.product, "GET", "/products/{}/history"),
@@ -330,6 +338,8 @@ NEEDED = {
         price: ProductsTable dynamodb:UpdateItem
         delisting: ProductsTable dynamodb:DeleteItem
         new product: StockAdjustmentsTable dynamodb:PutItem
+        new product: WordsTable dynamodb:PutItem
+        delisting: WordsTable dynamodb:DeleteItem
         invalid: CatalogueDeadLetterQueue sqs:SendMessage
         details long before their product: CatalogueQueue sqs:SendMessage
         details before their product: CatalogueQueue sqs:ChangeMessageVisibility
@@ -349,15 +359,19 @@ NEEDED = {
         hold and idle units: ProductsTable dynamodb:UpdateItem
             + ExpiryQueue sqs:SendMessage
             + ProductsTable dynamodb:DescribeTable
+            + OrdersTable/byStatus dynamodb:Query
         hold and idle units: AllotmentsTable dynamodb:BatchGetItem
             + ExpiryQueue sqs:GetQueueAttributes
             + mapping-of-OrdersTable lambda:GetEventSourceMapping
         hold and idle units: AllotmentsTable dynamodb:UpdateItem
             + mapping-of-ProductsTable lambda:GetEventSourceMapping
-        hold and idle units: AllotmentsTable dynamodb:ConditionCheckItem""",
+        hold and idle units: AllotmentsTable dynamodb:ConditionCheckItem
+            + OrdersTable/byLatePayment dynamodb:Query
+        hold and idle units: OrdersTable dynamodb:BatchGetItem""",
     "api": f"""
         GET product: ProductsTable dynamodb:BatchGetItem
         GET all stock: ProductsTable dynamodb:Scan
+        GET stock that is low: ProductsTable/byLevel dynamodb:Query
         GET stock of a lent product: ProductsTable dynamodb:GetItem
         GET stock of a lent product: AllotmentsTable dynamodb:GetItem
         POST order: ProductsTable dynamodb:UpdateItem
@@ -365,15 +379,22 @@ NEEDED = {
         GET order: OrdersTable dynamodb:GetItem
         POST confirm: OrdersTable dynamodb:UpdateItem
         GET orders of a user: OrdersTable/byUser dynamodb:Query
-        GET orders to ship: OrdersTable/byToFulfil dynamodb:Query
-        GET history: OrdersTable dynamodb:Scan
+        GET orders to ship: OrdersTable/byStatus dynamodb:Query
+        GET late payments: OrdersTable/byLatePayment dynamodb:Query
+        GET history: StockAdjustmentsTable/byTime dynamodb:Query
+        GET history: MovementsTable dynamodb:Query
         GET adjustments: StockAdjustmentsTable dynamodb:Query
+        GET products by a search: WordsTable dynamodb:Query
         POST order without waiting: OrderQueue sqs:SendMessage
         POST order of a leased product: OrderQueueExpress sqs:SendMessage
         POST cancel: {LANES}""",
     "publish_events": """
         outcome: EventBus events:PutEvents
         outcome that cannot be published: UndeliverableEventsQueue sqs:SendMessage""",
+    "record_movements": """
+        outcome: MovementsTable dynamodb:BatchWriteItem
+        outcome: MovementsTable dynamodb:UpdateItem
+        outcome that cannot be recorded: UnrecordedMovementsQueue sqs:SendMessage""",
 }
 
 
@@ -457,7 +478,8 @@ def denied(aws, function, event, actions, granted, taken):
     try:
         allow(aws, function, granted - taken)
         log = said(
-            invoke_deployed(aws, function, event), may_fail=function in ("sweep", "publish_events")
+            invoke_deployed(aws, function, event),
+            may_fail=function in ("sweep", "publish_events", "record_movements"),
         )
         return {
             action

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from inventory_orders.store.rows import shard_of
 from testing.schedules.every.world import Rival, SetUp, World
 from testing.world.ends import key_of, units_of
 from testing.world.invariants import GRACE_SECONDS
@@ -327,6 +328,8 @@ def add_order(
             "orderId": order_id,
             "userId": "u-1",
             "status": status,
+            "statusAt": OPENED,
+            "statusShard": shard_of(order_id, 16, f"{status}#"),
             "_version": 1,
             "createdAt": OPENED if age is None else world.moment(-age),
             "lastUpdatedAt": OPENED,
@@ -356,7 +359,7 @@ def add_held_order(left: float, order_id: str = "o", age: float | None = None) -
 
 def add_paid_order(units: int, **more: Any) -> SetUp:
     """Store a paid order for units of product `p`."""
-    return add_order(status="CONFIRMED", units=units, confirmedAt=OPENED, fulfilShard="00", **more)
+    return add_order(status="CONFIRMED", units=units, confirmedAt=OPENED, **more)
 
 
 def add_delivered_order(world: World) -> None:

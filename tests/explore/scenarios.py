@@ -378,12 +378,12 @@ def _sells_and_restocks(client: Client) -> None:
     client("adjust_stock", receipt("r", 3))
 
 
-def _event(event_id: str, second: int, price: int) -> Message:
+def _event(event_id: str, second: int, price: int, **names: str) -> Message:
     return {
         "eventId": event_id,
         "eventTime": f"2026-01-02T00:00:0{second}.000000+00:00",
         "productId": "p",
-        "details": {"price": price},
+        "details": {"price": price, **names},
     }
 
 
@@ -616,6 +616,18 @@ _IN_ROWS = (
         [stock(p=1)],
         [manages(_event("e1", 1, 100)), manages(_event("e2", 2, 200)), buys("o", p=1)],
         check=_newest_stands,
+    ),
+    Scenario(
+        "another name against a later one",
+        # The ledger compares the words by which the product is found with its name.
+        [stock(p=1)],
+        [
+            manages(_event("e1", 1, 100, name="red tea")),
+            manages(_event("e2", 2, 200, name="white tea")),
+            buys("o", p=1),
+        ],
+        check=_newest_stands,
+        faults=("lost", "late", "crash-after"),
     ),
     Scenario(
         "order by remembered stock against receipt",

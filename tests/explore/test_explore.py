@@ -114,7 +114,7 @@ def ends(name, faults, kind, reduce):
 
 
 def _without_times(row):
-    times = {"createdAt", "lastUpdatedAt", "appliedAt", "lockTime", "lockedBy"}
+    times = {"createdAt", "lastUpdatedAt", "statusAt", "appliedAt", "lockTime", "lockedBy"}
     kept = {key: value for key, value in row.items() if key not in times}
     if "items" in kept:
         kept["items"] = [

@@ -42,7 +42,7 @@ everybody with a signature | execute-api:Invoke | POST /products/{productId}/adj
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser, byToFulfil      | role
+Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment, byLevel, byTime, byReference | role
 Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -66,6 +66,14 @@ PublishEvents            | events:PutEvents        | EventBus                | r
 # Records that a stream gives up, and events that the function cannot publish.
 Orders stream, Products stream | gives up          | UndeliverableEventsQueue    | destination on failure
 PublishEvents            | sqs:SendMessage         | UndeliverableEventsQueue    | role
+# Movements are recorded from the same stream, but events do not wait for them.
+Orders stream            | feeds                   | RecordMovements live    | event source mapping
+RecordMovements          | READ_STREAM             | Orders stream           | role
+Orders stream            | gives up                | UnrecordedMovementsQueue    | destination on failure
+RecordMovements          | sqs:SendMessage         | UnrecordedMovementsQueue    | role
+RecordMovements          | dynamodb:BatchWriteItem dynamodb:UpdateItem | Movements | role
+Sweep                    | dynamodb:BatchWriteItem dynamodb:Query dynamodb:UpdateItem | Movements | role
+Api                      | dynamodb:Query          | Movements               | role
 # Messages that SQS has delivered too often.
 OrderQueue               | moves dead letters      | OrderDeadLetterQueue        | redrive policy
 OrderQueueFifo           | moves dead letters      | OrderFifoDeadLetterQueue    | redrive policy
@@ -80,7 +88,7 @@ AdjustStock              | sqs:SendMessage         | StockDeadLetterQueue       
 ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue    | role
 ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue, ExpiryDeadLetterQueue | role
 # Holds that are about to end.
-Sweep                    | dynamodb:Query          | byExpiry                    | role
+Sweep                    | dynamodb:Query          | byExpiry, byStatus, byLatePayment | role
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB requires each action within a transaction.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
@@ -93,16 +101,18 @@ PlaceOrders, AdjustStock, ChangeOrders, ManageProducts | USE_LANES | Allotments 
 Api            | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
 Api, CountStock | USE_LANES dynamodb:GetItem                                                    | Allotments       | role
-Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Scan dynamodb:UpdateItem | Orders | role
+Api            | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
 ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                                              | Products         | role
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
+ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                                           | Words            | role
+Api            | dynamodb:Query                                                                 | Words            | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 # GetItem, Scan and PutEvents: with the setting stockEvents.
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
 Sweep          | events:PutEvents                                                               | EventBus         | role
 # Whether the streams are read.
-Sweep                    | dynamodb:DescribeTable  | Orders                  | role
+Sweep                    | dynamodb:DescribeTable dynamodb:BatchGetItem | Orders | role
 Sweep | lambda:GetEventSourceMapping | mapping of Orders stream, mapping of Products stream | role
 # Lambda writes the log with the role of the function. The group exists, so no function need create it.
 every function           | WRITE_LOG               | its log                 | role
@@ -122,7 +132,11 @@ SQS                      | encrypts                | every queue             | S
 DynamoDB                 | encrypts                | every table             | the key that it owns
 DynamoDB                 | maintains byUser        | Orders                  | global secondary index
 DynamoDB                 | maintains byExpiry      | Orders                  | global secondary index
-DynamoDB                 | maintains byToFulfil    | Orders                  | global secondary index
+DynamoDB                 | maintains byStatus      | Orders                  | global secondary index
+DynamoDB                 | maintains byLatePayment | Orders                  | global secondary index
+DynamoDB                 | maintains byTime        | StockAdjustments        | global secondary index
+DynamoDB                 | maintains byReference   | Movements               | global secondary index
+DynamoDB                 | maintains byLevel       | Products                | global secondary index
 DynamoDB                 | maintains a stream      | Orders, Products        | stream specification
 """
 

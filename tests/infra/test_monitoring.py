@@ -206,7 +206,8 @@ def test_the_dashboard_shows_all_reasons_for_which_orders_are_rejected(widgets):
 
 def test_the_write_units_of_an_order_include_the_index_and_lanes(widgets):
     (capacity,) = [w for w in widgets if w["properties"].get("title") == "Capacity"]
-    units = {"TablesProducts": 2, "TablesOrders": 2, "byUser": 1, "TablesAllotments": 4, SERVICE: 1}
+    units = {"TablesProducts": 2, "TablesOrders": 2, "TablesAllotments": 4, SERVICE: 1}
+    units |= {"byUser": 1, "byStatus": 1}
     samples = Samples()
     for namespace, name, dimensions in metrics_of([capacity]):
         of = dimensions.get("GlobalSecondaryIndexName") or next(iter(dimensions.values()))
@@ -215,7 +216,7 @@ def test_the_write_units_of_an_order_include_the_index_and_lanes(widgets):
     drawn = evaluate(capacity, samples, Window(NOW, 60, 1), lambda _: None)["series"]
     points = {series["label"]: series["points"][0] for series in drawn}
     assert points.pop("for lanes") == 4
-    assert sum(points.values()) == costs.KINDS[0].write_units == 5
+    assert sum(points.values()) == costs.KINDS[0].write_units == 6
 
 
 def test_an_access_log_entry_has_the_size_that_the_costs_assume():
@@ -267,7 +268,7 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 7 * 2 + 6 + 2 + 8 * 3 + 1 + 1 + 4 * 2 + 3
+    assert len(alarms) == 7 * 2 + 6 + 4 + 9 * 3 + 1 + 1 + 6 * 2 + 5
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
@@ -326,7 +327,7 @@ def test_an_alarm_on_a_metric_of_dynamodb_fills_gaps_and_turns_off(template):
         assert judged(plain, in_periods(plain, bad + late)) is State.ALARM, "values may be late"
         # Two real values are left, so FILL has something to fill.
         assert judged(plain, in_periods(plain, bad + [[]] * 3)) is State.OK
-    assert checked == 4 * 2 + 3
+    assert checked == 6 * 2 + 5
 
 
 def test_a_stopped_sweep_alarms_within_a_quarter_of_an_hour(template):

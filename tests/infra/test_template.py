@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -26,7 +27,7 @@ from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
-from operations.preflight import BATCHES_OF_A_SHARD
+from operations.preflight import READERS
 from testing.world.streams import product_row
 from tests.support.template import (
     EVERYTHING,
@@ -113,10 +114,11 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
 def test_cloudwatch_shows_throttled_keys_unless_they_belong_to_customers(dev, optional):
     for table in Table:
         (replica,) = properties_of(dev, "DynamoDB::GlobalTable", table)["Replicas"]
-        watched = {"Enabled": True, "Mode": "THROTTLED_KEYS"} if table != Table.ORDERS else None
+        is_watched = table not in (Table.ORDERS, Table.WORDS, Table.MOVEMENTS)
+        watched = {"Enabled": True, "Mode": "THROTTLED_KEYS"} if is_watched else None
         assert replica.get("ContributorInsightsSpecification") == watched
         for index in replica.get("GlobalSecondaryIndexes", ()):
-            # It would inherit the mode of its table.
+            # Each rule costs money. The CDK would give an index the mode of its table.
             assert "ContributorInsightsSpecification" not in index
     unwatched = synthesise("dev", **SMALL)
     for template in (optional, unwatched):
@@ -242,11 +244,12 @@ def test_event_sources_come_from_the_configuration(dev):
 
 def test_streams_are_read_from_the_beginning_and_no_record_blocks_its_shard(dev):
     sources = mappings(dev, "StreamArn")
-    assert len(sources) == 2
+    assert sorted(source["ParallelizationFactor"] for source in sources) == sorted(
+        batches for tables, batches in READERS.values() for _ in tables
+    )
     for source in sources:
         assert source["StartingPosition"] == "TRIM_HORIZON", "LATEST can miss records"
         assert source["BatchSize"] == 100
-        assert source["ParallelizationFactor"] == BATCHES_OF_A_SHARD
         assert source["BisectBatchOnFunctionError"] is True
         assert source["MaximumRetryAttempts"] == -1
         assert source["MaximumRecordAgeInSeconds"] == 23 * 3600 < 24 * 3600, (
@@ -256,9 +259,21 @@ def test_streams_are_read_from_the_beginning_and_no_record_blocks_its_shard(dev)
             "events are parked before records are given up"
         )
         assert "FunctionResponseTypes" not in source, "with it, the embedded AWS would lose events"
-    queue = properties_of(dev, "SQS::Queue", "UndeliverableEventsQueue")
-    assert queue["MessageRetentionPeriod"] == 14 * 86400
-    assert queue["MaximumMessageSize"] == BYTES_PER_CALL
+    for name in ("UndeliverableEventsQueue", "UnrecordedMovementsQueue"):
+        queue = properties_of(dev, "SQS::Queue", name)
+        assert queue["MessageRetentionPeriod"] == 14 * 86400
+        assert queue["MaximumMessageSize"] == BYTES_PER_CALL
+
+
+def test_no_stream_has_more_than_two_readers(dev):
+    readers = Counter(json.dumps(source["EventSourceArn"]) for source in mappings(dev, "StreamArn"))
+    assert sorted(readers.values()) == [1, 2]
+
+
+def test_without_movements_nothing_of_them_is_created():
+    template = synthesise("dev", movements=False)
+    assert len(mappings(template, "StreamArn")) == 2
+    assert "ovement" not in json.dumps(template.to_json())
 
 
 def test_the_products_stream_is_filtered_to_published_status_changes(dev):

@@ -109,7 +109,7 @@ def prints(shell, command, expected):
     )
 
 
-LISTS = re.compile(" --to-ship| redrive|make audit")
+LISTS = re.compile(" --status| redrive|make audit")
 
 
 def lists(shell, command, expected):

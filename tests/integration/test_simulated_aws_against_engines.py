@@ -249,9 +249,13 @@ class Calls:
             "ScanIndexForward": self.random.random() < 0.5,
         }
         if self.random.random() < 0.5:
-            request["KeyConditionExpression"] += " AND #r >= :r"
+            is_range = self.random.random() < 0.5
+            limits = "BETWEEN :r AND :most" if is_range else ">= :r"
+            request["KeyConditionExpression"] += f" AND #r {limits}"
             request["ExpressionAttributeNames"]["#r"] = "r"
             request["ExpressionAttributeValues"][":r"] = {"S": "10"}
+            if is_range:
+                request["ExpressionAttributeValues"][":most"] = {"S": "2"}
         if self.random.random() < 0.3:
             request["Limit"] = 2
         return request

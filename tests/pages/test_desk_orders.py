@@ -73,10 +73,10 @@ def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     page.get_by_text("Nothing to ship.").wait_for()
     page.get_by_role("link", name="Waiting for payment").click()
     page.get_by_text("The first 2 orders.").wait_for()
-    assert ids(page) == ["h-1", "h-2"]
+    assert ids(page) == ["h-0", "h-1"]
     page.get_by_role("button", name="Show more").click()
     page.get_by_text("3 orders.").wait_for()
-    assert ids(page) == ["h-1", "h-2", "h-0"]
+    assert ids(page) == ["h-0", "h-1", "h-2"]
     page.get_by_role("button", name="Confirm payment h-2").click()
     said(page, "Confirm payment of h-2: done")
     row(page, "h-2").get_by_text("paid, to ship").wait_for()
@@ -84,10 +84,10 @@ def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     desk.command("ChangeOrders", action="cancel", orderId="h-1")
     desk.happens(orderId="h-3")
     row(page, "h-1").get_by_text("cancelled").wait_for()
-    assert ids(page) == ["h-1", "h-2", "h-0", "h-3"]
+    assert ids(page) == ["h-0", "h-1", "h-2", "h-3"]
     page.get_by_role("button", name="Refresh").click()
     row(page, "h-1").wait_for(state="detached")
-    assert ids(page) == ["h-3", "h-0"]
+    assert ids(page) == ["h-0", "h-3"]
     page.get_by_role("link", name="auth0:anna").first.click()
     page.get_by_role("heading", level=1, name="Orders of auth0:anna").wait_for()
     assert ids(page) == ["h-3", "h-2"]
@@ -96,6 +96,40 @@ def test_lists_follow_what_happens_and_move_nothing(page, desk, monkeypatch):
     desk.shop.edit(Table.PRODUCTS, TEA, onHand={"S": "many"})
     page.get_by_role("link", name="To ship").click()
     row(page, "h-2").get_by_text("It is unknown whether its products are in stock").wait_for()
+
+
+def test_each_status_has_a_list_that_can_be_saved(page, desk):
+    desk.sell("o-1")
+    desk.command("ChangeOrders", action="fulfil", orderId="o-1")
+    desk.place("o-2")
+    desk.command("ChangeOrders", action="cancel", orderId="o-2")
+    desk.shop.invoke("change_orders", {"action": "confirm", "orderId": "o-2"})
+    items = [{"productId": TEA, "quantity": 900_000}]
+    desk.shop.invoke("place_orders", {"orderId": "o-3", "userId": "auth0:anna", "items": items})
+    show(page, desk, "orders", "Orders to ship")
+    for tab, title, order_id, text in (
+        ("Shipped", "Shipped orders", "o-1", "shipped"),
+        ("To refund", "Orders to refund", "o-2", "cancelled"),
+        ("Rejected", "Rejected orders", "o-3", "rejected: not enough Earl Grey"),
+        ("Cancelled", "Cancelled orders", "o-2", "cancelled"),
+        ("Not paid in time", "Orders not paid in time", None, "All orders were paid in time."),
+    ):
+        page.get_by_role("link", name=tab, exact=True).click()
+        page.get_by_role("heading", level=1, name=title).wait_for()
+        assert ids(page) == ([order_id] if order_id else [])
+        (row(page, order_id) if order_id else page).get_by_text(text).first.wait_for()
+    # The shop's clock is ahead of the browser's.
+    page.goto(page.url.replace("/expired", "/shipped/yesterday"))
+    page.get_by_text("Nothing was shipped.").wait_for()
+    page.locator("[name=days]").select_option("week")
+    row(page, "o-1").get_by_text("shipped").wait_for()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    assert saved.value.suggested_filename == "Shipped orders.csv"
+    content = saved.value.path().read_text("utf-8")
+    assert content.startswith("\ufefforderId,userId,status,")
+    assert "o-1,auth0:anna,FULFILLED," in content
+    said(page, "Saved.")
 
 
 def test_a_pick_list_names_what_is_still_to_ship(page, desk):

@@ -26,15 +26,17 @@ from inventory_orders.domain.allotments import LaneLease, Page, PageKey
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record
+from inventory_orders.domain.words import WordKey
 from inventory_orders.publishing.publisher import PROBE
 from inventory_orders.store.rows import (
+    decode,
     read_lease,
     read_outbound_page,
     read_page,
     read_product,
     read_record,
 )
-from inventory_orders.store.stock_parts import StockPart, read_stock_part
+from inventory_orders.store.sweep_rows import StockPart, content_of, read_stock_part
 from inventory_orders.store.tables import KEYS, Table
 from inventory_orders.version import VERSION
 from local import ROOT
@@ -46,7 +48,17 @@ FOLDER = ROOT / "tests" / "contract"
 EVENTS = "events"
 
 Document = dict[str, Any]
-Read = Product | Record | Page | OutboundPage | LaneLease | StockPart
+Read = (
+    Product
+    | Record
+    | Page
+    | OutboundPage
+    | LaneLease
+    | StockPart
+    | tuple[WordKey, frozenset[str]]
+    | tuple[str, Any]
+    | dict[str, Any]
+)
 
 
 class Kept(NamedTuple):
@@ -145,7 +157,7 @@ def kind_of_page(row: Item) -> str:
     """Return the kind of a row of the Allotments table."""
     name = row["page"]["S"]
     first, _, last = name.partition("/")
-    if first in ("out", "stock"):
+    if first in ("out", "stock", "levels", "today"):
         return str(first)
     return "lease" if last == "lease" else "depot" if first == "0" else "lane"
 
@@ -163,6 +175,11 @@ def read(table: Table, row: Item) -> Read:
     item = in_sdk_format(row)
     if table is Table.PRODUCTS:
         return read_product(item)
+    if table is Table.MOVEMENTS:
+        return decode(item)
+    if table is Table.WORDS:
+        stored = decode(item)
+        return WordKey(*stored["word"].split("#")), frozenset(stored["words"])
     if table is not Table.ALLOTMENTS:
         return read_record(item)
     match kind_of_page(row):
@@ -172,6 +189,8 @@ def read(table: Table, row: Item) -> Read:
             return read_lease(item)
         case "stock":
             return read_stock_part(item)
+        case "levels" | "today":
+            return content_of(item)
         case _:
             return read_page(item)
 

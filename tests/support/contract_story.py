@@ -22,6 +22,7 @@ from testing.aws import Item
 from testing.aws.streams import record
 from testing.schedules.in_turn.shop import Shop
 from testing.world.clock import ManualClock
+from tests.support.movements import record_movements
 
 _WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}
 _BEGINS = datetime(2026, 12, 1, 9, tzinfo=UTC)
@@ -108,6 +109,7 @@ class Story:
         self.leave_units_on_pages()
         self.end_processes_at_the_depot()
         self.shop.publish()
+        record_movements(self.shop, late=True)
 
     # ------------------------------------------------------------------ commands
 

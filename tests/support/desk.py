@@ -114,6 +114,10 @@ class DeskOfShop:
         self.place(order_id, *lines, **more)
         self.command("ChangeOrders", action="confirm", orderId=order_id)
 
+    def sweep(self) -> None:
+        """Sweep, as the schedule does once a minute."""
+        assert self.aws.invoke("Sweep", {"action": "sweep"})["result"] == "SWEPT"
+
     def happens(self, **data: Any) -> None:
         """Send an event with this data to the desk's pages."""
         self.live.tell({"event": {"detail": {"data": data}}})

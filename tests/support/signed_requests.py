@@ -31,14 +31,17 @@ class Signature(AuthBase):
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Apply rules that a schema cannot express.
 
-    A cursor must come from the service, a request may ask for only one list, and may name a location only for orders to ship.
+    A cursor must come from the service, and a request for orders has to name a list. Some filters exclude others.
     """
     query = case.query or {}
     query.pop("cursor", None)
     if (case.method, case.path) == ("GET", "/orders"):
-        if "locationId" in query:
-            query.pop("userId", None)
-        if not query.keys() & {"userId", "status"}:
+        if "latePayment" in query:
+            for other in ("userId", "status", "locationId"):
+                query.pop(other, None)
+        elif query.get("status") == "REJECTED":
+            query.pop("locationId", None)
+        if not query.keys() & {"userId", "status", "latePayment"}:
             case.query = {**query, "status": "CONFIRMED"}
 
 

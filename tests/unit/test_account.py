@@ -230,11 +230,11 @@ def test_without_warm_throughput_in_the_settings_no_quota_is_checked(cdk, accoun
 
 LOW = (
     "Note: the account allows {0} concurrent executions of Lambda in us-east-1, {0} of them unreserved, but queues and "
-    "streams may use 139 (OrderQueue 5, OrderQueueFifo 50, OrderQueueExpress 25, "
+    "streams may use 147 (OrderQueue 5, OrderQueueFifo 50, OrderQueueExpress 25, "
 )
 CALLERS = (
     "Note: waiting callers of the API may use 50,000 concurrent executions of Lambda (2000 a second, 25 s each), and queues "
-    "and streams 139, but only {0:,} are unreserved. Waiting callers can starve the workers"
+    "and streams 147, but only {0:,} are unreserved. Waiting callers can starve the workers"
 )
 FIFTY, NINETY = ({"apiLimits": {"concurrentExecutions": number}} for number in (50, 90))
 
@@ -243,10 +243,10 @@ FIFTY, NINETY = ({"apiLimits": {"concurrentExecutions": number}} for number in (
     ("free", "reserved_now", "settings", "note"),
     [
         (10, {}, {}, LOW),
-        (138, {}, {}, LOW),
-        (139, {}, {}, CALLERS),
-        (50_138, {}, {}, CALLERS),
-        (50_139, {}, {}, None),
+        (146, {}, {}, LOW),
+        (147, {}, {}, CALLERS),
+        (50_146, {}, {}, CALLERS),
+        (50_147, {}, {}, None),
         # Callers with reserved concurrency do not starve the workers.
         (200, {}, FIFTY, None),
         (200, {"ReservedConcurrentExecutions": 50}, NINETY, None),
@@ -264,7 +264,7 @@ def test_deploy_explains_the_low_concurrency_limit_of_a_new_account(
     said = deploy(cdk)
     assert (note or "deploy: ").format(free) in said
     assert ("Note:" in said) is (note is not None)
-    assert ("publish_events 48)" in said) is (note is LOW)
+    assert ("publish_events 48, record_movements 8)" in said) is (note is LOW)
 
 
 @pytest.mark.parametrize(
@@ -286,20 +286,23 @@ def test_the_publishers_of_a_table_follow_its_warm_throughput(account, stacks, w
         name: {"readUnitsPerSecond": read, "writeUnitsPerSecond": write}
         for name, (read, write) in wanted.items()
     }
-    assert preflight.count_publishers(AwsAccount(None, "us-east-1"), "Shop", units) == publishers
+    account = AwsAccount(None, "us-east-1")
+    assert preflight.count_readers(account, "Shop", units, "publish_events") == publishers
 
 
 def test_the_reference_names_as_many_executions_as_deploy_counts(account):
     account["describe_stacks"] = NOT_DEPLOYED
     warm = {"Orders": {"readUnitsPerSecond": 12_000, "writeUnitsPerSecond": 40_000}}
-    new, most = (
-        preflight.count_publishers(AwsAccount(None, "us-east-1"), "Shop", units)
-        for units in ({}, warm)
+    account = AwsAccount(None, "us-east-1")
+    (new, most), (own, more) = (
+        [preflight.count_readers(account, "Shop", units, function) for units in ({}, warm)]
+        for function in preflight.READERS
     )
     queues = sum(q.maximumConcurrency for q in Settings.from_context("dev").queues.values())
     page = (ROOT / "docs" / "reference.md").read_text("utf-8")
     assert f"`maximumConcurrency` ({queues})" in page
     assert f"({new} when new, {most} with `Orders` at 40,000 writes)" in page
+    assert f"- for `record_movements`, one for each of those of `Orders` ({own}, or {more})" in page
 
 
 def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, monkeypatch):
@@ -317,7 +320,7 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
 def test_deploy_continues_if_it_may_not_read_the_limit(cdk, account):
     account["get_account_settings"] = refusal("AccessDeniedException")
     said = deploy(cdk)
-    assert "139 concurrent executions" in said
+    assert "147 concurrent executions" in said
     assert "API: An error occurred (AccessDeniedException)" in said
 
 

@@ -17,10 +17,11 @@ from inventory_orders.api import orders, products, requests
 from inventory_orders.api.products import availability
 from inventory_orders.api.requests import encode_cursor, place_after
 from inventory_orders.api.serving import Caller
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
     ConfigurationError,
@@ -34,7 +35,6 @@ from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.messages.documents import json_schema
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import ListPosition
-from inventory_orders.store.rows import encode
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
@@ -45,6 +45,7 @@ from testing.schedules.in_turn.lanes import lend
 from testing.schedules.in_turn.shop import Fault
 from testing.world.events import sqs_event
 from testing.world.faults import cancelled
+from tests.support.movements import record_movements
 from tests.support.schemas import closed, is_open
 
 TEA = "tea-earl-grey"  # the catalogue has 60 packets
@@ -260,6 +261,9 @@ def test_the_contracts_schemas_match_the_messages_schemas():
         # The commands' patterns also exclude characters that cannot occur in JSON.
         texts = {n for n, inner in command["properties"].items() if "\\ud800" in str(inner)}
         said["properties"] |= {name: command["properties"][name] for name in texts}
+        if "product" in name.lower():
+            # The catalogue enforces this, whatever the interface: see the next test.
+            del said["not"]
         assert without_words(said) == without_words(command)
     counts = json_schema("commands")["count_stock"].values()
     for said, command in zip(schemas["Count"]["oneOf"], counts, strict=True):
@@ -268,6 +272,22 @@ def test_the_contracts_schemas_match_the_messages_schemas():
         for name in said["properties"].keys() - {"action", "reference"}:
             demanded = without_words(resolved(said["properties"][name]))
             assert demanded == without_words(command["properties"][name])
+
+
+@pytest.mark.parametrize("location", ["", "berlin"])
+def test_the_contract_says_that_all_locations_share_name_and_price(api, location):
+    schemas = CONTRACT["components"]["schemas"]
+
+    def fits(name, body):
+        return jsonschema.Draft202012Validator(resolved(schemas[name])).is_valid(body)
+
+    for field, value in (("name", "Earl Grey"), ("price", 720)):
+        body = {field: value, "locationId": location}
+        said = api("PATCH", f"/products/{TEA}", body)
+        assert fits("ProductChange", body) is (said.status == 200) is (location == "")
+        assert said.status == 200 or said.code == (400, "SCHEMA_VIOLATION")
+        new = body | {"productId": f"new-{field}", "openingStock": 1}
+        assert fits("NewProduct", new) is (api("POST", "/products", new).status == 201)
 
 
 def as_body(command, *, is_new):
@@ -656,7 +676,7 @@ def test_of_two_equal_orders_sent_at_once_exactly_one_is_new(api, uncontested, s
 
 
 def test_a_caller_is_told_to_ask_later_if_the_order_takes_too_long(api, waits, capsys):
-    api.shop.process("api").express_seconds = 2.0
+    api.shop.process("api").express_seconds = 3.0
     said = api("POST", "/orders", ORDER, JSON | {"prefer": "respond-async, wait=60"})
     assert said.status == 202
     told = ("Location", "Retry-After", "Preference-Applied")
@@ -674,7 +694,7 @@ def test_a_caller_learns_early_that_the_order_takes_unusually_long(api, waits):
     process = api.shop.process("api")
     before = process.express_seconds
     assert api("POST", "/orders", ORDER, JSON | {"prefer": "wait=25"}).status == 202
-    assert 3 < sum(waits.slept) < 10
+    assert 2.4 < sum(waits.slept) < 10
     assert process.express_seconds == 2 * before, "the next order is given more time"
 
 
@@ -850,16 +870,69 @@ def test_the_orders_to_ship_come_page_by_page_with_the_oldest_confirmation_first
     assert shown["items"] == [{"productId": TEA, "quantity": 1}]
     api("POST", f"/orders/{ids[0]}/fulfil")
     # The index is stale: it still lists the fulfilled order.
-    api.shop.edit(Table.ORDERS, ids[0], fulfilShard={"S": "03"})
+    api.shop.edit(Table.ORDERS, ids[0], statusShard={"S": "CONFIRMED#03"})
     api("POST", f"/orders/{ids[1]}/cancel")
     assert to_ship(api, 100) == [ids[2:7]]
     ours = api("GET", "/orders", query={"userId": "u-7", "status": "CONFIRMED", "limit": "100"})
     assert {order["orderId"] for order in ours.document["orders"]} == set(ids[2:7])
     for order_id in ids[2:7]:
         at_once = {"S": "2026-01-01T00:00:00.000000+00:00"}
-        api.shop.edit(Table.ORDERS, order_id, confirmedAt=at_once, fulfilShard={"S": "03"})
+        api.shop.edit(Table.ORDERS, order_id, statusAt=at_once, statusShard={"S": "CONFIRMED#03"})
     same_moment = chain.from_iterable(to_ship(api, 2))
     assert [*same_moment] == sorted(ids[2:7])
+
+
+def test_orders_are_listed_by_status_and_time(api):
+    for number in range(6):
+        place(api, f"o-{number}", 1 if number else 9_999)
+    for order_id, *actions in (("o-2", "cancel"), ("o-3", "confirm"), ("o-4", "confirm", "fulfil")):
+        for action in actions:
+            assert api("POST", f"/orders/{order_id}/{action}").status == 200
+    assert api("POST", "/orders/o-2/confirm").status == 409
+
+    def listed(**query):
+        return [order_id for page in ids_of(pages(api, "/orders", **query)) for order_id in page]
+
+    by_status = {status: listed(status=status, limit="1") for status in OrderStatus}
+    assert by_status == {
+        "PENDING": ["o-1", "o-5"],
+        "CONFIRMED": ["o-3"],
+        "FULFILLED": ["o-4"],
+        "REJECTED": ["o-0"],
+        "CANCELLED": ["o-2"],
+        "EXPIRED": [],
+    }
+    (rejected,) = api("GET", "/orders", query={"status": "REJECTED"}).document["orders"]
+    assert (rejected["reason"], rejected["statusAt"]) == (
+        "INSUFFICIENT_STOCK",
+        rejected["createdAt"],
+    )
+    (late,) = api("GET", "/orders", query={"latePayment": "true"}).document["orders"]
+    assert (late["orderId"], late["confirmationRejected"]["reason"]) == ("o-2", "ORDER_CANCELLED")
+    waiting = api("GET", "/orders/o-5").document["statusAt"]
+    assert listed(status="PENDING", to=waiting) == ["o-1"]
+    assert listed(status="PENDING", **{"from": waiting}) == ["o-5"]
+    paid_at = late["confirmationRejected"]["at"].replace("+00:00", "Z")
+    assert listed(latePayment="true", to=paid_at) == []
+    assert listed(latePayment="true", **{"from": paid_at}) == ["o-2"]
+    assert listed(userId="u-7", status="PENDING") == ["o-5", "o-1"]
+    shipped = api("GET", "/orders/o-4").document["statusAt"]
+    assert listed(userId="u-7", **{"from": shipped}) == ["o-4"]
+    first = api("GET", "/orders", query={"status": "PENDING", "limit": "1"}).document
+    other = {"status": "PENDING", "to": waiting, "cursor": first["next"]}
+    assert api("GET", "/orders", query=other).code == (400, "INVALID_CURSOR")
+
+
+def test_an_order_that_was_cancelled_before_it_arrived_is_listed_once_it_has(api):
+    for action in ("cancel", "confirm"):
+        event = sqs_event({"action": action, "orderId": "o-1"}, queue="OrderCommandQueue")
+        assert api.shop.invoke("change_orders", event) == {"batchItemFailures": []}
+    assert "confirmationRejected" in api.shop.order_row("o-1")
+    for query in ({"status": "CANCELLED"}, {"latePayment": "true"}):
+        assert api("GET", "/orders", query=query).document == {"orders": [], "unreadable": []}
+    place(api)
+    for query in ({"status": "CANCELLED"}, {"latePayment": "true"}):
+        assert ids_of(pages(api, "/orders", **query)) == [["o-1"]]
 
 
 # ---------------------------------------------------------------------- what can be shipped
@@ -984,18 +1057,14 @@ def test_a_page_without_entries_has_a_next_page_only_if_time_is_short(api, monke
     for number in range(8):
         place(api, f"o-{number}", 1, TEA if number in (0, 5) else "tea-hojicha")
     api("POST", "/orders/o-0/confirm")
-    api("PATCH", f"/products/{TEA}", {"lowStockThreshold": 60})
-    for path, query in (
-        ("/orders", {"userId": "u-7", "status": "CONFIRMED", "limit": "2"}),
-        ("/stock", {"status": "LOW_STOCK", "limit": "2"}),
-        (f"/products/{TEA}/history", {}),
-    ):
+    stock(api, berlin=5)
+    for path, query in (("/stock", at("berlin", limit="2")),):
         found = pages(api, path, **query)
         entries = [
             sum(map(len, (v for v in page.values() if isinstance(v, list)))) for page in found
         ]
         assert all(entries[:-1]) is (seconds == 60), (path, entries)
-        assert sum(entries) == {"/orders": 1, "/stock": 1}.get(path, 3)
+        assert sum(entries) == 1
 
 
 PLACE = ListPosition("2026-01-01T00:00:00.000000+00:00", "o-1")
@@ -1026,28 +1095,42 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
         assert said.document["field"] == "cursor"
 
 
+# Late payments are one list for all customers, statuses and locations.
+LISTS = ({"userId": "u-7"}, {"status": "EXPIRED"}, {"locationId": ""})
+
+
 def test_a_wrong_query_says_what_to_fix(customers):
     lists = ("/stock", f"/stock/{TEA}", f"/products/{TEA}/history", "/orders")
     many = ",".join(f"p{n}" for n in range(101))
     for path, query, field in (
         ("/orders", {"limit": "5"}, "userId"),
-        ("/orders", {"status": "PENDING"}, "status"),
+        ("/orders", {"status": "PAID"}, "status"),
+        *(
+            ("/orders", {"status": "PENDING", "from": at}, "from")
+            for at in ("", "2026-11-21", "now")
+        ),
+        ("/orders", {"userId": "u-7", "to": "2026-02-30T00:00:00Z"}, "to"),
+        ("/orders", {"latePayment": "yes"}, "latePayment"),
+        *(("/orders", {"latePayment": "true"} | more, "latePayment") for more in LISTS),
+        ("/orders", {"status": "REJECTED"} | at("berlin"), "locationId"),
         ("/orders", {"userId": ""}, "userId"),
         *(("/orders", {"userId": "u-7", "limit": n}, "limit") for n in ("0", "101", "1,2", "٣")),
         *((path, at("a b"), "locationId") for path in lists),
-        # A location is only for orders to ship.
-        ("/orders", {"userId": "u-7"} | at("berlin"), "locationId"),
-        ("/orders", {"userId": "u-7", "status": "CONFIRMED"} | at("berlin"), "locationId"),
         ("/orders", at("berlin"), "userId"),
         *(("/products", {"ids": ids}, "ids") for ids in ("", ",", "a,,b", many)),
+        *(("/products", query, "ids") for query in ({}, {"ids": TEA, "search": "tea"})),
+        *(("/products", {"search": text}, "search") for text in ("", "a b")),
+        ("/products", {"search": "tea", "limit": "0"}, "limit"),
         ("/stock", {"status": "FEW"}, "status"),
         ("/stock", {"inLanes": "no"}, "inLanes"),
     ):
         said = customers("GET", path, query=query, claims=OPERATOR)
         assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), field), query
-    query = {"status": "CONFIRMED"} | at("berlin")
-    said = customers("GET", "/orders", query=query, claims={"sub": "u-7"})
-    assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "locationId")
+    place(customers, "o-8", user="u-8", claims=OPERATOR)
+    others = customers("GET", "/orders", query={"status": "PENDING"}, claims={"sub": "u-7"})
+    assert others.document["orders"] == [], "customers list only their own orders"
+    said = customers("GET", "/orders", query={"latePayment": "true"}, claims={"sub": "u-7"})
+    assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "latePayment")
 
 
 # ---------------------------------------------------------------------- an order's life
@@ -1097,6 +1180,48 @@ def test_the_shop_chooses_whether_customers_see_units(api):
     assert api("GET", f"/products/{TEA}").document["units"] == 60
     api.shop.restart(SHOW_STOCK="availability")
     assert "units" not in api("GET", f"/products/{TEA}").document
+
+
+def test_a_list_by_status_comes_from_an_index(located):
+    for number in range(5):
+        out = {"productId": f"out-{number}", "openingStock": 0}
+        assert located("POST", "/products", out).status == 201
+    low = {"locationId": "berlin", "lowStockThreshold": 9}
+    assert located("PATCH", f"/products/{TEA}", low).status == 200
+    located.shop.calls.clear()
+    out = [*pages(located, "/stock", status="OUT_OF_STOCK", limit="2")]
+    assert "Scan" not in located.shop.calls
+    found = [product["productId"] for page in out for product in page["products"]]
+    assert found == [f"out-{number}" for number in range(5)]
+    assert [len(page["products"]) for page in out[:2]] == [2, 2]
+    (low,) = located("GET", "/stock", query={"status": "LOW_STOCK"}).document["products"]
+    assert (low["productId"], low["locationId"]) == (TEA, "berlin")
+    berlin = {"status": "OUT_OF_STOCK"} | at("berlin")
+    assert located("GET", "/stock", query=berlin).document["products"] == []
+    # The index is eventually consistent, and may still contain a product that has changed.
+    receipt = {"adjustmentId": "r-1", "delta": 3, "reason": "RECEIPT"}
+    stale = dict(located.shop.items(Table.PRODUCTS)["out-0",])
+    located("POST", "/products/out-0/adjustments", receipt)
+    row = located.shop.items(Table.PRODUCTS)["out-0",]
+    with_old_index = {"Items": [stale], "Count": 1, "ScannedCount": 1}
+    located.shop.once("Query", lambda _: with_old_index)
+    assert row["status"] == {"S": "ACTIVE"}
+    assert located("GET", "/stock", query={"status": "OUT_OF_STOCK"}).document["products"] == []
+
+
+def test_a_list_of_products_in_lanes_says_how_old_its_figures_are(api):
+    assert api("POST", "/products", {"productId": "cup", "openingStock": 500}).status == 201
+    lend(api.shop.store, "cup", 60, {1: 20})
+    api.shop.invoke("sweep", {"action": "sweep"})
+    cup, tea = (
+        next(one for one in page["products"] if one["productId"] == product_id)
+        for page in [api("GET", "/stock", query={"limit": "100"}).document]
+        for product_id in ("cup", TEA)
+    )
+    swept = timestamp(SystemClock().now())
+    assert (cup["available"], cup["isExact"], cup["asOf"] <= swept) == (500, False, True)
+    assert (cup["inLanes"], "asOf" in tea, tea["inLanes"]) == ({"all": 80}, False, {})
+    assert "asOf" not in api("GET", "/stock/cup").document, "a single product is exact"
 
 
 def test_shown_stock_includes_units_in_lanes(api):
@@ -1188,7 +1313,7 @@ def test_discontinuing_and_delisting_say_how_many_units_open_orders_hold(api):
     assert api("GET", "/stock/cup").code == (404, "UNKNOWN_PRODUCT")
 
 
-def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
+def test_the_history_of_a_product_adds_up_to_its_stock(api):
     for number in range(4):
         place(api, f"o-{number}")
     api("POST", "/orders/o-1/cancel")
@@ -1196,26 +1321,45 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api, monkeypatch):
         api("POST", f"/orders/o-2/{step}")
     send(api, "takeBack", "o-2")
     place(api, "o-9", items=[{"productId": TEA, "quantity": 10_000}])
-    line = {"M": encode({"productId": TEA, "quantity": "2"})}
-    api.shop.edit(Table.ORDERS, "bad-1", items={"S": "?"})
-    api.shop.edit(Table.ORDERS, "bad-2", items={"L": [line]})
     found = {"adjustmentId": "r", "delta": 4, "reason": "FOUND"}
     api("POST", f"/products/{TEA}/adjustments", found)
     path = f"/products/{TEA}/history"
+    (unknown,) = pages(api, path)
+    assert unknown["completeUntil"] is None
+    assert {entry["action"] for entry in unknown["entries"]} == {"adjust"}
+    record_movements(api.shop)
     (whole,) = pages(api, path)
-    assert sum(entry["delta"] for entry in whole["entries"]) == api.shop.stock(TEA)
-    assert sorted(whole["unreadable"]) == ["bad-1", "bad-2"]
-    actions = Counter(entry["action"] for entry in whole["entries"])
-    assert actions == {"adjust": 2, "place": 4, "cancel": 1, "return": 1}
-    returned = next(entry for entry in whole["entries"] if entry["action"] == "return")
+    entries = whole["entries"]
+    assert whole["completeUntil"] > entries[0]["at"]
+    assert [entry["at"] for entry in entries] == sorted((e["at"] for e in entries), reverse=True)
+    assert sum(entry["delta"] for entry in entries) == numbers(api)[2]
+    assert sum(entry["onHandDelta"] for entry in entries) == numbers(api)[0]
+    actions = Counter(entry["action"] for entry in entries)
+    assert actions == {"adjust": 2, "place": 4, "cancel": 1, "fulfil": 1, "return": 1}
+    returned = next(entry for entry in entries if entry["action"] == "return")
     assert (returned["orderId"], returned["stepId"], returned["delta"]) == ("o-2", "rt-1", 1)
-    monkeypatch.setattr(products, "MAX_LISTED", 1)
-    scan = api.shop.store.scan
-    monkeypatch.setattr(Store, "scan", lambda _, *given, **more: scan(*given, Limit=2, **more))
-    parts = pages(api, path)
-    assert len(parts) > 3
-    seen = [entry for part in parts for entry in part["entries"]]
-    assert sorted(map(str, seen)) == sorted(map(str, whole["entries"]))
+    parts = pages(api, path, limit="2")
+    assert [len(part["entries"]) for part in parts] == [2, 2, 2, 2, 1]
+    assert [entry for part in parts for entry in part["entries"]] == entries
+
+
+def test_without_movements_the_history_shows_only_adjustments(api, monkeypatch):
+    place(api, "o-1")
+    record_movements(api.shop)
+    monkeypatch.setattr(Process, "has_movements", False)
+    (page,) = pages(api, f"/products/{TEA}/history")
+    assert [entry["action"] for entry in page["entries"]] == ["adjust"]
+    assert page["completeUntil"] is None
+
+
+def test_customers_find_products(customers):
+    query = {"search": "grey", "limit": "1"}
+    first = customers("GET", "/products", query=query, claims={"sub": "u-7"}).document
+    assert first["products"] == [customers("GET", f"/products/{TEA}").document]
+    rest = customers("GET", "/products", query=query | {"cursor": first["next"]}).document
+    assert [product["productId"] for product in rest["products"]] == [f"{TEA}-decaf"]
+    wrong = {"search": "tea", "cursor": first["next"]}
+    assert customers("GET", "/products", query=wrong).code == (400, "INVALID_CURSOR")
 
 
 def ids_of(found):
@@ -1549,6 +1693,7 @@ def test_adjustments_and_history_are_those_of_one_location(located):
     for order_id, quantity in (("o-1", 2), ("o-2", 1), ("o-3", 7)):
         place(located, order_id, quantity, locations=["berlin", ""])
     located("POST", "/orders/o-1/cancel", {"stepId": "c", "items": lines(**{TEA: 1})})
+    record_movements(located.shop)
 
     def listed(name, **query):
         (page,) = pages(located, f"{path}/{name}", **query)
@@ -1590,8 +1735,8 @@ def test_orders_to_ship_are_listed_by_location_with_its_shortages(located):
     assert ids_of(found) == [["o-both"], ["o-berlin"]]
     located.shop.calls.clear()
     assert ships_from(located, "lyon") == {}
-    # Rows are read only for orders on the page.
-    assert Counter(located.shop.calls) == {"Query": 16, "BatchGetItem": 1}
+    # The index shows where orders are supplied from, so no rows are read.
+    assert Counter(located.shop.calls) == {"Query": 16}
     lost = {"adjustmentId": "l", "delta": -4, "reason": "LOSS", **at("berlin")}
     located("PATCH", f"/products/{TEA}", {"backorderLimit": 9, **at("berlin")})
     assert located("POST", f"/products/{TEA}/adjustments", lost).status == 200

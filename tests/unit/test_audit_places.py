@@ -16,6 +16,7 @@ from local.commands import main
 from operations import audit
 from operations.commands import books
 from testing.schedules.in_turn.lanes import LaneShop, lend
+from tests.support.explained import explained
 
 BERLIN, LYON = "tea#berlin", "tea#lyon"
 
@@ -105,7 +106,7 @@ def test_each_location_has_books_of_its_own(shop):
         "cup#lyon": (5 - 1 - 1, 3, 0),
     }
     for account in accounts(shop).values():
-        _, entries = audit.read_history(shop.stack, account.product_id)
+        _, entries = explained(shop.stack, account.product_id)
         last = entries[-1]
         assert (last.on_hand, last.available) == (account.on_hand, account.available)
 
@@ -120,7 +121,7 @@ def test_a_unit_missing_at_one_location_is_missing_only_there(shop, attribute):
 
 def test_the_history_of_a_product_is_of_its_own_row_only(shop):
     edit(shop, "tea", stockCount={"N": "9"})
-    account, _ = audit.read_history(shop.stack, "tea")
+    account, _ = explained(shop.stack, "tea")
     assert (account.product_id, account.unexplained["available"]) == ("tea", -1)
 
 
@@ -236,7 +237,7 @@ def test_a_transfer_is_complete_even_if_a_location_is_delisted_later(shop):
     assert problems(shop) == {}
     shop.delist(LYON)
     assert problems(shop) == {}
-    assert audit.read_history(shop.stack, BERLIN)[0].balances
+    assert explained(shop.stack, BERLIN)[0].balances
 
 
 @pytest.mark.parametrize(

@@ -53,3 +53,13 @@ def test_every_page_of_the_api_and_the_desk_is_measured():
 )
 def test_a_page_is_flat_if_it_costs_and_shows_about_the_same_in_all_shops(now, flat):
     assert growth.is_flat([{"requests": 10, "units": 100.0, "entries": 20}, now]) is flat
+
+
+def test_pages_cost_the_same_with_four_times_as_many_orders(monkeypatch):
+    flat = tuple(page for page in growth.PAGES if not page.grows)
+    monkeypatch.setattr(growth, "PAGES", flat)
+    found = [
+        ({"orders": orders, "lanes": "in use"}, growth.measure(orders, "in use"))
+        for orders in growth.SIZES["tiny"]
+    ]
+    assert growth.growing(found) == []

@@ -54,13 +54,14 @@ NO_CODES = {
         "ALL_NEW",
         "ALL_OLD",
         "BOOL",
+        "NFKD",
         "NULL",
         "INSERT",
         "REMOVE",
     ),
     # Values of `result` and `reason`, of the status of orders, and of availability.
     *("ACQUIRED", "APPLIED", "COMMITTED", "INVALID", "LEASE_WAS_OVER", "PUBLISHED", "REFUSED"),
-    *("RELEASED", "RENEWED", "REPLAYED", "RETRY_LATER", "STALE", "SWEPT", "ACCEPTED"),
+    *("RECORDED", "RELEASED", "RENEWED", "REPLAYED", "RETRY_LATER", "STALE", "SWEPT", "ACCEPTED"),
     *("CLOSING", "COUNT", "DECREMENT", "OPENING"),
     *("TRANSFER_IN", "TRANSFER_LOST", "TRANSFER_OUT"),
     *OrderStatus,
@@ -227,8 +228,8 @@ def test_every_place_that_lists_actions_on_orders_has_all_of_them():
     schemas = OPENAPI["components"]["schemas"]
     assert set(schemas["Step"]["properties"]["action"]["enum"]) == {*OrderAction}
     entry = schemas["History"]["properties"]["entries"]["items"]["properties"]
-    moves_stock = {a for a in OrderAction if a.restocks or a is OrderAction.RETURN}
-    assert set(entry["action"]["enum"]) == {"adjust", "place"} | moves_stock
+    moves_units = {a for a in OrderAction if a.restocks is not None or a is OrderAction.RETURN}
+    assert set(entry["action"]["enum"]) == {"adjust", "place"} | moves_units
     counters = {action.counted_as for action in moving}
     for shown in (schemas["Order"], ORDER_SCHEMA):
         line = shown["properties"]["items"]["items"]["properties"]

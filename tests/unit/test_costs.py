@@ -15,7 +15,7 @@ from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
 from inventory_orders.store.rows import decode
-from inventory_orders.store.stock_parts import STOCK_PARTS, StockPart, stock_part_row
+from inventory_orders.store.sweep_rows import STOCK_PARTS, StockPart, stock_part_row
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.sample_orders import catalogue
@@ -71,7 +71,7 @@ def test_an_idle_sweep_takes_these_units(shop):
     assert shop.invoke("sweep", {"action": "sweep"})["result"] == "SWEPT"
     written, read = (now - then for now, then in zip(consumed(shop), before, strict=True))
     # In this shop, no lane was ever used.
-    assert (written, read) == (0, costs.READ_UNITS_OF_A_SWEEP)
+    assert (written, read) == (costs.WRITE_UNITS_OF_A_SWEEP, costs.READ_UNITS_OF_A_SWEEP)
     assert f"A sweep takes {costs.READ_UNITS_OF_A_SWEEP:.0f} read units" in PAGE
 
 
@@ -188,11 +188,11 @@ def test_each_life_of_an_order_takes_these_units_and_log_bytes(life, shop, capsy
 
 
 def stored_bytes(orders, row):
-    """Return the bytes of an order's row and of its entry in the index byUser, the only index that contains it."""
+    """Return the bytes of an order's row and of its entries in the two indexes that contain it."""
     entries = {name: orders.entry(index, row) for name, index in orders.indexes.items()}
-    (kept,) = [name for name, entry in entries.items() if entry is not None]
-    assert kept == "byUser"
-    return size_of_item(row), size_of_item(entries[kept])
+    kept = {name: size_of_item(entry) for name, entry in entries.items() if entry is not None}
+    assert [*kept] == ["byUser", "byStatus"]
+    return size_of_item(row), *kept.values()
 
 
 def published(shop, before, after, capsys):
@@ -215,11 +215,11 @@ def consumed(shop):
 
 
 def test_what_a_kept_order_costs():
-    dollars, row, entry = re.search(
-        r"million orders costs \$(\S+) a month, .* (\d+) bytes in its row and (\d+) in `byUser`\.",
+    dollars, *stored = re.search(
+        r"million orders costs \$(\S+) a month, .* (\d+) bytes in its row, (\d+) in `byUser` and (\d+) in `byStatus`\.",
         re.sub(r"\n ?", "", PAGE),
     ).groups()
-    assert (int(row), int(entry)) == costs.STORED_BYTES
+    assert tuple(map(int, stored)) == costs.STORED_BYTES
     assert float(dollars) == round(costs.storage_dollars(*costs.STORED_BYTES), 2)
 
 

@@ -1,11 +1,13 @@
 """The desk without a browser: access, pages, changes and errors."""
 
+import csv
 import io
 import json
 import signal
 import threading
 from datetime import datetime
 from unittest.mock import Mock
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -19,6 +21,7 @@ from operations.commands import queues as queue_commands
 from operations.dead_letters import SEEN_IN_A_GROUP, DeadLetterReader
 from operations.redrive import MAY_SUCCEED_NOW
 from tests.support.desk import TEA, TOKEN, ask, desk_of_shop
+from tests.support.movements import record_movements
 
 PAGES = ("/", "/dashboard", "/try", "/contract")
 OF_TEA = (f"product?id={TEA}", f"promised?id={TEA}", f"history?id={TEA}")
@@ -133,7 +136,7 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
     assert handled == dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
 
 
-def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
+def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk, monkeypatch):
     before = desk.shop.stock(TEA)
     answers = [desk.post("command", RECEIPT) for _ in range(2)]
     assert [(one["done"], one["result"]) for one in answers] == [
@@ -142,29 +145,43 @@ def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk):
     ]
     desk.place("o-1")
     shown = desk.get(f"product?id={TEA}")
-    numbers = {name: shown[name] for name in ("onHand", "committed", "available", "ordersToRead")}
-    assert numbers == {
-        "onHand": before + 7,
-        "committed": 3,
-        "available": before + 4,
-        "ordersToRead": 1,
-    }
+    numbers = {name: shown[name] for name in ("onHand", "committed", "available")}
+    assert numbers == {"onHand": before + 7, "committed": 3, "available": before + 4}
+    record_movements(desk.shop)
     history = desk.get(f"history?id={TEA}")
-    assert history["unexplained"] == []
-    assert [(one["delta"], one["available"], one["what"]) for one in history["entries"]] == [
-        (before, before, f"OPENING opening-{shown['createdAt'][:26]}"),
-        (7, before + 7, f"RECEIPT desk-1 by {ACTOR} (dn-7)"),
-        (-3, before + 4, "order o-1"),
+    assert history["completeUntil"] >= history["entries"][0]["at"]
+    order, receipt, opening = history["entries"]
+    assert (order["action"], order["orderId"], order["delta"]) == ("place", "o-1", -3)
+    assert (receipt["reason"], receipt["actor"], receipt["reference"]) == ("RECEIPT", ACTOR, "dn-7")
+    assert (opening["reason"], opening["delta"], "actor" in opening) == ("OPENING", before, False)
+    monkeypatch.setattr(work, "CHANGES_OF_A_PAGE", 2)
+    first = desk.get(f"history?id={TEA}")
+    rest = desk.get(f"history?id={TEA}&cursor={first['next']}")
+    assert [first["entries"], rest["entries"]] == [[order, receipt], [opening]]
+    assert "next" not in rest
+
+
+def test_products_are_listed_page_by_page_and_those_that_are_out_come_first(desk, monkeypatch):
+    monkeypatch.setattr(work, "PRODUCTS_OF_A_PAGE", 15)
+    desk.command("ManageProducts", action="create", productId="zero", openingStock=0)
+    desk.shop.calls.clear()
+    found = [desk.get(f"products?pages={pages}") for pages in (1, 2, 3)]
+    assert "Scan" not in desk.shop.calls
+    assert [(len(one["products"]), one["isAll"]) for one in found] == [
+        (15, False),
+        (30, False),
+        (41, True),
     ]
-    opening, receipt, order = history["entries"]
-    assert (opening["kind"], "actor" in opening) == ("OPENING", False)
-    assert (receipt["kind"], receipt["actor"], receipt["reference"]) == ("RECEIPT", ACTOR, "dn-7")
-    assert (order["kind"], order["orderId"], order["userId"]) == ("place", "o-1", "auth0:anna")
+    assert found[0]["products"][0]["productId"] == "zero"
 
 
 @pytest.mark.parametrize(
     ("query", "first", "more"),
-    [("user=auth0:anna", "21", "0"), ("held", "12", "0"), ("location=", "3", "4")],
+    [
+        ("user=auth0:anna", "21", "0"),
+        ("status=PENDING", "01", "2"),
+        ("status=CONFIRMED&location=", "3", "4"),
+    ],
 )
 def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     desk, monkeypatch, query, first, more
@@ -179,7 +196,25 @@ def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
     assert ids == [[f"o-{each}" for each in numbers] for numbers in (first, first + more)]
     assert (shown["isAll"], both["isAll"], shown["unreadable"]) == (False, True, [])
     assert shown["names"] == desk.get("order?id=o-1")["names"] == {TEA: "Earl Grey"}
-    assert desk.get("orders?location=berlin")["orders"] == []
+    assert desk.get("orders?status=CONFIRMED&location=berlin")["orders"] == []
+
+
+def test_a_list_of_orders_is_saved_as_a_file(desk, monkeypatch):
+    for number in range(3):
+        desk.place(f"o-{number}")
+    desk.command("ChangeOrders", action="cancel", orderId="o-0", actor="ann")
+    desk.command("ChangeOrders", action="cancel", orderId="o-1", actor="ann")
+    since = quote(desk.shop.order_row("o-1")["statusAt"])
+    (found,) = desk.get(f"orders?status=CANCELLED&since={since}")["orders"]
+    file = desk.get(f"orders.csv?status=CANCELLED&since={since}")
+    (line,) = csv.DictReader(io.StringIO(file["csv"]))
+    assert (line["orderId"], line["statusAt"]) == ("o-1", found["statusAt"])
+    assert file["isAll"]
+    monkeypatch.setattr(work, "ORDERS_OF_A_FILE", 1)
+    file = desk.get("orders.csv?status=CANCELLED")
+    assert (len(file["csv"].splitlines()), file["isAll"]) == (2, False)
+    desk.shop.invoke("change_orders", {"action": "confirm", "orderId": "o-1"})
+    assert [order["orderId"] for order in desk.get("orders?late")["orders"]] == ["o-1"]
 
 
 def test_every_change_of_an_order_has_its_actor(desk):

@@ -9,12 +9,14 @@ from urllib.parse import quote
 import pytest
 from botocore.exceptions import ClientError
 
+from inventory_orders import overview
+from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.store import lists
 from inventory_orders.store.tables import Table
 from local.dashboard import service, signals
 from local.dashboard.metrics import Metric, Samples
 from local.dashboard.signals import CloudWatch, orders_of_last_hour
-from local.desk import work
-from operations import search
+from local.desk import today, work
 from tests.support.desk import TEA, desk_of_shop
 
 
@@ -24,15 +26,34 @@ def desk():
         yield desk
 
 
+def read_units(desk):
+    tables = desk.shop.aws.dynamodb.tables.values()
+    return sum(table.consumed.reads + sum(table.consumed.index_reads.values()) for table in tables)
+
+
 def test_a_quiet_day_reads_no_dead_letters(desk):
+    desk.sweep()
     desk.shop.calls.clear()
     shown = desk.get("today")
-    assert shown["toShip"]["count"] == shown["held"]["count"] == shown["deadLetters"]["count"] == 0
-    every = {"ACTIVE": 40}
-    assert shown["products"] == {"count": 40, "levels": every, "worst": every, "promised": []}
-    assert "ReceiveMessage" not in desk.shop.calls
-    assert desk.shop.calls.count("Scan") == 1
+    orders = shown["orders"]
+    nothing = {"count": 0, "isAll": True, "oldest": None}
+    assert [orders[name] for name in ("toShip", "unpaid", "paidLate")] == [nothing] * 3
+    assert shown["deadLetters"]["count"] == 0
+    assert shown["products"] == {"levels": {}, "worst": {}, "promised": [], "isAll": True}
+    assert not {"ReceiveMessage", "Scan"} & {*desk.shop.calls}
     assert "alarms" not in shown
+
+
+def test_today_says_that_no_sweep_has_counted_orders(desk):
+    desk.sell("o-1")
+    assert desk.get("today")["orders"] == {}
+    # An unreadable row counts as missing, and the next sweep replaces it.
+    desk.sweep()
+    assert desk.get("today")["orders"]["asOf"]
+    desk.shop.edit(Table.ALLOTMENTS, "today", content={"B": "bm90aGluZw=="})
+    assert desk.get("today")["orders"] == {}
+    desk.sweep()
+    assert desk.get("today")["orders"]["toShip"]["count"] == 1
 
 
 def test_today_counts_what_needs_somebody(desk):
@@ -42,61 +63,110 @@ def test_today_counts_what_needs_somebody(desk):
     # One unit more than is in stock, so that all units are promised.
     desk.sell("o-2", (TEA, there))
     desk.place("o-3", (TEA, 1), holdSeconds=600)
-    desk.place("o-4", (TEA, 1), holdSeconds=60)
+    desk.place("o-4", (TEA, 1))
+    with pytest.raises(AssertionError, match="INSUFFICIENT_STOCK"):
+        desk.place("o-5", (TEA, 99))
+    desk.aws.invoke("ChangeOrders", {"action": "confirm", "orderId": "o-5"})
     loss = {"adjustmentId": "r-1", "productId": TEA, "delta": -1, "reason": "LOSS"}
     desk.command("AdjustStock", action="adjust", **loss, actor="anna")
     for code in ("INVALID_JSON", "INVALID_JSON", "SCHEMA_VIOLATION"):
         desk.dead_letter("OrderDeadLetterQueueUrl", "x", code)
     desk.dead_letter("StockDeadLetterQueueUrl", "{}", "INVALID_JSON")
+    before = timestamp(SystemClock().now())
+    desk.sweep()
     shown = desk.get("today")
-    assert shown["toShip"] == {
-        "count": 2,
-        "isAll": True,
+    orders = shown["orders"]
+    assert before <= orders.pop("asOf") <= timestamp(SystemClock().now())
+    assert orders == {
+        "toShip": one_of(2, desk.shop.order_row("o-1")["confirmedAt"]),
+        "unpaid": one_of(2, desk.shop.order_row("o-3")["createdAt"]),
+        "paidLate": one_of(1, desk.shop.order_row("o-5")["confirmationRejected"]["at"]),
         "blocked": 1,
         "missing": {TEA: 1},
-        "oldest": desk.shop.order_row("o-1")["confirmedAt"],
         "names": {TEA: "Earl Grey"},
     }
-    next_end = desk.shop.order_row("o-4")["expiresAt"]
-    assert shown["held"] == {"count": 2, "isAll": True, "nextEnd": next_end}
     assert shown["products"] == {
-        "count": 40,
-        "levels": {"ACTIVE": 39, "LOW_STOCK": 1},
-        "worst": {"ACTIVE": 39},
+        "levels": {"LOW_STOCK": 1},
+        "worst": {},
         "promised": [TEA],
+        "isAll": True,
     }
     assert shown["deadLetters"]["count"] == 4
     causes = [(cause["code"], cause["count"]) for cause in shown["deadLetters"]["causes"]]
     assert causes == [("INVALID_JSON", 3), ("SCHEMA_VIOLATION", 1)]
     assert "not JSON" in shown["deadLetters"]["causes"][0]["meaning"]
     assert desk.shop.waiting("OrderDeadLetter") == ["x"] * 3, "the dead letters stay in their queue"
+    desk.shop.clock.sleep(8 * 86_400)
+    desk.sweep()
+    assert desk.get("today")["orders"]["paidLate"]["count"] == 0
+
+
+def one_of(count, oldest):
+    return {"count": count, "isAll": True, "oldest": oldest}
 
 
 def test_a_product_that_is_out_at_one_location_is_counted_as_its_list_does(desk):
     for location_id, units in (("berlin", 0), ("store", 5)):
         opening = {"productId": TEA, "locationId": location_id, "openingStock": units}
         desk.command("ManageProducts", action="create", **opening)
+    # The default location of this product is unused.
+    for location_id, units in (("", 0), ("store", 5)):
+        where = {"locationId": location_id} if location_id else {}
+        opening = {"productId": "cup", "openingStock": units} | where
+        desk.command("ManageProducts", action="create", **opening)
     shown = desk.get("today")["products"]
-    assert (shown["count"], shown["promised"]) == (40, [])
-    assert shown["levels"] == {"ACTIVE": 40, "OUT_OF_STOCK": 1}
-    assert shown["worst"] == {"ACTIVE": 39, "OUT_OF_STOCK": 1}
+    assert (shown["promised"], shown["isAll"]) == ([], True)
+    assert shown["levels"] == shown["worst"] == {"OUT_OF_STOCK": 1}
 
 
-def test_today_reads_no_more_than_it_shows(desk, monkeypatch):
-    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", 1)
+def test_today_says_when_there_is_more_than_it_reads(desk, monkeypatch):
+    monkeypatch.setattr(overview, "MOST", 1)
+    monkeypatch.setattr(today, "_MOST_LOW", 1)
     for number in range(2):
         desk.sell(f"o-{number}")
         desk.place(f"h-{number}", (TEA, 1), holdSeconds=60)
+        desk.command("ManageProducts", action="create", productId=f"out-{number}", openingStock=0)
+    desk.sweep()
     shown = desk.get("today")
-    for of in ("toShip", "held"):
-        assert (shown[of]["count"], shown[of]["isAll"]) == (1, False)
+    for name in ("toShip", "unpaid"):
+        assert (shown["orders"][name]["count"], shown["orders"][name]["isAll"]) == (1, False)
+    assert (shown["products"]["levels"], shown["products"]["isAll"]) == ({"OUT_OF_STOCK": 1}, False)
 
 
-def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
+def test_today_costs_the_same_with_many_orders_and_products(desk):
+    """Nothing that the page reads grows with the shop, once each list is full."""
+    costs = []
+    rows = desk.shop.items(Table.PRODUCTS)
+    for most in (200, 2_000):
+        for number in range(most // 2):
+            for status in ("OUT_OF_STOCK", "ACTIVE"):
+                key = f"{status}-{number:05}"
+                item = rows[TEA,] | {"productId": {"S": key}, "status": {"S": status}}
+                if status == "OUT_OF_STOCK":
+                    item["stockCount"] = {"N": "0"}
+                desk.shop.aws.dynamodb.answer("PutItem", {"TableName": "Products", "Item": item})
+        desk.sweep()
+        desk.shop.calls.clear()
+        before = read_units(desk)
+        desk.get("today")
+        requests = [call for call in desk.shop.calls if call in {"Query", "BatchGetItem", "Scan"}]
+        costs.append((read_units(desk) - before, len(requests)))
+    assert costs[0] == costs[1]
+    units, requests = costs[0]
+    assert (units < 50, requests <= 6) == (True, True), costs
+
+
+def test_the_search_finds_ids_and_beginnings_of_words(desk, monkeypatch):
     desk.sell("o-1/2%", user="auth0|anna")
 
     def find(text, *unsearched):
+        unsearched = unsearched or ("references",)
+        desk.shop.calls.clear()
         found = desk.get(f"search?text={quote(text, safe='')}")
+        slow = {"Scan", "DescribeTable"} | (
+            {"ReceiveMessage"} if unsearched == ("parts",) else set()
+        )
+        assert not slow & {*desk.shop.calls}
         assert found.pop("isAll")
         assert [one["what"] for one in found.pop("unsearched")] == [*unsearched]
         return {
@@ -108,30 +178,23 @@ def test_the_search_finds_ids_and_parts_of_names(desk, monkeypatch):
             if hits
         }
 
-    desk.shop.calls.clear()
     assert find("o-1/2%", "parts") == {"orders": ["o-1/2%"]}
     assert find("auth0|anna", "parts") == {"customers": ["auth0|anna"]}
     assert find(TEA, "parts") == {"products": [TEA]}, "parts of ids do not count"
-    assert not {"Scan", "ReceiveMessage", "DescribeTable"} & {*desk.shop.calls}
-    assert find("eArL gReY") == {"products": [TEA, f"{TEA}-decaf"]}
+    assert find("eArL gR") == {"products": [TEA, f"{TEA}-decaf"]}
+    assert find("arl") == {}, "no word begins with it"
+    assert find("e!", "words", "references") == {}
     assert find("ber") == {}
     opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
     desk.command("ManageProducts", action="create", **opening)
     assert desk.get("today")["products"]["levels"] == {"ACTIVE": 40}
-    assert find("BER") == {"locations": ["berlin"]}
     tea = desk.get(f"search?text={TEA}")["products"][0]
     assert [one.get("locationId") for one in tea["places"]] == [None, "berlin"]
     assert find(f"{TEA}#berlin") == {}, "the key of a row is not an id"
     monkeypatch.setitem(desk.aws.outputs, "OrderLocations", '["berlin"]')
     assert find("berlin", "parts") == {"locations": ["berlin"]}
+    assert find("BER") == {"locations": ["berlin"]}
     assert find("x" * 5000) == {}
-    # The search also finds shipped orders.
-    desk.sell("shop-4711")
-    desk.command("ChangeOrders", action="fulfil", orderId="shop-4711", reference="DN-17")
-    for text in ("4711", "dn-17"):
-        assert find(text) == {"orders": ["shop-4711"]}
-    monkeypatch.setattr(search, "MOST_ORDERS_TO_SEARCH", 0)
-    assert find("DN", "orders") == {}
 
 
 def test_the_search_finds_an_order_that_is_a_dead_letter(desk, monkeypatch):
@@ -158,10 +221,10 @@ def test_the_search_finds_an_order_that_is_a_dead_letter(desk, monkeypatch):
     assert find("o-fifo") == [("OrderQueueFifo", ["o-fifo"])]
     monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
     unsearched = desk.get("search?text=o-csv")["unsearched"]
-    assert unsearched == [{"what": "otherLetters", "queue": "OrderQueue", "count": 2}]
+    assert unsearched[-1] == {"what": "otherLetters", "queue": "OrderQueue", "count": 2}
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ReceiveMessage")
     monkeypatch.setattr(desk.aws.sqs, "receive_message", Mock(side_effect=denied))
-    (unsearched,) = desk.get("search?text=o-csv")["unsearched"]
+    *_, unsearched = desk.get("search?text=o-csv")["unsearched"]
     assert (unsearched["what"], "AccessDenied" in unsearched["why"]) == ("deadLetters", True)
 
 
@@ -169,13 +232,12 @@ def test_the_search_says_when_there_is_more(desk, monkeypatch):
     monkeypatch.setattr(work, "MOST_HITS", 2)
     found = desk.get("search?text=tea")
     assert (len(found["products"]), found["isAll"]) == (2, False)
-    desk.sell("o-1")
-    desk.shop.edit(Table.ORDERS, "o-1", steps={"L": [{"S": "no step"}]})
     desk.shop.edit(Table.PRODUCTS, TEA, stockCount={"S": "many"})
-    rows = [{"what": "rows", "kind": kind, "count": 1} for kind in ("orders", "products")]
-    assert desk.get("search?text=nothing")["unsearched"] == rows
-    monkeypatch.setattr(search, "SECONDS_TO_SEARCH_ORDERS", -1)
-    assert desk.get("search?text=nothing")["unsearched"][0] == {"what": "otherOrders"}
+    (row, _) = desk.get("search?text=earl+grey")["unsearched"]
+    assert row == {"what": "rows", "kind": "products", "count": 1}
+    monkeypatch.setattr(lists, "_WORDS_OF_A_PAGE", 2)
+    found = desk.get("search?text=te")
+    assert (len(found["products"]), found["unsearched"][0]) == (2, {"what": "otherProducts"})
 
 
 # ---------------------------------------------------------------- CloudWatch

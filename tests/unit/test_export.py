@@ -88,10 +88,14 @@ def run(*options):
 
 def test_all_tables_are_exported_as_of_the_same_moment(account, monkeypatch, tmp_path):
     monkeypatch.setattr(ThisCheckout, "folder", tmp_path)
+    for table in export.REPORTED:
+        size = {"Table": {"ItemCount": 1000, "TableSizeBytes": 10**10}}
+        account.tables.add_response("describe_table", size, {"TableName": f"{table.value}-1"})
     expect_exports(account, "reports-of-the-shop")
     done = run("--stage", "prod", "--bucket", "reports-of-the-shop")
     place = "s3://reports-of-the-shop/InventoryOrders-prod/Orders/AWSDynamoDB/01-Orders/data/"
     assert f"Orders: {place}\n" in done.stdout
+    assert "Exporting about 3,000 rows: no read units, and $3.00." in done.stdout
     assert "--query 'ExportSummaries[].[ExportArn,ExportStatus]'" in done.stdout
     assert f"LOCATION '{place}';" in (tmp_path / "reports-prod.sql").read_text()
 

@@ -234,9 +234,13 @@ def test_every_log_line_names_its_messages_and_nothing_personal(name, tea_shop, 
     batches = [e for e in events if "Records" in e and "body" in e["Records"][0]]
     if name == "manage_products":
         batches.append(sqs_event(*news))
-    assert batches or name in ("api", "count_stock", "sweep", "publish_events"), (
-        "only these functions take no messages"
-    )
+    assert batches or name in (
+        "api",
+        "count_stock",
+        "sweep",
+        "publish_events",
+        "record_movements",
+    ), "only these functions take no messages"
     for event in batches:
         tea_shop.invoke(name, event)
         output = capsys.readouterr().out

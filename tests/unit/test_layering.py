@@ -28,10 +28,12 @@ RULES = """
 # Lanes provide the engine with units. Without them, it sells from rows.
 .lanes                  | BASICS .store .engine
 .holds                  | BASICS .store .engine.memory .engine.retrying_client
+.overview               | BASICS .store .engine .lanes.levels
 .products               | BASICS .store .engine .lanes.depot .lanes.recall
 .messages               | BASICS
 .publishing             | BASICS
 .publishing.streams     | BASICS .store .publishing.publisher
+.publishing.movements   | BASICS .store .publishing.publisher .publishing.streams .engine.retrying_client
 .publishing.stock       | BASICS .store .publishing.publisher .engine.retrying_client .lanes.levels
 .invocation             | BASICS .store .engine .products .publishing .holds
 # Connects the engine with its sources of units.
@@ -41,7 +43,7 @@ RULES = """
 .api                    | BASICS .store .engine .messages .invocation .lanes.levels .lanes.callers
 functions.api           | .api .domain .errors .engine.retrying_client .invocation
 functions               | .clock .errors .domain .api.serving .engine.outcomes .engine.retrying_client
-functions               | .lanes.idle .lanes.levels .holds .products .messages .invocation .publishing
+functions               | .lanes.idle .lanes.levels .overview .holds .products .messages .invocation .publishing
 infra                   | .
 app                     | infra
 # Run by people.

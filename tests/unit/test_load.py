@@ -35,6 +35,7 @@ from testing.schedules.in_turn.lanes import lend
 from testing.schedules.in_turn.shop import Fault
 from testing.world.clock import FakeClock
 from testing.world.faults import lose_responses
+from tests.support.movements import record_movements
 from tests.support.parallel import in_threads
 from tests.support.shelf import Shelf, codes, findings
 
@@ -220,7 +221,7 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
     assert "load the file again" in load.bad[1].message
     assert codes(shelf.check(content)) == [each for each in codes(load) if each[1] != "q"]
 
-    def lose(self, *_):
+    def lose(self, *_, **__):
         raise LeaseLostError("the lease is over")
 
     monkeypatch.setattr(Lease, "commit", lose)
@@ -241,6 +242,7 @@ def test_two_loads_of_the_same_counts_book_each_once(shelf):
     """The second load, which found no record at first, reports that the count was booked before."""
     shelf.load(MIXED)
     shelf.begin_count()
+    record_movements(shelf.shop, ahead=3600)
     file, loads = shelf.file(COUNTS), []
     read = loading._Reader.read
 
@@ -445,6 +447,8 @@ class TestTheCommand:
         aws = SimpleNamespace(
             store=lambda: shelf.store, locations=("",), currency=Currency("EUR", 2)
         )
+        aws.has_movements = True
+        record_movements(shelf.shop, ahead=3600)
         monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
         # A file of bad lines takes no virtual time, but the command says how many lines it did in a second.
         monkeypatch.setattr(

@@ -1,6 +1,7 @@
 """Product files with several locations: what their lines mean, and that each line takes effect once."""
 
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from typer.testing import CliRunner
@@ -12,16 +13,17 @@ from inventory_orders.domain.product import NewProduct
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import CorruptItemError, ProductNotFoundError, RejectedError
 from inventory_orders.products.lease import Lease
+from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from local.commands.main import app
 from operations import load as loading
 from operations.commands import load as load_command
-from operations.creations import MAX_PLACES_AT_ONCE, create_many
+from operations.creations import MAX_AT_ONCE, create_many
 from operations.currency import NONE
-from operations.errors import UserError
 from operations.load import Done
 from testing.world.faults import cancels
+from tests.support.movements import record_movements
 from tests.support.shelf import Shelf, codes, findings
 
 STOCK = (
@@ -170,19 +172,19 @@ def test_no_transaction_writes_the_list_of_a_product_twice(shelf):
     content = "productId,locationId,openingStock\n" + "".join(
         f"p{n},l{m},1\n" for n in range(40) for m in range(3)
     )
-    batches = list(loading._of_distinct_products(shelf.file(content).creations, MAX_PLACES_AT_ONCE))
+    batches = list(loading._of_distinct_products(shelf.file(content).creations, MAX_AT_ONCE))
     assert sum(map(len, batches)) == 120
     for batch in batches:
         products = [product_of(line.content.product_id) for line in batch]
-        assert len(batch) <= MAX_PLACES_AT_ONCE
+        assert len(batch) <= MAX_AT_ONCE
         assert len(set(products)) == len(batch)
     client = RetryingClient(shelf.store)
     for new in (
         [NewProduct("tea#a", 1), NewProduct("tea#b", 1)],
         [NewProduct("tea", 1), NewProduct("tea#b", 1)],
-        [NewProduct(f"p{n}#a", 1) for n in range(MAX_PLACES_AT_ONCE + 1)],
+        [NewProduct(f"p{n}#a", 1) for n in range(MAX_AT_ONCE + 1)],
     ):
-        with pytest.raises(ValueError, match="create_many takes at most 33 products"):
+        with pytest.raises(ValueError, match="create_many takes at most 50 products"):
             create_many(client, new, shelf.shop.soon())
 
 
@@ -364,38 +366,42 @@ def counted(shelf):
     return shelf
 
 
-@pytest.mark.parametrize("what", MOVES)
-def test_a_count_of_units_that_moved_since_is_not_booked(counted, what):
-    """It would book the parcels back that left since."""
-    done = counted.shop.invoke(*MOVES[what])
-    assert done["result"] == "APPLIED", done
+@pytest.mark.parametrize(
+    ("what", "moved"), list(zip((*MOVES, *STAYS), (-2, -1, 1, 3, -3, -3, 0, 0, 0), strict=True))
+)
+def test_a_count_is_booked_as_of_the_time_when_it_was_made(counted, what, moved):
+    """Parcels that left since stay gone, and goods that came in since are added."""
+    assert counted.shop.invoke(*(MOVES | STAYS)[what])["result"] == "APPLIED"
+    # A decrement may be in flight for as long as an invocation.
+    counted.shop.clock.sleep(1000)
     for load in counted.check_and_load(COUNTS):
-        assert codes(load) == [(2, "tea", "MOVED_SINCE_COUNT")]
-        assert f"after the count at {counted.counted_at}: count again, or book" in (
-            load.bad[0].message
-        )
-        words = what.split(" ", 1)[1] if "order" in what else what
-        assert words.split(",")[0] in load.bad[0].message
+        assert load.bad == []
         assert findings(load) == [(3, "tea at lyon", "counted 29, corrected by -1")]
-    # Counted again, it is booked.
-    counted.begin_count()
-    assert (counted.load(COUNTS).bad, set(counted.shop.unexplained().values())) == ([], {0})
+    (berlin,) = (each for each in counted.shop.accounts() if each.product_id == "tea#berlin")
+    assert berlin.on_hand == 20 + moved
+    assert set(counted.shop.unexplained().values()) == {0}
 
 
-@pytest.mark.parametrize("what", STAYS)
-def test_what_leaves_the_units_where_they_are_does_not_stop_a_count(counted, what):
-    assert counted.shop.invoke(*STAYS[what])["result"] == "APPLIED"
-    counted.shop.do(Order("o-3", "u", {"tea": 2}, locations=("berlin",)))
-    for load in counted.check_and_load(COUNTS):
-        assert (load.bad, load.done) == ([], {Done.COUNTED: 2})
+def test_a_count_of_wrong_units_is_corrected_as_of_its_time(counted):
+    counted.shop.invoke(*MOVES["fulfil order o-1"])
+    counted.shop.invoke(*MOVES["RECEIPT a"])
+    for load in counted.check_and_load(COUNTS.replace("20", "18")):
+        assert findings(load)[0] == (2, "tea at berlin", "counted 18, corrected by -2")
+    record = counted.store.get_record(counted.file().counts[0].content.record_key)
+    assert (record.counted, record.delta) == (18, -2)
+    # Loaded again, it is not booked again.
+    assert counted.load(COUNTS.replace("20", "18")).done == {Done.COUNTED_BEFORE: 2}
 
 
 def test_an_older_count_undoes_no_newer_one_but_a_number_can_be_corrected(counted):
     old, counted.path = counted.path, counted.path.with_name("newer.csv")
     assert counted.load(COUNTS.replace("29", "30")).bad == []
     counted.path = old
-    assert codes(counted.load(COUNTS)) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]
+    load = counted.load(COUNTS)
+    assert codes(load) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]
+    assert "a count was booked at" in load.bad[0].message
     counted.path = old.with_name("newer.csv")
+    counted.shop.invoke(*MOVES["fulfil order o-1"])
     corrected = counted.load(COUNTS)
     assert (corrected.bad, counted.product("tea#lyon").on_hand) == ([], 29)
     assert corrected.done == {Done.COUNTED_BEFORE: 1, Done.COUNTED: 1}
@@ -409,38 +415,86 @@ def test_the_same_count_next_week_is_another_one(counted):
     assert findings(counted.load(COUNTS)) == [(2, "tea at berlin", "counted 20, corrected by -3")]
 
 
-def test_units_that_move_during_the_load_are_noticed(counted):
-    """The receipt comes after the adjustments were read, and the units on hand show it."""
-    tables = iter((None, MOVES["RECEIPT a"]))
+def test_units_that_move_during_the_load_are_neither_lost_nor_booked_back(counted):
+    moves = iter((MOVES["RECEIPT a"], MOVES["fulfil order o-1"]))
 
-    def receive(_):
-        if command := next(tables):
+    def move(_):
+        if command := next(moves, None):
             counted.shop.invoke(*command)
 
-    load = counted.load(COUNTS, on_read=receive)
+    load = counted.load(COUNTS.replace("20", "19"), on_read=move)
+    assert findings(load)[0] == (2, "tea at berlin", "counted 19, corrected by -1")
+    assert set(counted.shop.unexplained().values()) == {0}
+
+
+def test_a_movement_that_came_after_the_units_were_read_is_not_subtracted(counted):
+    """It is recorded before the load has read the movements, but the units on hand do not show it."""
+    read, once = Store.read_together, [None]
+
+    def read_and_move(store, keys):
+        found = read(store, keys)
+        if once:
+            once.clear()
+            counted.shop.invoke(*MOVES["fulfil order o-1"])
+            counted.shop.invoke(*MOVES["RECEIPT a"])
+            record_movements(counted.shop, ahead=3600)
+        return found
+
+    with patch.object(Store, "read_together", read_and_move):
+        load = counted.load(COUNTS.replace("20", "18"))
+    assert findings(load)[0] == (2, "tea at berlin", "counted 18, corrected by -2")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (
+            "action,productId,locationId,counted,delta,reason\n"
+            "count,tea,berlin,20,,\nadjust,tea,berlin,,1,RECEIPT\n",
+            "the file also books stock of the product",
+        ),
+        ("productId,locationId,counted\ntea,berlin,20\n", "units were taken at"),
+    ],
+)
+def test_a_count_that_may_be_wrong_is_refused(counted, content, why):
+    if "taken" in why:
+        counted.shop.invoke(*MOVES["DECREMENT a"])
+    for load in counted.check_and_load(content):
+        assert codes(load) == [(2, "tea", "MOVED_SINCE_COUNT")]
+        assert load.bad[0].message.startswith(why)
+
+
+def test_a_load_waits_for_movements_and_refuses_counts_if_they_stay_behind(counted, monkeypatch):
+    counted.has_recorder = False
+    record_movements(counted.shop)
+    clock, began = counted.shop.clock, counted.shop.clock.now()
+    monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
+    load = counted.load(COUNTS)
+    assert codes(load) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]
+    assert "movements of orders are complete only up to" in load.bad[0].message
+    assert 290 < clock.now() - began < 310
+
+    def sweep(_, seconds):
+        clock.sleep(seconds)
+        record_movements(counted.shop)
+
+    monkeypatch.setattr(loading._Clock, "sleep", sweep)
+    assert counted.load(COUNTS).bad == []
+
+
+def test_a_stage_without_movements_refuses_counts_and_reads_no_table(counted):
+    load = counted.load(COUNTS, has_movements=False)
+    assert codes(load) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]
+    assert "movements: false" in load.bad[0].message
+
+
+def test_a_product_that_was_listed_anew_since_is_not_counted(counted):
+    counted.shop.invoke(*MOVES["RECEIPT a"])
+    later = {"S": timestamp(SystemClock().now())}
+    counted.shop.edit(Table.PRODUCTS, "tea#berlin", createdAt=later)
+    load = counted.load(COUNTS)
     assert codes(load) == [(2, "tea", "MOVED_SINCE_COUNT")]
-    assert load.bad[0].message.startswith(
-        "20 units were on hand when the load began, 23 are now: count again"
-    )
-    # This includes the file's own receipts, because the count may or may not include them.
-    both = "action,productId,locationId,counted,delta,reason\n"
-    both += "count,tea,lyon,30,,\nadjust,tea,lyon,,1,RECEIPT\n"
-    counted.begin_count()
-    for found in counted.check_and_load(both):
-        assert codes(found) == [(2, "tea", "MOVED_SINCE_COUNT")]
-
-
-def test_an_unreadable_order_stops_a_count_before_anything_is_loaded(counted):
-    counted.shop.invoke(*MOVES["fulfil order o-1"])
-    row = counted.shop.order_row("o-1")
-    steps = {"L": [{"M": {"action": {"S": "fulfil"}}}]}
-    counted.shop.edit(Table.ORDERS, row["orderId"], steps=steps)
-    rows = counted.rows()
-    with pytest.raises(UserError, match=r"^o-1 breaks the contract of the Orders table .* Nothing"):
-        counted.load(COUNTS)
-    assert counted.rows() == rows
-    # A file without counts does not read the orders.
-    assert counted.load("productId,name\ntea,Tea\n").bad == []
+    assert load.bad[0].message.startswith("the product was delisted after the count")
 
 
 # ---------------------------------------------------------------- the command
@@ -448,6 +502,8 @@ def test_an_unreadable_order_stops_a_count_before_anything_is_loaded(counted):
 
 def test_the_command_names_locations_and_reports_products(shelf, monkeypatch, tmp_path):
     aws = SimpleNamespace(store=lambda: shelf.store, locations=("", "lyon"), currency=NONE)
+    aws.has_movements = True
+    record_movements(shelf.shop, ahead=3600)
     monkeypatch.setattr(load_command, "aws_of", lambda account: aws)
     shelf.load(STOCK)
     at = timestamp(SystemClock().now())

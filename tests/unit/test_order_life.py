@@ -142,8 +142,10 @@ def changed(before, action, status):
     """Return the row after a step."""
     if before is None:
         cancelled = (Step("cancel", WRITTEN),)
-        return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN, steps=cancelled)
+        return OrderRecord("o", None, (), status, 1, WRITTEN, WRITTEN, WRITTEN, steps=cancelled)
     after = replace(before, status=status, version=5, last_updated_at=WRITTEN, expires_at=None)
+    if status != before.status:
+        after = replace(after, status_at=WRITTEN)
     step = Step(action, WRITTEN)
     if action == "fulfil":
         step = replace(step, out_page="out/4", out_version=1)

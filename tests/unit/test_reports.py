@@ -1,5 +1,7 @@
 """Reports of stock, which include rows and lanes, and reports of orders."""
 
+import csv
+import io
 import json
 import re
 import shlex
@@ -152,7 +154,10 @@ def test_all_products_are_read_by_the_megabyte_and_the_outbound_pages_once(shop)
     shop.edit(Table.PRODUCTS, "p-7", status={"S": "?"})
     shop.calls.clear()
     assert len(list_stock(shop.stack)[0]) == 3002
-    assert Counter(shop.calls) == {"Scan": 2, "BatchGetItem": 3}, "tea is lent: a row and pages"
+    assert Counter(shop.calls) == {
+        "Scan": 2,
+        "BatchGetItem": 4,
+    }, "tea is lent: a row, the level that the sweep has stored, and pages"
 
     shop.order("o-1", tea=3, mug=2)
     for action in (OrderAction.CONFIRM, OrderAction.FULFIL):
@@ -160,7 +165,7 @@ def test_all_products_are_read_by_the_megabyte_and_the_outbound_pages_once(shop)
     shop.calls.clear()
     levels, unreadable = list_stock(shop.stack)
     # The pages have units, so a second read shows whether a sweep subtracted them from rows.
-    assert Counter(shop.calls) == {"Scan": 2, "BatchGetItem": 4}
+    assert Counter(shop.calls) == {"Scan": 2, "BatchGetItem": 5}
     assert [*unreadable] == ["p-7"]
     assert {one.product.product_id: one.outbound for one in levels if one.outbound} == {
         "tea": 3,
@@ -219,13 +224,15 @@ def placed(shop):
 
 
 def test_the_orders_to_ship_come_with_their_lines_the_oldest_first(shop, placed):
-    shown = orders("--to-ship").stdout.splitlines()
+    shown = orders("--status", "CONFIRMED").stdout.splitlines()
     assert [line.split()[0] for line in shown[1:]] == ["o-2", "o-0"]
     assert shown[1].split()[-2:] == ["3", "tea"]
     assert max(map(len, shown)) <= 80
-    found = json.loads(orders("--to-ship", "--json").stdout)
+    found = json.loads(orders("--status", "CONFIRMED", "--json").stdout)
     assert found[0]["items"] == [{"productId": "tea", "quantity": 3}]
-    assert "The first 1; --limit shows more." in orders("--to-ship", "--limit", "1").stdout
+    assert (
+        "The first 1; --limit shows more." in orders("--status", "CONFIRMED", "--limit", "1").stdout
+    )
 
 
 def test_orders_to_ship_show_whether_their_units_are_on_hand(shop, placed):
@@ -234,17 +241,67 @@ def test_orders_to_ship_show_whether_their_units_are_on_hand(shop, placed):
     worker = shop.worker()
     shop.commit(worker, Order("o-9", "u-7", {"cup": 3, "jug": 1}))
     shop.commit(worker, OrderCommand("o-9", OrderAction.CONFIRM))
-    shown = [line.split() for line in orders("--to-ship").stdout.splitlines()]
+    shown = [line.split() for line in orders("--status", "CONFIRMED").stdout.splitlines()]
     assert shown[0] == ["order", "goods", "since", "user", "items"]
     assert [line[:2] for line in shown[1:3]] == [["o-2", "ready"], ["o-0", "ready"]]
     assert "o-9 only 1 of 3 cup 20" in " ".join(shown[3])
-    found = {one["orderId"]: one for one in json.loads(orders("--to-ship", "--json").stdout)}
+    found = {
+        one["orderId"]: one for one in json.loads(orders("--status", "CONFIRMED", "--json").stdout)
+    }
     assert (found["o-2"]["shippable"], "missing" in found["o-2"]) == (True, False)
     missing = [{"productId": "cup", "wanted": 3, "onHand": 1}]
     assert (found["o-9"]["shippable"], found["o-9"]["missing"]) == (False, missing)
     assert "shippable" not in json.loads(orders("--user", "u-7", "--json").stdout)[0]
     shop.edit(Table.PRODUCTS, "jug", status={"S": "?"})
-    assert "unknown" in orders("--to-ship").stdout.splitlines()[3]
+    assert "unknown" in orders("--status", "CONFIRMED").stdout.splitlines()[3]
+
+
+def test_orders_are_listed_by_status_time_and_late_payment(shop, placed):
+    worker = shop.worker()
+    shop.commit(worker, OrderCommand("o-1", OrderAction.CANCEL))
+    shop.clock.sleep(60)
+    shop.commit(worker, OrderCommand("o-1", OrderAction.CONFIRM))
+    shop.commit(worker, OrderCommand("o-2", OrderAction.FULFIL))
+    shop.commit(worker, Order("o-5", "u-7", {"tea": 10**6}))
+
+    def ids(*options):
+        return [line.split()[0] for line in orders(*options).stdout.splitlines()[1:]]
+
+    assert ids("--status", "fulfilled") == ["o-2"]
+    assert ids("--status", "CANCELLED") == ids("--late-payments") == ["o-1"]
+    rejected = orders("--status", "REJECTED").stdout
+    assert "o-5    REJECTED INSUFFICIENT_STOCK" in rejected
+    at = shop.order_row("o-2")["statusAt"]
+    assert ids("--status", "FULFILLED", "--since", at) == ["o-2"]
+    assert ids("--user", "u-7", "--since", at) == ["o-5", "o-2"]
+    assert orders("--status", "FULFILLED", "--until", at).stdout == "No orders.\n"
+    assert ids("--late-payments", "--since", "2027-01-15T08:00") == ["o-1"]
+    assert at[:16] in orders("--status", "FULFILLED").stdout
+    assert shop.order_row("o-1")["latePaymentAt"][:16] in orders("--late-payments").stdout
+
+
+def test_a_list_can_be_opened_in_a_spreadsheet(shop, placed):
+    shop.commit(shop.worker(), Order("o-7", "=u", {"tea": 1, "mug": 2}, hold_seconds=60))
+    shown = orders("--status", "PENDING", "--csv", "--limit", "2")
+    first, second = csv.DictReader(io.StringIO(shown.stdout))
+    row = shop.order_row("o-7")
+    assert first["orderId"] == "o-1"
+    assert second == {
+        "orderId": "o-7",
+        "userId": "'=u",
+        "status": "PENDING",
+        "reason": "",
+        "statusAt": row["statusAt"],
+        "createdAt": row["createdAt"],
+        "expiresAt": row["expiresAt"],
+        "latePaymentAt": "",
+        "shippable": "",
+        "items": "1 tea, 2 mug",
+    }
+    shown = orders("--status", "CONFIRMED", "--csv", "--limit", "1")
+    (paid,) = csv.DictReader(io.StringIO(shown.stdout))
+    assert (paid["orderId"], paid["shippable"]) == ("o-2", "true")
+    assert "The first 1; --limit shows more." in shown.stderr
 
 
 def test_lists_and_products_distinguish_on_hand_from_committed(shop, placed):
@@ -263,7 +320,7 @@ def test_what_is_left_to_ship_and_who_shipped_the_rest_is_shown(shop, placed):
     parcel = OrderCommand("o-2", OrderAction.FULFIL, step_id="parcel-1", quantities={"tea": 2})
     notes = {"actor": "anna", "reference": "tracking 7"}
     shop.commit(shop.worker(), replace(parcel, notes=notes))
-    assert orders("--to-ship").stdout.splitlines()[1].split()[-2:] == ["1", "tea"]
+    assert orders("--status", "CONFIRMED").stdout.splitlines()[1].split()[-2:] == ["1", "tea"]
     shown = orders("o-2").stdout.splitlines()
     assert shown[1].split()[-2:] == ["3", "tea"]
     assert shown[-1].split()[1:] == ["fulfil", "parcel-1", "2", "tea", "anna", "tracking", "7"]
@@ -309,9 +366,19 @@ def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
     assert "dead letters could not be searched for it: An error" in str(orders("o-33").exception)
 
 
-@pytest.mark.parametrize("arguments", [(), ("o-1", "--to-ship"), ("--to-ship", "--user", "u-7")])
+WRONG = (
+    "",
+    "o-1 --status CONFIRMED",
+    "o-1 --since 2026-01-01",
+    "--late-payments --user u-7",
+    "--status PAID",
+    "--since 2026-01-01",
+)
+
+
+@pytest.mark.parametrize("arguments", WRONG)
 def test_the_orders_to_show_have_to_be_selected_in_one_way(shop, arguments):
-    assert orders(*arguments).exit_code == 2
+    assert orders(*arguments.split()).exit_code == 2
 
 
 def leave_out(table):
@@ -329,7 +396,7 @@ def leave_out(table):
 
 def test_incomplete_reads_are_errors_and_never_left_out(shop, placed):
     shop.before = leave_out("Orders")
-    assert "UNPROCESSED_KEYS" in str(orders("--to-ship").exception)
+    assert "UNPROCESSED_KEYS" in str(orders("--status", "CONFIRMED").exception)
     shop.before = leave_out("Products")
     with pytest.raises(ThrottledError, match="UNPROCESSED_KEYS"):
         level(shop, "mug")
@@ -340,7 +407,7 @@ def test_incomplete_reads_are_errors_and_never_left_out(shop, placed):
 )
 def test_an_order_that_cannot_be_read_is_named_and_the_others_are_listed(shop, placed, broken):
     shop.aws.dynamodb.tables["Orders"].items["o-0",] |= {"items": broken}
-    shown = orders("--to-ship")
+    shown = orders("--status", "CONFIRMED")
     assert "order o-0 breaks the table's contract" in shown.stderr
     assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == ["o-2"]
 
@@ -359,7 +426,7 @@ def throttled(_):
     [
         ("Scan", ["stock"]),
         ("GetItem", ["orders", "o-1"]),
-        ("Query", ["orders", "--to-ship"]),
+        ("Query", ["orders", "--status", "CONFIRMED"]),
         ("Query", ["orders", "--user", "u-7"]),
     ],
 )
@@ -409,7 +476,7 @@ LISTS = {
     "stock": [PRODUCT],
     "stock PRODUCT": [PRODUCT],
     "orders ORDER": [ORDER, USER, PRODUCT, STEP],
-    "orders --to-ship": [ORDER, USER, PRODUCT],
+    "orders --status CONFIRMED": [ORDER, USER, PRODUCT],
     "orders --user USER": [ORDER, USER, PRODUCT],
     "audit PRODUCT": [PRODUCT, ORDER],
     "lanes": [WORKER],

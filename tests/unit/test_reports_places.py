@@ -82,8 +82,32 @@ def test_a_filter_lists_the_matching_rows_without_a_total(shop, options, rows):
     shop.list("tea#rome", 0)
     found = json.loads(run("stock", "--json", *options).stdout)
     assert [(one["productId"], one.get("locationId")) for one in found] == rows
-    shown = [line[:2] for line in lines("stock", *options)[1:-1]]
-    assert shown == [[product, location or "(default)"] for product, location in rows]
+    *shown, _ = lines("stock", *options)
+    headings = shown.pop(0) if shown else []
+    # A list without other locations has no column for them.
+    has_places = headings[1:2] == ["location"]
+    assert has_places or not any(location for _, location in rows)
+    assert [line[: 1 + has_places] for line in shown] == [
+        [product, location or "(default)"][: 1 + has_places] for product, location in rows
+    ]
+
+
+def test_products_that_are_low_or_out_are_read_from_an_index_up_to_a_limit(shop):
+    for number in range(5):
+        shop.list(f"out-{number}", 0)
+    shop.calls.clear()
+    done = run("stock", "--out", "--limit", "3")
+    assert "Scan" not in shop.calls
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:-1]] == [
+        "out-0",
+        "out-1",
+        "out-2",
+    ]
+    assert "There are more. --limit 6 shows more of them." in done.stderr
+    assert "more" not in run("stock", "--out").stderr
+    assert "Reading about 9 rows" in run("stock").stderr, (
+        "a list of all products says what it costs"
+    )
 
 
 def test_out_of_stock_leaves_out_unused_rows_of_the_default_location_and_says_so(shop, monkeypatch):
@@ -98,7 +122,7 @@ def test_out_of_stock_leaves_out_unused_rows_of_the_default_location_and_says_so
     done = run("stock", "--out")
     found = [line.split()[:2] for line in done.stdout.splitlines()[1:-1]]
     assert found == [["hat", "(default)"], ["tea", "berlin"]]
-    assert "(2 out of stock" in done.stdout.splitlines()[-1]
+    assert done.stdout.splitlines()[-1] == "2 products."
     assert "Not listed: 1 empty row of the default location" in done.stderr
     found = json.loads(run("stock", "--out", "--json").stdout)
     assert [one["productId"] for one in found] == ["hat", "tea"]
@@ -241,7 +265,7 @@ def placed(shop):
 
 
 def to_ship(*options):
-    found = [(line[0], line[4:]) for line in lines("orders", "--to-ship", *options)[1:]]
+    found = [(line[0], line[4:]) for line in lines("orders", "--status", "CONFIRMED", *options)[1:]]
     return {order: " ".join(items) for order, items in found}
 
 
@@ -249,8 +273,10 @@ def test_one_warehouses_list_has_its_orders_with_its_units(shop, placed):
     assert to_ship() == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon, 1 mug", "o-3": "1 mug"}
     assert to_ship("--location", "lyon") == {"o-1": "3 tea at lyon", "o-2": "2 tea at lyon"}
     assert to_ship("--location", "") == {"o-2": "1 mug", "o-3": "1 mug"}
-    assert run("orders", "--to-ship", "--location", "berlin").stdout == "No orders.\n"
-    listed = json.loads(run("orders", "--to-ship", "--location", "lyon", "--json").stdout)
+    assert run("orders", "--status", "CONFIRMED", "--location", "berlin").stdout == "No orders.\n"
+    listed = json.loads(
+        run("orders", "--status", "CONFIRMED", "--location", "lyon", "--json").stdout
+    )
     assert [one["orderId"] for one in listed] == ["o-1", "o-2"]
     assert listed[1]["items"][0] == {"productId": "tea", "locationId": "lyon", "quantity": 2}
 
@@ -265,16 +291,28 @@ def test_orders_that_a_warehouse_has_shipped_are_not_on_its_list(shop, placed):
 def test_a_warehouses_list_shows_its_own_shortages(shop, placed):
     do(shop, Adjustment("tea#lyon", "lost", -25, "CORRECTION"))
     shop.edit(Table.PRODUCTS, "tea#lyon", onHand={"N": "1"})
-    shown = run("orders", "--to-ship", "--location", "lyon").stdout
+    shown = run("orders", "--status", "CONFIRMED", "--location", "lyon").stdout
     assert "only 1 of 3 tea at lyon" in shown
-    there, elsewhere = run("orders", "--to-ship", "--location", "").stdout.splitlines()[1:]
+    shown = run("orders", "--status", "CONFIRMED", "--location", "").stdout.splitlines()
+    there, elsewhere = shown[1:]
     assert (there.split()[1], elsewhere.split()[1]) == ("ready", "ready")
 
 
-@pytest.mark.parametrize("arguments", [("o-1",), ("--user", "u-7")])
-def test_a_location_only_filters_the_orders_to_ship(shop, placed, arguments):
+@pytest.mark.parametrize("arguments", [("o-1",), ("--status", "REJECTED"), ("--late-payments",)])
+def test_a_location_does_not_filter_all_lists(shop, placed, arguments):
     assert run("orders", *arguments, "--location", "lyon").exit_code == 2
-    assert "tea at lyon" in run("orders", *arguments).stdout
+
+
+def test_a_location_filters_the_orders_of_a_user_and_those_that_have_ended(shop, placed):
+    def ids(*options):
+        return [line[0] for line in lines("orders", *options)[1:]]
+
+    assert ids("--user", "u-7", "--location", "lyon") == ["o-2", "o-1"]
+    shop.do(OrderCommand("o-1", OrderAction.FULFIL))
+    assert ids("--user", "u-7", "--location", "lyon") == ["o-2", "o-1"]
+    assert ids("--user", "u-7", "--location", "lyon", "--status", "FULFILLED") == ["o-1"]
+    assert ids("--status", "FULFILLED", "--location", "lyon") == ["o-1"]
+    assert run("orders", "--status", "FULFILLED", "--location", "").stdout == "No orders.\n"
 
 
 def test_an_order_shows_what_it_was_short_of_where_and_whether_it_has_to_be_refunded(shop):

@@ -130,6 +130,7 @@ def test_rows_are_restored_with_versions_above_all_later_writes(shop):
             if after[table][key] != live[table].get(key):
                 assert version(after[table][key]) > version(live[table][key])
     assert ("cup",) not in after[Table.PRODUCTS]
+    assert after[Table.WORDS] == shop.then[Table.WORDS] != live[Table.WORDS]
     assert after[Table.STOCK_ADJUSTMENTS] == shop.then[Table.STOCK_ADJUSTMENTS]
     assert found.cancelled == {"PENDING": 5, "CANCELLED": 1}
     assert {shop.tables.order_row(f"since-{n}")["status"] for n in range(5)} == {"CANCELLED"}
@@ -362,7 +363,7 @@ def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
     object.__setattr__(aws, "dynamodb", client)
     work = Restore(aws, THEN.astimezone())
     with virtual_time(tables.clock), Stubber(client) as stub:
-        for table in Table:
+        for table in work.beside.tables:
             name = f"{table.value}-20260101T090000Z"
             stub.add_client_error("describe_table", "ResourceNotFoundException")
             stub.add_response(
@@ -371,7 +372,7 @@ def test_aws_accepts_the_request_and_the_command_waits_for_the_tables():
                 {"SourceTableName": table.value, "TargetTableName": name, "RestoreDateTime": THEN},
             )
         stub.add_client_error("describe_table", "ResourceNotFoundException")
-        for status in ("CREATING", "ACTIVE", "ACTIVE", "ACTIVE", "ACTIVE"):
+        for status in ("CREATING", *["ACTIVE"] * len(work.beside.tables)):
             stub.add_response("describe_table", {"Table": {"TableStatus": status}})
         said = []
         work.make_tables(said.append)
@@ -410,7 +411,7 @@ class Lambda:
 
 def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypatch):
     aws, functions = shop.tables.stack, Lambda()
-    names = ("PlaceOrders", "Api", "PublishEvents")
+    names = ("PlaceOrders", "Api", "PublishEvents", "RecordMovements")
     object.__setattr__(aws, "functions", functions)
     object.__setattr__(
         aws, "stack_id", "arn:aws:cloudformation:eu-west-1:123456789012:stack/Shop/1"
@@ -421,6 +422,7 @@ def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypat
             "PlaceOrders": {"Timeout": 30},
             "Api": {"Timeout": 50, "ReservedConcurrentExecutions": 9},
             "PublishEvents": {"Timeout": 900},
+            "RecordMovements": {"Timeout": 900},
             "the CDK's own": {"Timeout": 900},
         },
         "AWS::Lambda::EventSourceMapping": {

@@ -46,6 +46,8 @@ def test_a_placed_order_names_its_product_versions_and_a_rejected_one_its_reason
             }
         ],
         "status": "PENDING",
+        "statusAt": "now",
+        "statusShard": "PENDING#04",
         "createdAt": "now",
         "lastUpdatedAt": "now",
         "_version": 1,

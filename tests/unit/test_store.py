@@ -34,7 +34,7 @@ from inventory_orders.store import lists
 from inventory_orders.store.cancellations import ConditionFailedError, TransactionCancelledError
 from inventory_orders.store.dynamodb import CLIENT_CONFIG, Store
 from inventory_orders.store.lists import list_holds
-from inventory_orders.store.stock_parts import (
+from inventory_orders.store.sweep_rows import (
     STOCK_PARTS,
     StockPart,
     read_stock_parts,

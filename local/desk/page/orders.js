@@ -1,24 +1,47 @@
 // Lists of orders. Addresses: #/orders (to ship), #/orders/at/<location> (to ship from there; empty: the default location),
-// #/orders/held (waiting for payment) and #/orders/of/<user>.
+// #/orders/held (waiting for payment), #/orders/shipped/<days>, #/orders/refund (late payments), #/orders/rejected,
+// #/orders/cancelled, #/orders/expired and #/orders/of/<user>.
 import { age, itemsInWords, locationName, moment, number } from "./format.js";
 import { locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
-import { button, change, checkbox, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
+import { button, change, checkbox, choice, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "/lit-html/directives/live.js";
 import { changed, draftOf, drop, idOf } from "./drafts.js";
 import { page, refuse, say } from "./messages.js";
 import { ask, carryOut } from "./server.js";
 import { T } from "./texts.js";
 
-const QUERIES = { at: (location) => ({ location }), of: (user) => ({ user }), held: () => ({ held: "" }) };
+// The beginning of a day at this place.
+function dayBefore(days) {
+  const at = new Date();
+  at.setHours(0, 0, 0, 0);
+  at.setDate(at.getDate() - days);
+  return at.toISOString();
+}
+
+const SHIPPED = { today: () => ({ since: dayBefore(0) }), yesterday: () => ({ since: dayBefore(1), until: dayBefore(0) }), week: () => ({ since: dayBefore(6) }), all: () => ({}) };
+const QUERIES = {
+  toShip: () => ({ status: "CONFIRMED" }),
+  at: (location) => ({ status: "CONFIRMED", location }),
+  held: () => ({ status: "PENDING" }),
+  shipped: (days) => ({ status: "FULFILLED", ...SHIPPED[days || "today"]() }),
+  refund: () => ({ late: "" }),
+  rejected: () => ({ status: "REJECTED" }),
+  cancelled: () => ({ status: "CANCELLED" }),
+  expired: () => ({ status: "EXPIRED" }),
+  of: (user) => ({ user }),
+};
+const TABS = ["held", "shipped", "refund", "rejected", "cancelled", "expired"];
+const FILE_SECONDS = 120;
 const REDRAW_MILLISECONDS = 20_000; // the ages grow
 // What a row's button says, by the order's status.
 const NEXT = { PENDING: T.order.actions.confirm, CONFIRMED: T.order.actions.fulfil };
 const SELECTED = "orders hand over";
+const FILE = "orders file";
 // Locations of orders that were listed.
 const locations = new Set();
 export const keyOf = ({ orderId }) => orderId;
 const keyIn = ({ orderId }) => `orders ${orderId}`;
-const isToShip = (kind) => kind === undefined || kind === "at";
+const isToShip = (kind) => kind === undefined || kind === "toShip" || kind === "at";
 const linesHere = (order, [kind, id]) => movable(order, "fulfil").filter(({ locationId = "" }) => kind !== "at" || locationId === id);
 
 export function start(state) {
@@ -27,9 +50,14 @@ export function start(state) {
 
 export const stop = (state) => clearInterval(state.timer);
 
-export async function read([kind, id = ""], state) {
-  if (kind !== undefined && (!Object.hasOwn(QUERIES, kind) || (kind === "of" && !id))) throw new Error(T.allOrders.noList([kind, id].filter(Boolean).join("/")));
-  const found = await ask(`/data/orders?${new URLSearchParams({ pages: state.pages, ...QUERIES[kind]?.(id) })}`);
+function queryOf([kind = "toShip", id = ""]) {
+  const isKnown = Object.hasOwn(QUERIES, kind) && (kind !== "of" || id) && (kind !== "shipped" || Object.hasOwn(SHIPPED, id || "today"));
+  if (!isKnown) throw new Error(T.allOrders.noList([kind, id].filter(Boolean).join("/")));
+  return QUERIES[kind](id);
+}
+
+export async function read(ids, state) {
+  const found = await ask(`/data/orders?${new URLSearchParams({ pages: state.pages, ...queryOf(ids) })}`);
   for (const { items } of found.orders) for (const { locationId } of items) if (locationId) locations.add(locationId);
   const listed = new Set(found.orders.map(keyOf));
   // What happened to those that have left the list.
@@ -104,10 +132,17 @@ function trackingField(order) {
     .value=${live(trackingOf(order))} @input=${({ target }) => changed(keyIn(order), { tracking: target.value })} @keydown=${goOn} @scan=${goOn}>`;
 }
 
+// The time by which a list is sorted. Orders that have left a list keep theirs.
+function timeOf({ createdAt, confirmedAt, statusAt, confirmationRejected }, kind) {
+  if (isToShip(kind)) return confirmedAt;
+  if (kind === "held" || kind === "of") return createdAt;
+  return kind === "refund" ? confirmationRejected.at : statusAt;
+}
+
 const since = (iso) => html`<time datetime=${iso} title=${moment(iso)}>${age(iso)}</time>`;
 
 function columnsOf(ids, state) {
-  const [kind] = ids;
+  const [kind = "toShip"] = ids;
   const box = ({ orderId, isGone }) =>
     html`<input type="checkbox" aria-label=${T.allOrders.select(orderId)} ?disabled=${isGone} .checked=${!isGone && state.chosen.has(orderId)}
       @change=${({ target }) => choose(state, [orderId], target.checked)}>`;
@@ -128,8 +163,8 @@ function columnsOf(ids, state) {
     isToShip(kind) && { text: "", kind: "box", cell: box },
     { text: T.allOrders.order, kind: "wide", cell: (row) => html`<div>${link(row.orderId, "order", row.orderId)}${customer(row)}</div>` },
     { text: T.order.items, cell: (row) => html`<div>${items(row)}</div>` },
-    kind === "held" && { text: T.order.holdEnds, cell: ({ expiresAt }) => since(expiresAt) },
-    isToShip(kind) ? { text: T.order.paid, cell: ({ confirmedAt }) => since(confirmedAt) } : { text: T.order.placed, cell: ({ createdAt }) => since(createdAt) },
+    kind === "held" && { text: T.order.holdEnds, cell: ({ expiresAt }) => (expiresAt ? since(expiresAt) : nothing) },
+    { text: T.allOrders.times[kind] ?? T.order.placed, cell: (row) => since(timeOf(row, kind)) },
     { text: T.allOrders.status, cell: (row) => html`<div>${statusOf(row, state.names)}${isHere(row) ? missingOf(row, state.names) : nothing}</div>` },
     { text: "", kind: "wide act", cell: next },
   ].filter(Boolean);
@@ -154,9 +189,22 @@ function tabs([kind, id]) {
   const go = (locationId) => {
     location.href = locationId === undefined ? hrefOf("orders") : hrefOf("orders", "at", locationId);
   };
+  const goTo = ({ target }) => {
+    location.href = hrefOf("orders", "shipped", target.value);
+  };
+  const days = kind === "shipped" ? choice("days", T.allOrders.when, Object.entries(T.allOrders.days), { value: id || "today", onChange: goTo }) : nothing;
   const where = isToShip(kind) && locations.size ? locationChoice(T.allOrders.shipsFrom, ["", ...locations], kind === "at" ? id : undefined, go) : nothing;
-  return html`<div class="filters"><div class="tabs" role="navigation" aria-label=${T.allOrders.lists}>${tab(T.allOrders.toShip, isToShip(kind))}
-    ${tab(T.allOrders.held, kind === "held", "held")}${kind === "of" ? tab(T.allOrders.titles.of(id), true, kind, id) : nothing}</div>${where}</div>`;
+  return html`<div class="filters"><div class="tabs" role="navigation" aria-label=${T.allOrders.lists}>${tab(T.allOrders.tabs.toShip, isToShip(kind))}
+    ${TABS.map((name) => tab(T.allOrders.tabs[name], kind === name, name))}${kind === "of" ? tab(T.allOrders.titles.of(id), true, kind, id) : nothing}</div>${where}${days}</div>`;
+}
+
+async function saveFile(ids, name) {
+  const { csv, isAll } = await ask(`/data/orders.csv?${new URLSearchParams(queryOf(ids))}`, { seconds: FILE_SECONDS });
+  // Excel takes a file without this mark for another encoding.
+  const file = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(["\ufeff", csv], { type: "text/csv" })), download: `${name}.csv` });
+  file.click();
+  URL.revokeObjectURL(file.href);
+  say(FILE, isAll ? T.allOrders.saved : T.allOrders.savedPart);
 }
 
 export function draw({ orders, isAll, unreadable }, state, ids) {
@@ -168,9 +216,11 @@ export function draw({ orders, isAll, unreadable }, state, ids) {
     state.pages += 1;
     page.read();
   };
+  const save = () => saveFile(ids, title).catch(({ message }) => refuse(FILE, message));
   const classOf = ({ isGone, orderId }) => (isGone ? "is-gone" : state.chosen.has(orderId) ? "is-chosen" : "");
   const shown = html`${table({ label: title, columns: columnsOf(ids, state), rows, keyOf, classOf })}
-    <p class="hint">${T.allOrders.shown(T.orders(orders.length), isAll)}</p>${isAll ? nothing : button(T.allOrders.more, readMore)}`;
+    <p class="hint">${T.allOrders.shown(T.orders(orders.length), isAll)}</p>${isAll ? nothing : button(T.allOrders.more, readMore)}
+    ${button(T.allOrders.file, save)}${messageOf(FILE)}`;
   return {
     title,
     about: T.allOrders.about[list],

@@ -1,23 +1,20 @@
-// Every change of a product's stock, as a chart and as a table. Reads all orders.
-import { lineChart } from "./chart.js";
-import { locationName, moment, number, person, signed } from "./format.js";
+// The changes of a product's stock, newest first and page by page.
+import { locationName, moment, person, signed } from "./format.js";
 import { page } from "./messages.js";
 import { button, card, hint, html, link, nothing, problem, table } from "./parts.js";
 import { ask } from "./server.js";
 import { T } from "./texts.js";
 
-const READ_AT_ONCE = 20_000; // orders that a history may read without a click
-const ROWS = 25;
-const CHART_HEIGHT = 220;
-
-async function read({ productId, locationId = "", onHand, available }, state) {
+// Reads the newest changes, or those that follow on the changes that are shown.
+async function read({ productId, locationId = "", onHand, available }, state, cursor) {
   const history = { ...state.history, isReading: true };
   state.history = history;
   page.draw();
   try {
-    const { entries, unexplained } = await ask(`/data/history?${new URLSearchParams({ id: productId, location: locationId })}`, { seconds: 600 });
-    // Entries without a time stand for versions that changed no stock.
-    Object.assign(history, { changes: entries.filter((entry) => entry.at !== ""), unexplained, seen: { onHand, available }, error: "" });
+    const query = { id: productId, location: locationId, ...(cursor && { cursor }) };
+    const { entries, completeUntil, next } = await ask(`/data/history?${new URLSearchParams(query)}`);
+    const changes = cursor ? [...history.changes, ...entries] : entries;
+    Object.assign(history, { changes, next, error: "" }, cursor ? {} : { completeUntil, seen: { onHand, available } });
   } catch (error) {
     history.error = error.message;
   }
@@ -29,57 +26,39 @@ async function read({ productId, locationId = "", onHand, available }, state) {
 export function follow(product, state) {
   const isAsked = state.isChanged || state.history === undefined;
   state.isChanged = false;
-  if (isAsked && product.ordersToRead <= READ_AT_ONCE) read(product, state);
+  if (isAsked) read(product, state);
 }
 
-function chartOf(changes, threshold) {
-  // Times come from several clocks; the order of the changes does not.
-  const times = [];
-  for (const at of [...changes.map((entry) => Date.parse(entry.at)), Date.now()]) times.push(Math.max(at / 1000, times.at(-1) ?? 0));
-  const line = (text, color, name) => {
-    const values = [...changes, changes.at(-1)].map((entry) => entry[name]);
-    return { text, color, values, value: values.at(-1), isStepped: true };
-  };
-  const lines = [line(T.product.onHand, "--accent", "onHand"), line(T.product.available, "--good", "available")];
-  return lineChart({ title: T.history.chart, times, lines, limits: [{ value: threshold, text: T.product.lowStockThreshold, color: "--bad" }], height: CHART_HEIGHT });
-}
-
-function wordsOf({ kind, orderId, locationId, reference, reason }) {
-  const place = locationId === undefined ? "" : locationName({ locationId });
-  const words = orderId === undefined ? T.history.adjusted(kind, place) : T.history.ordered[kind](link(orderId, "order", orderId));
+function wordsOf({ action, isLost, orderId, transferWith, reference, reason }) {
+  const place = transferWith === undefined ? "" : locationName({ locationId: transferWith });
+  if (orderId === undefined) return [T.history.adjusted(reason, place), reference ? `, ${reference}` : ""];
+  const words = T.history.ordered[isLost ? "lose" : action](link(orderId, "order", orderId));
   return [words, ...[reference, reason].filter(Boolean).map((note) => `, ${note}`)];
 }
 
-const amountOf = (delta, amount) => html`${delta ? html`<span class="hint">${signed(delta)}</span>` : nothing} ${number(amount)}`;
+const amountOf = (delta) => (delta ? html`<span>${signed(delta)}</span>` : nothing);
 
 const COLUMNS = [
   { text: T.history.when, cell: ({ at }) => moment(at) },
   { text: T.history.what, cell: wordsOf },
-  { text: T.history.who, cell: ({ userId, actor }) => (userId ? link(userId, "orders", "of", userId) : person(actor)) },
-  { text: T.product.onHand, kind: "amount", cell: ({ onHandDelta, onHand }) => amountOf(onHandDelta, onHand) },
-  { text: T.product.available, kind: "amount", cell: ({ delta, available }) => amountOf(delta, available) },
+  { text: T.history.who, cell: ({ actor }) => person(actor) },
+  { text: T.product.onHand, kind: "amount", cell: ({ onHandDelta }) => amountOf(onHandDelta) },
+  { text: T.product.available, kind: "amount", cell: ({ delta }) => amountOf(delta) },
 ];
 
-function changesOf({ state, onHand, available, lowStockThreshold, ...product }, { changes, unexplained, seen, shown = ROWS }) {
-  const rows = changes.slice(-shown).reverse();
+function changesOf({ state, onHand, available, ...product }, { changes, completeUntil, next, seen, isReading }) {
   const isBehind = seen.onHand !== onHand || seen.available !== available;
-  const newer = html`${T.history.behind} ${button(T.history.readAgain, () => read({ ...product, onHand, available }, state))}`;
-  const showMore = () => {
-    state.history.shown = shown * 4;
-    page.draw();
-  };
+  const again = (cursor) => () => read({ ...product, onHand, available }, state, cursor);
+  const newer = html`${T.history.behind} ${button(T.history.readAgain, again())}`;
+  const about = completeUntil ? T.history.complete(moment(completeUntil)) : T.history.unknown;
   return [
-    unexplained.map((what) => problem(T.history.unexplained(what))),
-    changes.length ? chartOf(changes, lowStockThreshold) : nothing,
-    html`<div class="actions newer">${isBehind ? newer : hint(T.history.shown(rows.length, changes.length))}</div>`,
-    table({ label: T.history.title, columns: COLUMNS, rows, keyOf: (row) => `${row.at} ${row.orderId ?? row.adjustmentId} ${row.kind} ${row.version}` }),
-    changes.length > shown ? button(T.history.more, showMore) : nothing,
+    html`<div class="actions newer">${isBehind ? newer : nothing} ${hint(about)}</div>`,
+    table({ label: T.history.title, columns: COLUMNS, rows: changes, keyOf: (row) => `${row.at} ${row.orderId ?? row.adjustmentId} ${row.action} ${row.stepId}` }),
+    next && !isReading ? button(T.history.more, again(next)) : nothing,
   ];
 }
 
 export function historyOf(product) {
-  const { state, ordersToRead } = product;
-  const { isReading, error, changes } = state.history ?? {};
-  const start = isReading ? hint(T.history.reading) : button(T.history.read(T.orders(ordersToRead)), () => read(product, state));
-  return card(T.history.title, error ? problem(error) : nothing, changes ? changesOf(product, state.history) : start);
+  const { error, changes } = product.state.history ?? {};
+  return card(T.history.title, error ? problem(error) : nothing, changes ? changesOf(product, product.state.history) : hint(T.history.reading));
 }

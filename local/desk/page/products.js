@@ -6,7 +6,6 @@ import { ask } from "./server.js";
 import { STOCK_COLUMNS, listing, usedPlaces } from "./stock.js";
 import { T } from "./texts.js";
 
-const MOST_ROWS = 300; // the filter finds the others
 const LEVELS = { PROMISED: T.allProducts.promised, ...T.level };
 
 export const keyOf = ({ placeOf, locationId = "", productId }) => (placeOf ? `${placeOf}#${locationId}` : productId);
@@ -27,10 +26,10 @@ export function rowsOf({ products }, state, shown = []) {
 }
 
 export function start(state, [level = ""]) {
-  Object.assign(state, { text: "", level: Object.hasOwn(LEVELS, level) ? level : "", open: new Set(), ...state });
+  Object.assign(state, { pages: 1, text: "", level: Object.hasOwn(LEVELS, level) ? level : "", open: new Set(), ...state });
 }
 
-export const read = () => ask("/data/products");
+export const read = (_, state) => ask(`/data/products?pages=${state.pages}`);
 
 // Every event is about an order or a product.
 export const follows = ({ event }) => event !== undefined;
@@ -72,7 +71,7 @@ function listOf({ rows, sort, open }, onSort) {
   return table({
     label: T.nav.products,
     columns: COLUMNS,
-    rows: [...rows.slice(0, MOST_ROWS).flatMap((row) => withPlaces(row, open)), total],
+    rows: [...rows.flatMap((row) => withPlaces(row, open)), total],
     keyOf,
     classOf: (row) => (row.isGone ? "is-gone" : row.placeOf ? "place" : row === total ? "total" : ""),
     sort,
@@ -80,7 +79,7 @@ function listOf({ rows, sort, open }, onSort) {
   });
 }
 
-export function draw({ products, unreadable }, state) {
+export function draw({ products, unreadable, isAll }, state) {
   const { text, level, sort, rows } = state;
   const choose = (chosen) => {
     Object.assign(state, chosen);
@@ -95,13 +94,17 @@ export function draw({ products, unreadable }, state) {
   const filter = html`<input id="filter" type="search" autocomplete="off" .value=${text} @input=${({ target }) => choose({ text: target.value })} @scan=${({ detail }) => choose({ text: detail })}>`;
   const all = Object.entries({ "": T.allProducts.all, ...LEVELS });
   const levels = choice("level", T.allProducts.show, all, { value: level, onChange: ({ target }) => choose({ level: target.value }) });
-  const found = [T.allProducts.found(rows.length, products.length), rows.length > MOST_ROWS ? T.allProducts.more(MOST_ROWS) : ""].filter(Boolean).join(". ");
+  const found = [T.allProducts.found(rows.length, products.length), isAll ? "" : T.allProducts.notAll].filter(Boolean).join(". ");
+  const showMore = () => {
+    state.pages += 1;
+    page.read();
+  };
   const none = html`<p>${T.allProducts.none(text.trim(), LEVELS[level])}</p>${text || level ? button(T.allProducts.clear, clear) : nothing}`;
   return {
     content: [
       Object.values(unreadable).map((why) => problem(T.allProducts.leftOut(why))),
       html`<div class="filters">${labelled(T.allProducts.filter, filter)}${levels}${sortChoice(COLUMNS, sort, onSort)}<p class="hint" role="status">${found}</p></div>`,
-      html`<section class="card">${rows.length ? listOf(state, onSort) : none}</section>`,
+      html`<section class="card">${rows.length ? listOf(state, onSort) : none}${isAll ? nothing : button(T.allProducts.more, showMore)}</section>`,
       listing(),
     ],
   };

@@ -20,7 +20,7 @@ export async function read([text]) {
   const { isAll, unsearched, ...found } = await ask(`/data/search?${new URLSearchParams({ text })}`);
   const lists = Object.keys(HITS).map((kind) => [kind, found[kind] ?? []]).filter(([, hits]) => hits.length > 0);
   // Unless there may be others, or the reader has moved on. Going back leads to where the reader came from.
-  const isOnly = lists.length === 1 && lists[0][1].length === 1 && unsearched.every(({ what }) => what === "parts") && location.hash === hash;
+  const isOnly = lists.length === 1 && lists[0][1].length === 1 && unsearched.every(({ what }) => what === "parts" || what === "references") && location.hash === hash;
   if (isOnly) location.replace(hrefOf(...HITS[lists[0][0]](lists[0][1][0]).slice(2)));
   return { lists, about: withCode([isAll ? "" : T.find.notAll, ...unsearched.map((one) => T.find.unsearched[one.what](one))].filter(Boolean).join(" ")) };
 }

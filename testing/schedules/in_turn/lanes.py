@@ -195,9 +195,10 @@ class LaneShop(Shop):
         return worker
 
     def owner(self, lanes: int = 2, off: float = 0.0) -> Any:
-        """Create a seller that has leased a lane, if one is free, and has read its pages."""
+        """Create a seller that has leased a lane, if one is free, counted the others, and read its pages."""
         worker = self.seller(lanes, off)
         worker.source.lane.take(self.soon(), CommitStats())
+        worker.source.lane.count_in_use(self.soon(), CommitStats())
         self.quiet.add("warm-up")
         if not self.item(Table.PRODUCTS, "warm-up"):
             self.list("warm-up")

@@ -32,14 +32,14 @@ def followers(members: Iterable[G], is_stopped: Callable[[G], bool]) -> list[G]:
 
 
 def in_portions(
-    items: Iterable[T], most: int, size_of: Callable[[T], int], most_bytes: int
+    items: Iterable[T], most: int, size_of: Callable[[T], int], most_in_all: int
 ) -> list[list[T]]:
-    """Split items into portions of at most `most` items and `most_bytes` bytes. An item that is larger gets its own portion."""
+    """Split items into portions of at most `most` items and a total size of `most_in_all`. A larger item gets its own portion."""
     portions: list[list[T]] = []
     size = 0
     for item in items:
         size += size_of(item)
-        if not portions or len(portions[-1]) == most or size > most_bytes:
+        if not portions or len(portions[-1]) == most or size > most_in_all:
             portions.append([])
             size = size_of(item)
         portions[-1].append(item)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
@@ -50,7 +50,7 @@ from inventory_orders.errors import (
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.sqs import Queue, SqsCalls, attributes
 from inventory_orders.invocation.telemetry import emit_orders, emit_wait, log_queue_errors, logger
-from inventory_orders.lanes.levels import mark_shippable, open_units
+from inventory_orders.lanes.levels import is_listed, mark_shippable
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists
@@ -66,7 +66,7 @@ _MOST_PRODUCTS = 300
 # When to read the row of an order that was sent to a queue: after these multiples of the time that recent orders took, but not
 # before this number of seconds, and at the latest at the end of the wait. Whatever takes longer than that is unusual, and a
 # caller who knows so can decide what to do.
-_LOOKS = ((1.1, 0.0), (2.4, 0.0), (8.0, 1.0), (20.0, 4.0))
+_LOOKS = ((1.1, 0.0), (2.2, 0.0), (4.5, 0.0), (10.0, 2.5))
 
 # Seconds for a read at the end of the wait, and what is at most expected of an order.
 _READ_SECONDS, _LONGEST_USUAL = 0.1, 10.0
@@ -288,40 +288,21 @@ def _unknown_order(order_id: str) -> RejectedError:
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
-    """List a user's orders, newest first. Operators can also list the orders to ship, oldest first.
+    """List orders by user, status or late payment. Customers are shown their own orders.
 
-    Both lists come from an index, which is eventually consistent. Each order to ship shows whether its stock is on hand.
-    Orders are filtered by location after a page is read, so the page may be shorter than its limit.
+    Lists come from indexes, which are eventually consistent. Each order to ship shows whether its stock is on hand.
 
     Raises:
         InventoryOrdersError: The query is invalid, or the orders cannot be read.
     """
     query = request.query
-    user_id, location_id = query.get("userId", caller.customer), location_in(query)
-    if user_id is not None:
-        checked_id("userId", user_id)
-        caller.check_is(user_id, "list their own orders")
-    elif "status" not in query:
-        detail = "is missing; userId=u-7 lists a user's orders, and status=CONFIRMED lists the orders to ship"
-        raise malformed("userId", detail)
-    if query.get("status", OrderStatus.CONFIRMED) != OrderStatus.CONFIRMED:
-        raise malformed("status", "must be CONFIRMED, which lists the orders to ship")
-    if location_id is not None and user_id is not None:
-        raise malformed(
-            "locationId", "only applies to orders to ship; leave out userId to list them"
-        )
-    # No user id begins with #.
-    name = "#CONFIRMED" if user_id is None else user_id
-    limit = limit_of(query)
+    wanted, limit = _filter_in(query, caller), limit_of(query)
+    is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        places, has_more = client.call(
-            lambda: (
-                lists.list_to_fulfil(client.store, limit, after)
-                if user_id is None
-                else lists.list_orders(client.store, user_id, limit, after)
-            ),
+        places, following = client.call(
+            lambda: lists.list_orders(client.store, wanted, limit, after, client.side_by_side),
             deadline,
         )
         orders, unreadable = read_orders(
@@ -329,23 +310,55 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         )
         if unreadable:
             logger.error("orders cannot be read", extra={"orders": unreadable})
-        if location_id is not None:
-            orders = [each for each in orders if open_units(*each, location_id)]
+        # The index may still list orders as they were a moment ago, and at locations that have handed over their units.
+        orders = [each for each in orders if is_listed(wanted, *each)]
         found = len(orders)
-        if user_id is None:
+        if is_to_ship:
             orders = orders[: _with_few_products(order for order, _ in orders)]
-            mark_shippable(client, orders, deadline, location_id)
+            mark_shippable(client, orders, deadline, wanted.location_id)
         orders = orders[: fitting([shown for _, shown in orders])]
         if len(orders) < found:
-            ids = [place.id for place in places]
-            places, has_more = places[: ids.index(orders[-1][0].order_id) + 1], True
-        if "status" in query:
-            # The index may still list an order that was fulfilled a moment ago.
-            orders = [each for each in orders if each[0].status == OrderStatus.CONFIRMED]
-        shown = {"orders": [shown for _, shown in orders], "unreadable": unreadable}
-        return shown, places[-1] if has_more else None
+            following = next(place for place in places if place.id == orders[-1][0].order_id)
+        return {"orders": [shown for _, shown in orders], "unreadable": unreadable}, following
 
+    # No user id begins with #.
+    name = f"#{wanted}" if wanted.user_id is None else wanted.user_id
     return answer_with_page(name, query, read_page, deadline)
+
+
+def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
+    """Read from a query which orders to list.
+
+    Raises:
+        InvalidMessageError: The query is not valid, or lists orders that the caller may not see.
+    """
+    user_id, status = query.get("userId", caller.customer), query.get("status")
+    location_id = location_in(query)
+    if user_id is not None:
+        checked_id("userId", user_id)
+        caller.check_is(user_id, "list their own orders")
+    is_late = _is_of_late_payments(query, user_id)
+    if status not in (None, *OrderStatus):
+        raise malformed("status", f"must be one of {', '.join(OrderStatus)}")
+    if status == OrderStatus.REJECTED and location_id is not None:
+        raise malformed("locationId", "does not apply to rejected orders; leave it out")
+    if not (user_id or status or is_late):
+        raise malformed("userId", "is missing; send userId, status or latePayment=true")
+    limits = {
+        field: checked_id(name, query[name], "time")
+        for field, name in (("since", "from"), ("until", "to"))
+        if name in query
+    }
+    return lists.OrderFilter(user_id, status, is_late, location_id=location_id, **limits)
+
+
+def _is_of_late_payments(query: Mapping[str, str], user_id: str | None) -> bool:
+    if "latePayment" not in query:
+        return False
+    others = query.keys() & {"status", "locationId"}
+    if query["latePayment"] != "true" or user_id is not None or others:
+        raise malformed("latePayment", "must be true, without userId, status and locationId")
+    return True
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
@@ -372,6 +385,7 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     shown = public_order(order_row(record), with_notes=caller.customer is None)
+    shown["statusAt"] = record.status_at
     if not caller.sees_numbers:
         for shortage in shown.get("shortages", ()):
             del shortage["available"]

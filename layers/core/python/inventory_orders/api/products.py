@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 
 from inventory_orders.api.requests import (
-    MAX_LISTED,
     HttpAnswer,
     Listed,
     Request,
     answer_with_page,
-    filled_page,
+    encode_cursor,
     limit_of,
     location_in,
     malformed,
+    place_after,
     reading,
 )
 from inventory_orders.api.serving import Caller
@@ -28,18 +28,24 @@ from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
     location_of,
-    product_of,
     stock_key,
 )
 from inventory_orders.domain.product import Product, ProductStatus
-from inventory_orders.domain.record import OrderRecord
+from inventory_orders.domain.words import words_to_find
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
-from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_levels, read_rows
+from inventory_orders.lanes.levels import (
+    ALL_LANES,
+    StockLevel,
+    estimate_levels,
+    list_levels,
+    read_levels,
+    read_rows,
+)
 from inventory_orders.messages.documents import checked_id, not_one_of
-from inventory_orders.store import lists
+from inventory_orders.store import lists, movements
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.rows import Row, drop_none
 
@@ -66,17 +72,23 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def get_products(request: Request, caller: Caller) -> HttpAnswer:
-    """Show several products. The answer lists the ids of unknown, unreadable and remaining products separately.
+    """Show several products: those that the query names, or those that a search finds.
+
+    For the former, the answer lists the ids of unknown, unreadable and remaining products separately.
 
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    given = request.query.get("ids")
-    if not given:
+    query = request.query
+    if ("ids" in query) == ("search" in query):
         raise malformed(
-            "ids", "is missing; list the product ids, for example ids=tea-earl-grey,milk"
+            "ids", "send either ids or search, for example ids=tea-earl-grey,milk or search=earl"
         )
-    named = given.split(",")
+    return (_named_products if "ids" in query else _found_products)(query, caller)
+
+
+def _named_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+    named = query["ids"].split(",")
     if len(named) > READ_LIMIT:
         raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
@@ -89,6 +101,25 @@ def get_products(request: Request, caller: Caller) -> HttpAnswer:
         "remaining": remaining,
     }
     return HttpAnswer(200, answer)
+
+
+def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+    wanted, limit = words_to_find(query["search"]), limit_of(query)
+    if not wanted:
+        raise malformed("search", "must have a word of at least two letters or digits")
+    # No user id begins with #.
+    name = f"#SEARCH {' '.join(wanted)}"
+    client, deadline = reading()
+    listing = partial(lists.search_products, client.store, wanted, limit, place_after(name, query))
+    places, last = client.call(listing, deadline)
+    levels, found, remaining = _read([place.id for place in places], caller)
+    if remaining:
+        last = places[-len(remaining) - 1]
+    answer = {
+        "products": [shown_product(levels[place.id]) for place in places if place.id in levels],
+        "unreadable": [place.id for place in places if place.id in found.unreadable],
+    }
+    return HttpAnswer(200, answer | ({} if last is None else {"next": encode_cursor(name, last)}))
 
 
 def _read(
@@ -172,9 +203,9 @@ def _key_in(request: Request) -> str:
 
 
 def list_stock(request: Request, _: Caller) -> HttpAnswer:
-    """List the stock of all products at each location for operators, unsorted.
+    """List the stock of all products at each location for operators, unsorted; with a status, sorted by id.
 
-    The numbers are estimates, because units move while they are read.
+    The numbers are estimates, because units move while they are read. Those of products in lanes come from the last sweep.
 
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
@@ -196,11 +227,20 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
         return location_id in (None, location_of(key))
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        found, last = client.call(lambda: lists.list_products(client.store, limit, after), deadline)
-        levels = estimate_levels(client, found, deadline)
+        if "status" in query:
+            listing = partial(lists.list_by_level, client.store, status, limit, after)
+            keys, last = client.call(listing, deadline)
+            found = read_all(client, keys, deadline, CommitStats())
+        else:
+            every = partial(lists.list_products, client.store, limit, after)
+            found, last = client.call(every, deadline)
+        # Only the pages show which lane has how many units.
+        estimate = estimate_levels if "inLanes" in query else list_levels
+        levels = estimate(client, found, deadline)
         shown = [
             shown_level(level, locations)
             for level in levels.values()
+            # The index may still show a product under its last status.
             if query.get("status", level.product.status) == level.product.status
             and (level.in_lanes or "inLanes" not in query)
             and is_there(level.product.product_id)
@@ -209,7 +249,7 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
         return {"products": shown, "unreadable": unreadable}, last
 
     # No user id begins with #.
-    return answer_with_page("#STOCK", query, read_page, deadline)
+    return answer_with_page(f"#STOCK {query.get('status', '')}", query, read_page, deadline)
 
 
 def list_adjustments(request: Request, _: Caller) -> HttpAnswer:
@@ -254,76 +294,46 @@ _ADJUSTMENT = (
 
 
 def list_history(request: Request, _: Caller) -> HttpAnswer:
-    """List all stock changes of a product for operators: first its adjustments, then the units that orders took and returned.
-
-    No index lists orders by product, so this reads all orders, a megabyte at a time.
+    """List all stock changes of a product for operators, newest first: its adjustments, and the units that orders moved.
 
     Raises:
         InventoryOrdersError: The product never existed, or DynamoDB failed.
     """
-    key = _key_in(request)
+    key, limit = _key_in(request), limit_of(request.query)
     client, deadline = reading()
+    has_movements = runtime.process().has_movements
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        booked = list[direct.Answer]()
-        if after is None or not after.at:
-            page, after = _read_adjustments(client, deadline, key, MAX_LISTED, after)
-            booked = [
-                {"action": "adjust", "at": adjustment.pop("appliedAt", ""), **adjustment}
-                for adjustment in page["adjustments"]
-                if "rejected" not in adjustment
-            ]
-            if after is not None:
-                return {"entries": booked, "unreadable": []}, after
-        shown, last = filled_page(after, read_orders, deadline)
-        return shown | {"entries": booked + shown["entries"]}, last
-
-    def read_orders(after: lists.ListPosition | None) -> Listed:
-        entries, unreadable = list[direct.Answer](), list[str]()
-        orders, last = client.call(lambda: lists.list_all_orders(client.store, after), deadline)
-        for order_id, order in orders.items():
-            # Reading a row does not check its quantities.
-            if isinstance(order, OrderRecord) and all(
-                isinstance(line.quantity, int) for line in order.lines
-            ):
-                entries += _moved(order, key)
-            else:
-                unreadable.append(order_id)
-        return {"entries": entries, "unreadable": unreadable}, last and replace(last, at="orders")
+        found = client.call(
+            lambda: movements.list_history(
+                client.store, key, limit, after, has_movements=has_movements
+            ),
+            deadline,
+        )
+        if not found.entries and after is None:
+            raise ProductNotFoundError(f"there is no product {in_words(key)}")
+        entries = [shown_change(entry.row) for entry in found.entries]
+        return {"entries": entries, "completeUntil": found.complete_until}, found.after
 
     return answer_with_page(f"#HISTORY {key}", request.query, read_page, deadline)
 
 
-def _moved(order: OrderRecord, key: str) -> Iterator[direct.Answer]:
-    """List the units that an order took from the row with this key, and the units that it returned there."""
-    product_id = product_of(key)
-    for line in order.lines:
-        if line.key != key or line.product_created_at is None:
-            continue
-        of = {"orderId": order.order_id, "productCreatedAt": line.product_created_at}
-        yield drop_none(
-            {
-                "action": "place",
-                "at": order.created_at,
-                "delta": -line.quantity,
-                **of,
-                "productVersion": line.product_version,
-                "lanePage": line.lane_page,
-            }
-        )
-        for step in order.steps:
-            if product_id in step.restocked_versions:
-                yield drop_none(
-                    {
-                        "action": step.action,
-                        "at": step.at,
-                        "delta": (step.quantities or {})[product_id],
-                        **of,
-                        "productVersion": step.restocked_versions[product_id],
-                        "stepId": step.step_id or None,
-                        **step.notes,
-                    }
-                )
+def shown_change(row: Row) -> direct.Answer:
+    """Show operators a row of `StockAdjustments` or `Movements` as a change to a product's stock."""
+    if "movementId" not in row:
+        shown = _shown_adjustment(row) | {"onHandDelta": row.get("onHandDelta", row["delta"])}
+        return {"action": "adjust", "at": shown.pop("appliedAt"), **shown}
+    at, *_ = row["movementId"].split("#", 1)
+    shown = {name: row[name] for name in _MOVEMENT if name in row}
+    if "page" not in row and "version" in row:
+        shown["productVersion"] = row["version"]
+    return {"action": row["action"], "at": at, "delta": 0, "onHandDelta": 0} | shown
+
+
+_MOVEMENT = (
+    *("delta", "onHandDelta", "quantity", "isLost", "orderId", "stepId"),
+    *("actor", "reference", "reason", "productCreatedAt"),
+)
 
 
 def shown_stock(levels: Sequence[StockLevel], locations: Collection[str]) -> direct.Answer:
@@ -340,6 +350,7 @@ def shown_stock(levels: Sequence[StockLevel], locations: Collection[str]) -> dir
     totals = {name: sum(level[name] for level in shown) for name in _UNITS}
     lanes: Counter[str] = sum((Counter(level["inLanes"]) for level in shown), Counter())
     is_exact = all(level.is_exact for level in levels)
+    names["asOf"] = min((level.as_of for level in levels if level.as_of), default=None)
     return drop_none(names) | totals | {"inLanes": lanes, "isExact": is_exact, "places": shown}
 
 
@@ -356,8 +367,12 @@ def shown_level(level: StockLevel, locations: Collection[str]) -> direct.Answer:
         "available": level.available,
         "leftToSell": left,
         "leftByDefault": left if location_of(product.product_id) in locations else 0,
-        "inLanes": {str(lane): units for lane, units in level.in_lanes.items()},
+        "inLanes": {
+            "all" if lane == ALL_LANES else str(lane): units
+            for lane, units in level.in_lanes.items()
+        },
         "isExact": level.is_exact,
+        **({"asOf": level.as_of} if level.as_of else {}),
         "lowStockThreshold": product.low_stock_threshold,
         "backorderLimit": product.backorder_limit,
     }

@@ -208,6 +208,7 @@ class Order(Change):
             version=1,
             created_at=at,
             last_updated_at=at,
+            status_at=at,
             reason=None if rejection is None else rejection.reason,
             shortages=() if rejection is None else rejection.shortages,
             hold_seconds=self.hold_seconds,

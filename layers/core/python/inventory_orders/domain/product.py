@@ -9,7 +9,11 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from inventory_orders.domain.allotments import PageKey
-from inventory_orders.domain.location import stock_key
+from inventory_orders.domain.location import location_of, stock_key
+from inventory_orders.domain.words import words_of
+
+_MOST_WORDS = 8
+"""How many words of a product's name, and of its id, a search knows."""
 
 
 class ProductStatus(StrEnum):
@@ -82,6 +86,12 @@ class Product:
     def is_discontinued(self) -> bool:
         """Whether the product no longer accepts orders."""
         return self.status is ProductStatus.DISCONTINUED
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words by which a search finds it: the first eight of its id and of its name; none for a row at another location."""
+        texts = () if location_of(self.product_id) else (self.product_id, str(self.name or ""))
+        return frozenset(word for text in texts for word in words_of(text)[:_MOST_WORDS])
 
     @property
     def place_keys(self) -> list[str]:

@@ -273,6 +273,7 @@ class OrderRecord:
         version: Rises by one with every change to the row.
         created_at: When the row was written.
         last_updated_at: When it was last changed.
+        status_at: When it entered its status; None in a row without that time.
         reason: Why the order was rejected; None if it was not.
         shortages: The products that were short, if it was rejected because stock was short.
         hold_seconds: How long its stock is held without payment; None if the sender did not say.
@@ -297,6 +298,7 @@ class OrderRecord:
     version: int
     created_at: str
     last_updated_at: str
+    status_at: str | None = None
     reason: str | None = None
     shortages: tuple[Shortage, ...] = ()
     hold_seconds: int | None = None

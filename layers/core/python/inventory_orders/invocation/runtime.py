@@ -134,6 +134,11 @@ class Process:
         return self._environment.get("STREAM_MAPPINGS", "").split()
 
     @cached_property
+    def movement_mapping(self) -> list[str]:
+        """UUID of the event source mapping through which movements are recorded; empty if none are."""
+        return self._environment.get("MOVEMENT_MAPPING", "").split()
+
+    @cached_property
     def store(self) -> Store:
         """The tables in DynamoDB."""
         names = self._table_names
@@ -141,7 +146,15 @@ class Process:
 
     @property
     def _table_names(self) -> dict[Table, str]:
-        return {table: self._text(f"{table.name}_TABLE_NAME") for table in Table}
+        needed = {table: f"{table.name}_TABLE_NAME" for table in Table}
+        if not self.has_movements:
+            del needed[Table.MOVEMENTS]
+        return {table: self._text(variable) for table, variable in needed.items()}
+
+    @property
+    def has_movements(self) -> bool:
+        """Whether the stage records movements."""
+        return "MOVEMENTS_TABLE_NAME" in self._environment
 
     @cached_property
     def customers_client(self) -> RetryingClient:
@@ -229,6 +242,11 @@ class Process:
     def undeliverable_events(self) -> sqs.Queue:
         """The queue for events that cannot be published."""
         return self._queue("UNDELIVERABLE_EVENTS_", feeds=False)
+
+    @cached_property
+    def unrecorded_movements(self) -> sqs.Queue:
+        """The queue for changes to orders from which no movements can be derived."""
+        return self._queue("UNRECORDED_MOVEMENTS_", feeds=False)
 
 
 @cache

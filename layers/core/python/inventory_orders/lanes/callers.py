@@ -26,6 +26,9 @@ _MOST_PRODUCTS = 20
 # For how many orders the lane is filled at least.
 _LEAST = 20
 
+# Seconds for which a product that an order has lost takes one of the lane's places.
+_LANE_MEMORY = 60.0
+
 # Free lanes that a process tries to take at a time. When a rush begins, hundreds of processes want one.
 _TRIES = 2
 
@@ -39,8 +42,8 @@ _LANE_SECONDS = 5.0
 # Seconds for which a long line at the depot keeps this process away.
 _LINE_SECONDS = 2.0
 
-# Rounds of one order, of which the first two may sell from rows.
-_ROUNDS = 3
+# How often an order is tried.
+_ROUNDS = 2
 
 # A conflict within this number of seconds belongs to the present order.
 _NOW = 0.1
@@ -75,10 +78,10 @@ class CallersSource(LaneSource):
     recalls = False
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
-        super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS))
-        self.depot.line.memory = _LINE_SECONDS
-        # Products for which an order lost twice.
+        # Products for which an order lost to a concurrent writer.
         self._hot = Recent(client.clock)
+        super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS, self._belongs))
+        self.depot.line.memory = _LINE_SECONDS
         self._uses_lane = False
         self._rounds = 0
 
@@ -122,16 +125,19 @@ class CallersSource(LaneSource):
                 IdleReturn(self.depot, soon, batch.stats).empty_lanes([self.lane.abandoned.pop()])
 
     def tries_again(self, batch: Batch, *, is_lost: bool) -> bool:
-        """Whether the order may be tried again: once more from rows, and then from the lane."""
+        """Whether the order may be tried once more. The next one gets what it lost, or what its row lacks, from the lane."""
         self._rounds += 1
-        if is_lost and self._rounds == 1 and not self._uses_lane:
-            return True
-        if self._rounds > _ROUNDS:
-            return False
-        rivals = self.depot.client.rivals
-        self._hot.observe(*(p for p in batch.pending.product_ids if rivals.has(p, _NOW)))
-        self._uses_lane = self._rounds < _ROUNDS and self._may_visit(batch)
-        return self._uses_lane
+        rivals, rows = self.depot.client.rivals, batch.known.rows
+        for product_id in batch.pending.product_ids:
+            row = rows.get(product_id)
+            is_lent = row is not None and bool(row.lent_to)
+            if rivals.has(product_id, _NOW) or (is_lent and not is_lost):
+                self._hot.observe(product_id)
+        return is_lost and self._rounds < _ROUNDS
+
+    def _belongs(self, product_id: str) -> bool:
+        """Whether the lane is for a product: an order has lost it, or the lane has it already."""
+        return self._hot.has(product_id, _LANE_MEMORY) or self.demand.has(product_id)
 
     def _need(self, batch: Batch) -> dict[str, int]:
         """The needed units of products that are in demand. All others are sold from rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from inventory_orders.clock import Clock
@@ -49,11 +49,15 @@ class Demand:
     Args:
         clock: Source of time.
         most: Maximum number of products to remember.
+        admits: Whether to remember a product that an order wants; by default, each is remembered.
     """
 
-    def __init__(self, clock: Clock, most: int = _MAX) -> None:
+    def __init__(
+        self, clock: Clock, most: int = _MAX, admits: Callable[[str], bool] = lambda _: True
+    ) -> None:
         self._clock = clock
         self._most = most
+        self._admits = admits
         self._products: dict[str, _ProductDemand] = {}
         self._weight = 1.0
         self._orders = 0.0
@@ -64,7 +68,8 @@ class Demand:
         for order in orders:
             self._weight *= _GROWTH
             self._orders += self._weight
-            for product_id, units in order.items():
+            for product_id in filter(self._admits, order):
+                units = order[product_id]
                 wanted = products.setdefault(product_id, _ProductDemand())
                 wanted.units += units * self._weight
                 wanted.use = units

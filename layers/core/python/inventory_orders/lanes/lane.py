@@ -92,6 +92,9 @@ class OwnLane:
         # After the lease ended, other processes may have used the lane, or an operator may have restored the table.
         if not kept or self._lease is None:
             self.forget()
+        if self._lease is not None and not kept:
+            # Processes that began together have taken their lanes by now, so the next visit counts them again.
+            self._refreshed_at = float("-inf")
 
     def _live_lanes(self, deadline: Deadline, stats: CommitStats) -> set[int]:
         # Processes that began together do not look together, so that one of them returns what others have left.

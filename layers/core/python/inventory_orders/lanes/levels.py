@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from inventory_orders.clock import Deadline
-from inventory_orders.domain.allotments import PageKey
+from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.allotments import DEPOT, PAGES, Page, PageKey
 from inventory_orders.domain.location import public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product
-from inventory_orders.domain.record import OrderRecord
+from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import (
     CorruptItemError,
@@ -22,10 +23,18 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.store.dynamodb import Snapshot
+from inventory_orders.store.lists import OrderFilter
 from inventory_orders.store.rows import Key
+from inventory_orders.store.sweep_rows import read_swept, write_swept
 
 # Maximum number of snapshots. Each may show that another row or page has to be read together with the others.
 _TRIES = 5
+
+ALL_LANES = -1
+"""Stands for all lanes together."""
+
+# Maximum age of a stored level: two intervals between sweeps, if these are as long as they may be.
+_MAX_AGE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +43,18 @@ class StockLevel:
 
     Attributes:
         product: Its row.
-        in_lanes: Units by lane; 0 is the depot.
+        in_lanes: Units by lane; 0 is the depot. Those in `ALL_LANES` are in all lanes together.
         outbound: Units on outbound pages, which the row still counts as on hand.
         is_exact: Whether row and pages were read in one transaction. Otherwise units that moved between the reads may be
             missing or counted twice.
+        as_of: When the last sweep read the available units; empty if they were read now.
     """
 
     product: Product
     in_lanes: Mapping[int, int] = field(default_factory=dict)
     outbound: int = 0
     is_exact: bool = True
+    as_of: str = ""
 
     @property
     def available(self) -> int:
@@ -94,6 +105,69 @@ def estimate_levels(
         except CorruptItemError as error:
             snapshot.unreadable[row.product_id] = CorruptItemError(str(error), "CORRUPT_PRODUCT")
     return levels
+
+
+def list_levels(
+    client: RetryingClient, snapshot: Snapshot, deadline: Deadline, *, on_hand: bool = True
+) -> dict[str, StockLevel]:
+    """Estimate stock levels like `estimate_levels`, but those of products in lanes as of the last sweep.
+
+    So a list reads at most four rows instead of a page of every lane. Lanes are read only for products that the sweep has not
+    seen there.
+    """
+    known = _known_to_sweep(client, snapshot, deadline)
+    # The lanes of these products are not read.
+    rows = {key: replace(level.product, lent_to=frozenset()) for key, level in known.items()}
+    snapshot.products.update(rows)
+    now = estimate_levels(client, snapshot, deadline, on_hand=on_hand)
+    return {
+        key: replace(known[key], outbound=level.outbound) if key in known else level
+        for key, level in now.items()
+    }
+
+
+def _known_to_sweep(
+    client: RetryingClient, snapshot: Snapshot, deadline: Deadline
+) -> dict[str, StockLevel]:
+    rows = {row.product_id: row for row in _rows_in(snapshot) if row.lent_to}
+    names = sorted({_swept_row(PageKey.of(DEPOT, key).number) for key in rows})
+    stored = client.call(partial(read_swept, client.store, names), deadline)
+    since = timestamp(client.clock.now() - _MAX_AGE)
+    return {
+        key: StockLevel(replace(rows[key], stock_count=in_row), {ALL_LANES: in_lanes}, 0, False, at)
+        for at, levels in stored.values()
+        for key, (created_at, in_row, in_lanes) in levels.items()
+        if at >= since and key in rows and created_at == rows[key].created_at
+    }
+
+
+def sweep_levels(client: RetryingClient, deadline: Deadline) -> None:
+    """Read the available units of all products in lanes, each page once, and store them for lists."""
+    at, depot = timestamp(client.clock.now()), [PageKey(DEPOT, number) for number in range(PAGES)]
+    pages = read_all(client, depot, deadline, CommitStats()).pages.values()
+    # The depot also names the products of which only other lanes have units.
+    lent = [
+        product_id
+        for page in pages
+        if isinstance(page, Page)
+        for product_id in (*page.entries, *page.emptied)
+    ]
+    rows = read_all(client, lent, deadline, CommitStats())
+    levels = estimate_levels(client, rows, deadline, on_hand=False)
+    for number in range(PAGES):
+        part = {
+            key: (level.product.created_at, level.product.stock_count, sum(level.in_lanes.values()))
+            for key, level in levels.items()
+            if PageKey.of(DEPOT, key).number == number
+        }
+        if part:
+            write = partial(write_swept, client.store, _swept_row(number), at, part)
+            client.call(write, deadline)
+
+
+def _swept_row(number: int) -> str:
+    """The key of the row for the products on a page of each lane."""
+    return f"levels/{number}"
 
 
 def read_level(
@@ -245,6 +319,23 @@ def open_units(
         if location_id in (None, line.location_id)
     }
     return {key: wanted for key, wanted in units.items() if wanted}
+
+
+def is_listed(wanted: OrderFilter, order: OrderRecord, shown: Mapping[str, Any]) -> bool:
+    """Whether an order belongs to a list, by its row. An index may be behind, and does not show which units are open.
+
+    Args:
+        wanted: Which orders are listed.
+        order: The order as stored.
+        shown: The order as shown in the answer.
+    """
+    has_ended = order.status not in (OrderStatus.PENDING, OrderStatus.CONFIRMED)
+    supplied_from = {line.location_id for line in order.lines if line.product_created_at}
+    return wanted.status in (None, order.status) and (
+        wanted.location_id is None
+        or bool(open_units(order, shown, wanted.location_id))
+        or (has_ended and wanted.location_id in supplied_from)
+    )
 
 
 def _missing(order: OrderRecord, units: Mapping[str, int], found: Snapshot) -> list[dict[str, Any]]:

@@ -33,8 +33,9 @@ from inventory_orders.store.writes import Action, ActionKind, transaction_action
 
 _ATTEMPTS = 4
 
-# Maximum number of lanes in one transaction, so that there is room for the rows of several products.
-_LANES_TOGETHER = 90
+# Maximum number of lanes in one transaction, so that there is room for the rows of several products, or for the caller's
+# actions: a product that is delisted gets a closing adjustment, and has up to 16 words.
+_LANES_TOGETHER, _OF_CALLER = 80, 17
 
 
 def reclaim(
@@ -228,6 +229,7 @@ class Recall:
         pages = (PageKey.of(lane, product_id) for lane in (DEPOT, *lanes))
         places, limits = {*allocation.touched, product_id, *pages}, Limits()
         actions = len(places) + (self._release() is not None)
+        actions += _OF_CALLER if self.change is not None else 0
         is_over = actions > limits.actions or allocation.size(places) > limits.size
         return is_over and bool(allocation.touched)
 

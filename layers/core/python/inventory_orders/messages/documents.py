@@ -223,12 +223,14 @@ def _as_stored(field: str, time: str) -> str:
 def checked_id(name: str, value: str, kind: str = "") -> str:
     """Check an id, such as a `productId` or an `orderId`, and return it. Pass its `kind` if its field has another name.
 
+    A `time` is returned in the format in which it is stored.
+
     Raises:
         InvalidMessageError: The id is not valid.
     """
     types = json_schema("types")
-    validated({name: value}, name, {"properties": {name: types.get(kind or name, types["id"])}})
-    return value
+    schema = {"properties": {name: types.get(kind or name, types["id"])}}
+    return str(validated({name: value}, name, schema)[name])
 
 
 def wrapped(document: Any, whole: str = "the message") -> InvalidMessageError | None:

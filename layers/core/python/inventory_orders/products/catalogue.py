@@ -71,6 +71,7 @@ from inventory_orders.store.writes import (
     product_delete_action,
     product_replace_action,
     record_action,
+    word_actions,
 )
 
 if TYPE_CHECKING:
@@ -196,7 +197,10 @@ class ProductCatalogue:
         moment = self.client.clock.now()
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
-            return Update(stored, after), [product_replace_action(stored, after, moment)]
+            return Update(stored, after), [
+                product_replace_action(stored, after, moment),
+                *word_actions(stored.product_id, stored.words, after.words),
+            ]
         closing = AdjustmentRecord(
             stored.product_id,
             f"closing-{_generation(stored.created_at)}",
@@ -211,6 +215,7 @@ class ProductCatalogue:
             product_delete_action(stored, moment),
             record_action(closing.key, closing),
             *_place_actions(stored.product_id, is_new=False),
+            *word_actions(stored.product_id, stored.words, frozenset()),
         ]
 
     def _unlocked(
@@ -292,7 +297,8 @@ class ProductCatalogue:
         """Event-time guard: apply a catalogue event unless this one or a newer one was already applied.
 
         This is one conditional update without a read. Its condition compares times, so it needs no version, and the newest
-        event wins in whatever order events arrive. Repeating an event has no effect.
+        event wins in whatever order events arrive. Repeating an event has no effect. If the name changes, the update fails,
+        and becomes a transaction with the product's words.
 
         Returns:
             Whether it was applied, and the current product. False means stale, which is not an error.
@@ -309,16 +315,33 @@ class ProductCatalogue:
         _, product = update_product(
             self.client, event.product_id, lambda: write, deadline, self.stats
         )
-        # This event, whether it was written now or earlier.
-        newest = (product.details_event_time or "", product.details_event_id or "")
         given = (event.event_time, sortable_id(event.event_id))
+        details = {name: event.details.get(name) for name in DETAILS}
+        if _newest_event(product) < given and product.name != details["name"]:
+
+            def renamed(before: Product) -> Product:
+                if _newest_event(before) >= given:
+                    return before
+                return replace(
+                    before,
+                    name=details["name"],
+                    price=details["price"],
+                    price_changed_at=None if details["price"] is None else event.event_time,
+                    details_event_time=event.event_time,
+                    details_event_id=given[1],
+                )
+
+            product = self.update_with_retry(
+                event.product_id, renamed, deadline, product.created_at, waits=False
+            ).after
+        # This event, whether it was written now or earlier.
+        newest = _newest_event(product)
         if newest < given:
             raise LeaseHeldError(
                 in_words(product.product_id), product.lease_left(moment.timestamp())
             )
         if newest > given:
             return False, product
-        details = {name: event.details.get(name) for name in DETAILS}
         if any(getattr(product, name) != details[name] for name in DETAILS):
             raise event_id_reused_error(product, event.event_id, details)
         return True, product
@@ -522,6 +545,11 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
     cancelled.check_places()
 
 
+def _newest_event(product: Product) -> tuple[str, str]:
+    """The time and the sortable id of the newest catalogue event that was applied."""
+    return product.details_event_time or "", product.details_event_id or ""
+
+
 def _check_details(key: str, names: Iterable[str]) -> None:
     """Raise an error if a row at a location would get a name or price, which all locations share.
 
@@ -564,7 +592,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
 
 
 def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product's row, at the default or another location, and record its opening stock."""
+    """The actions that create a product's row, at the default or another location, record its opening stock, and list its words."""
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -578,6 +606,7 @@ def create_actions(product: Product) -> list[Action]:
         product_create_action(product),
         record_action(opening.key, opening),
         *_place_actions(product.product_id, is_new=True),
+        *word_actions(product.product_id, frozenset(), product.words),
     ]
 
 

@@ -284,6 +284,7 @@ class Lease:
         adjustment_id: str,
         deadline: Deadline,
         notes: Mapping[str, str] = NO_NOTES,
+        moved: int = 0,
     ) -> AdjustmentRecord:
         """Record a count with its adjustment and release the lease, in one verified transaction.
 
@@ -291,6 +292,7 @@ class Lease:
             counted: Units in place when the count began, including those of open orders.
             adjustment_id: The idempotency key of the count, unique within the product.
             notes: Who counted, and why.
+            moved: Units that came in between the count and the beginning of the lease; negative if units left.
 
         Returns:
             The adjustment, recorded by this call or by an earlier one whose response was lost.
@@ -304,7 +306,7 @@ class Lease:
             ContentionError: Concurrent transactions got in the way until time ran out.
         """
         before, moment = self.product, self.client.clock.now()
-        after = self._after(counted)
+        after = self._after(counted + moved)
         if before.lock_on_hand is not None:
             # The count is correct without this number.
             with suppress(OutcomeError):

@@ -15,10 +15,10 @@ from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.events import Level, stock_event
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import StoreUnavailableError, ThrottledError
-from inventory_orders.lanes.levels import StockLevel, estimate_levels, read_level
+from inventory_orders.lanes.levels import StockLevel, list_levels, read_level
 from inventory_orders.publishing.publisher import Bus, Publisher
 from inventory_orders.store.lists import ListPosition, list_products
-from inventory_orders.store.stock_parts import StockPart, read_stock_parts, write_stock_part
+from inventory_orders.store.sweep_rows import StockPart, read_stock_parts, write_stock_part
 
 # Maximum number of products in one request.
 _TOGETHER = 1000
@@ -88,7 +88,7 @@ class StockWatch:
                 partial(list_products, self._client.store, _TOGETHER, self._after), deadline
             )
             self._seen |= snapshot.products.keys() | snapshot.unreadable.keys()
-            for product_id, level in estimate_levels(self._client, snapshot, deadline).items():
+            for product_id, level in list_levels(self._client, snapshot, deadline).items():
                 number, seen = StockPart.of(product_id), _as_published(level)
                 if level.may_be_torn and seen != parts[number].levels.get(product_id):
                     exact = read_level(self._client, product_id, deadline, CommitStats())

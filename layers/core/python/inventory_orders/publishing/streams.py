@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from inventory_orders.domain.events import Event, order_events, product_events
@@ -15,12 +15,12 @@ from inventory_orders.errors import (
 )
 from inventory_orders.publishing.publisher import Undeliverable
 from inventory_orders.store.dynamodb import Store, call
-from inventory_orders.store.rows import decode
+from inventory_orders.store.rows import Row, decode
 from inventory_orders.store.tables import KEYS, Table
 
 
-def read_changes(event: object) -> list[Event | Undeliverable]:
-    """Convert a batch of changes from a stream into events, in the same order.
+def records_of(event: object) -> list[Any]:
+    """List the records of a batch of changes.
 
     Raises:
         UnsupportedEventError: The Lambda event is not a batch of changes from a stream.
@@ -31,26 +31,40 @@ def read_changes(event: object) -> list[Event | Undeliverable]:
             'this function takes batches of changes from the tables\' streams: {"Records": [{"dynamodb": ...}]}; see events/ '
             "for samples"
         )
+    return records
+
+
+def read_changes(event: object) -> list[Event | Undeliverable]:
+    """Convert a batch of changes from a stream into events, in the same order.
+
+    Raises:
+        UnsupportedEventError: The Lambda event is not a batch of changes from a stream.
+    """
     news: list[Event | Undeliverable] = []
-    for record in records:
+    for record in records_of(event):
         try:
-            news += _events_of(record)
+            table, before, after = rows_in(record)
+            news += _OF[table](before, after)
         except UnpublishableError as error:
-            event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
-            news.append(Undeliverable.of_record(_key(record), event_id, record, error))
+            news.append(undeliverable(record, error))
     return news
 
 
 _OF = {Table.ORDERS: order_events, Table.PRODUCTS: product_events}
 
 
-def _events_of(record: object) -> tuple[Event, ...]:
+def rows_in(record: object) -> tuple[Table, Row | None, Row | None]:
+    """Read the table of a changed row, and the row before and after the change; None if there was none.
+
+    Raises:
+        UnpublishableError: The record is not a change to a row of a streamed table.
+    """
     try:
         kind, change = record["eventName"], record["dynamodb"]  # type: ignore[index]
         # Only the event name shows that there was no row. If an image is missing otherwise, the change is unknown.
         before = None if kind == "INSERT" else decode(change["OldImage"])
         after = None if kind == "REMOVE" else decode(change["NewImage"])
-        (of,) = (of for table, of in _OF.items() if tuple(change["Keys"]) == KEYS[table])
+        (table,) = (table for table in _OF if tuple(change["Keys"]) == KEYS[table])
     except (
         KeyError,
         TypeError,
@@ -62,7 +76,13 @@ def _events_of(record: object) -> tuple[Event, ...]:
         raise UnpublishableError(
             f"the record is not a change to a row ({type(error).__name__}: {error})"
         ) from error
-    return of(before, after)
+    return table, before, after
+
+
+def undeliverable(record: object, error: UnpublishableError) -> Undeliverable:
+    """Describe a record that nothing can be derived from."""
+    event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
+    return Undeliverable.of_record(_key(record), event_id, record, error)
 
 
 def _key(record: object) -> str:
@@ -74,14 +94,24 @@ def _key(record: object) -> str:
         return ""
 
 
-def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> list[str]:
-    """Report each table whose changes are not published. If AWS does not answer, this reports nothing.
+def unread_streams(
+    store: Store,
+    functions: Any,
+    mappings: Sequence[str],
+    what: str = "published",
+    tables: Collection[Table] = tuple(_OF),
+) -> list[str]:
+    """Report each table whose changes are not read. If AWS does not answer, this reports nothing.
 
     Args:
         store: The tables.
         functions: A client that calls Lambda.
-        mappings: The UUIDs of the event source mappings that should read the streams.
+        mappings: The UUIDs of the event source mappings that should read the streams; empty if none should.
+        what: What should happen to the changes, in words.
+        tables: The tables whose streams they should read.
     """
+    if not mappings:
+        return []
     try:
         found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
         # docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
@@ -91,11 +121,11 @@ def unread_streams(store: Store, functions: Any, mappings: Sequence[str]) -> lis
             if each["State"] not in ("Disabled", "Disabling", "Deleting")
         }
         return [
-            f"changes of {table} are not published: no enabled event source mapping reads its stream"
-            for table in _OF
+            f"changes of {table} are not {what}: no enabled event source mapping reads its stream"
+            for table in tables
             if store.stream(table) not in read
         ]
     except (ThrottledError, OutcomeUnknownError):
         return []
     except StoreError as error:
-        return [f"cannot check whether changes are published: {error}"]
+        return [f"cannot check whether changes are {what}: {error}"]

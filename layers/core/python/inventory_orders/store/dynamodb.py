@@ -63,7 +63,7 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 READ_LIMIT = 100
 """Maximum number of items in a BatchGetItem or TransactGetItems request."""
 
-_ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
+ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
 
 F = TypeVar("F")
 
@@ -165,7 +165,7 @@ class Store:
         self,
         client: DynamoDBClient,
         tables: Mapping[Table, str],
-        consistent: Collection[Table] = _ALWAYS_CONSISTENT,
+        consistent: Collection[Table] = ALWAYS_CONSISTENT,
     ) -> None:
         self._client = client
         self._consistent = consistent
@@ -326,6 +326,12 @@ class Store:
             **parameters,
         )
 
+    def write_items(self, table: Table, requests: Sequence[Item]) -> Sequence[Item]:
+        """Put and delete items without conditions, at most 25 in one request. Returns the requests that DynamoDB left out."""
+        name = self._tables[table]
+        response = call(self._client.batch_write_item, RequestItems={name: requests})
+        return response.get("UnprocessedItems", {}).get(name, ())  # type: ignore[no-any-return]
+
     def update_product(self, product_id: str, write: Write) -> Product:
         """Change a product in one conditional update, and return the result.
 
@@ -379,7 +385,7 @@ class Store:
                 {
                     action.operation: {
                         "TableName": self._tables[key_of(action.subject)[0]],
-                        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                        **(_FOUND if action.write.condition else {}),
                         **({} if action.write.row else {"Key": key_item(action.subject)}),
                         **action.write.parameters,
                     }
@@ -389,6 +395,8 @@ class Store:
             ClientRequestToken=token,
         )
 
+
+_FOUND = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 # The product exists and keeps the table's contract, as far as a condition can check.
 _SOUND = (

@@ -30,19 +30,21 @@ from inventory_orders.domain.record import (
     OrderKey,
     OrderLine,
     OrderRecord,
-    OrderStatus,
     Record,
     RecordKey,
     Step,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
+from inventory_orders.domain.words import WordKey
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import (
     EXPIRY_SHARDS,
-    FULFIL_SHARDS,
     KEYS,
+    LATE_PAYMENT_SHARDS,
+    OTHER_STATUS_SHARDS,
+    SHARDS,
+    STATUS_SHARDS,
     Table,
-    shard_name,
 )
 
 Row = dict[str, Any]
@@ -93,7 +95,7 @@ Found = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | 
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
-def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
+def key_of(key: Key | WordKey | int) -> tuple[Table, tuple[str, ...]]:
     """The table of a key, and the values of its key attributes. The number of a lane stands for the lane's lease."""
     match key:
         case int():
@@ -104,13 +106,15 @@ def key_of(key: Key | int) -> tuple[Table, tuple[str, ...]]:
             return Table.ORDERS, (order_id,)
         case AdjustmentKey(product_id, adjustment_id):
             return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
+        case WordKey():
+            return Table.WORDS, (key.word[:2], "#".join(key))
         case str():
             return Table.PRODUCTS, (key,)
         case unknown:
             assert_never(unknown)
 
 
-def described(key: Key | int) -> str:
+def described(key: Key | WordKey | int) -> str:
     """Write a key for people."""
     match key:
         case str():
@@ -123,8 +127,8 @@ def described(key: Key | int) -> str:
             return str(key)
 
 
-def key_item(key: Key | int) -> dict[str, Any]:
-    """The primary key of a product, a record, a page or the lease of a lane, in DynamoDB's format."""
+def key_item(key: Key | WordKey | int) -> dict[str, Any]:
+    """The primary key of a product, a record, a page, the lease of a lane or a word, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -196,6 +200,11 @@ def read_product(item: Item) -> Product:
             f"({type(error).__name__}: {error}); repair the item",
             "CORRUPT_PRODUCT",
         ) from error
+
+
+def word_row(word: str, product_id: str, words: frozenset[str]) -> Row:
+    """Build the row that lists a product under one of its words. It contains all of them, so that a search reads no others."""
+    return decode(key_item(WordKey(word, product_id))) | {"words": words}
 
 
 # ---------------------------------------------------------------------- pages and leases of lanes
@@ -308,22 +317,23 @@ def read_lease(item: Item) -> LaneLease:
 def order_row(order: OrderRecord) -> Row:
     """Convert an order into its row."""
     late_payment = order.confirmation_rejected
+    supplied_from = {line.location_id for line in order.lines}
     row = {
         "orderId": order.order_id,
         "userId": order.user_id,
         "items": [*map(_line_row, order.lines)],
         "status": order.status,
+        "statusAt": order.status_at,
         "reason": order.reason,
         "createdAt": order.created_at,
         "lastUpdatedAt": order.last_updated_at,
         "_version": order.version,
         "holdSeconds": order.hold_seconds,
         "expiresAt": order.expires_at,
-        "expiryShard": None if order.expires_at is None else _shard(order.order_id, EXPIRY_SHARDS),
+        "expiryShard": None
+        if order.expires_at is None
+        else shard_of(order.order_id, EXPIRY_SHARDS),
         "confirmedAt": order.confirmed_at,
-        "fulfilShard": _shard(order.order_id, FULFIL_SHARDS)
-        if order.status == OrderStatus.CONFIRMED
-        else None,
         "fulfilledAt": order.fulfilled_at,
         "confirmationRejected": None
         if late_payment is None
@@ -332,12 +342,21 @@ def order_row(order: OrderRecord) -> Row:
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
     }
+    # A tombstone is not an order yet, so no list contains it.
+    if order.user_id is not None:
+        shards = STATUS_SHARDS.get(str(order.status), OTHER_STATUS_SHARDS)
+        row["statusShard"] = shard_of(order.order_id, shards, f"{order.status}#")
+        if late_payment is not None:
+            row["latePaymentAt"] = late_payment.at
+            row["latePaymentShard"] = shard_of(order.order_id, LATE_PAYMENT_SHARDS)
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
         "steps": [*map(_step_row, order.steps)],
         "attributes": dict(order.attributes),
         "locationsAsked": [*order.locations_asked],
         "split": order.split,
+        # Most orders come from the default location, so they do without this attribute.
+        "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
 
@@ -395,6 +414,7 @@ def read_order(row: Row) -> OrderRecord:
         version=row.get("_version", 0),
         created_at=row.get("createdAt", ""),
         last_updated_at=row.get("lastUpdatedAt", ""),
+        status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
         hold_seconds=row.get("holdSeconds"),
@@ -443,8 +463,9 @@ def _read_shortages(row: Row) -> tuple[Shortage, ...]:
     )
 
 
-def _shard(order_id: str, shards: int) -> str:
-    return shard_name(zlib.crc32(order_id.encode()) % shards)
+def shard_of(order_id: str, shards: int, prefix: str = "") -> str:
+    """The key of an order in an index with this number of parts."""
+    return prefix + SHARDS[zlib.crc32(order_id.encode()) % shards]
 
 
 def _line_row(line: OrderLine) -> Row:
@@ -540,7 +561,7 @@ def _read_step(row: Row) -> Step:
 
 # ---------------------------------------------------------------------- any item
 
-_READERS: Mapping[type[Key | int], Callable[[Item], Found]] = {
+_READERS: Mapping[type, Callable[[Item], Found]] = {
     str: read_product,
     OrderKey: read_record,
     AdjustmentKey: read_record,
@@ -550,7 +571,7 @@ _READERS: Mapping[type[Key | int], Callable[[Item], Found]] = {
 }
 
 
-def read_item(key: Key | int, item: Item | None) -> Any:
+def read_item(key: Key | WordKey | int, item: Item | None) -> Any:
     """Convert the item under a key; None if there is no item, or the error if it breaks its table's contract."""
     try:
         return _READERS[type(key)](item) if item else None

@@ -16,6 +16,9 @@ class Table(StrEnum):
     ORDERS = "Orders"
     STOCK_ADJUSTMENTS = "StockAdjustments"
     ALLOTMENTS = "Allotments"
+    MOVEMENTS = "Movements"
+    """Absent without the setting `movements`."""
+    WORDS = "Words"
 
 
 KEYS = {
@@ -23,6 +26,8 @@ KEYS = {
     Table.ORDERS: ("orderId",),
     Table.STOCK_ADJUSTMENTS: ("productId", "adjustmentId"),
     Table.ALLOTMENTS: ("page",),
+    Table.MOVEMENTS: ("stockMonth", "movementId"),
+    Table.WORDS: ("prefix", "word"),
 }
 """Names of the key attributes of each table, the partition key first. All of them are strings."""
 
@@ -41,11 +46,30 @@ class Index(NamedTuple):
     attributes: tuple[str, ...] = ()
 
 
-BY_USER = Index("byUser", ("userId", "createdAt"), ("status",))
+BY_LEVEL = Index("byLevel", ("status", "productId"))
+BY_USER = Index("byUser", ("userId", "createdAt"), ("status", "statusAt", "suppliedFrom"))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
-BY_TO_FULFIL = Index("byToFulfil", ("fulfilShard", "confirmedAt"), ("userId", "status"))
+BY_STATUS = Index(
+    "byStatus", ("statusShard", "statusAt"), ("userId", "status", "expiresAt", "suppliedFrom")
+)
+BY_LATE_PAYMENT = Index("byLatePayment", ("latePaymentShard", "latePaymentAt"))
 
-INDEXES = {Table.ORDERS: (BY_USER, BY_EXPIRY, BY_TO_FULFIL)}
+BY_TIME = Index(
+    "byTime",
+    ("productId", "appliedAt"),
+    (
+        *("delta", "onHandDelta", "reason", "counted", "rejected", "transferWith"),
+        *("actor", "reference", "productCreatedAt", "productVersion"),
+    ),
+)
+BY_REFERENCE = Index("byReference", ("reference", "movementId"))
+
+INDEXES = {
+    Table.PRODUCTS: (BY_LEVEL,),
+    Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT),
+    Table.STOCK_ADJUSTMENTS: (BY_TIME,),
+    Table.MOVEMENTS: (BY_REFERENCE,),
+}
 
 STREAMED = (Table.ORDERS, Table.PRODUCTS)
 """Tables whose changes are published: each has a stream with the row before and after."""
@@ -53,10 +77,20 @@ STREAMED = (Table.ORDERS, Table.PRODUCTS)
 EXPIRY_SHARDS = 32
 """Parts of `BY_EXPIRY`, so that holds that end at the same time are written to several partitions."""
 
-FULFIL_SHARDS = 16
-"""Parts of `BY_TO_FULFIL`."""
+LATE_PAYMENT_SHARDS = 4
+"""Parts of `BY_LATE_PAYMENT`. Late payments are rare."""
+
+STATUS_SHARDS = {"PENDING": 64, "REJECTED": 64}
+"""Parts of `BY_STATUS` for the statuses in which orders begin."""
+
+OTHER_STATUS_SHARDS = 16
+"""Parts of `BY_STATUS` for each other status."""
+
+SHARDS = tuple(f"{number:02d}" for number in range(64))
+"""The names of the parts of an index."""
 
 
-def shard_name(number: int) -> str:
-    """The name of a shard of an index: two digits."""
-    return f"{number:02d}"
+def status_shards(status: str) -> list[str]:
+    """The keys of a status in `BY_STATUS`, such as `CONFIRMED#07`."""
+    shards = SHARDS[: STATUS_SHARDS.get(status, OTHER_STATUS_SHARDS)]
+    return [f"{status}#{shard}" for shard in shards]

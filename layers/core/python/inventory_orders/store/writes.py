@@ -22,6 +22,7 @@ from inventory_orders.domain.product import (
     sortable_id,
 )
 from inventory_orders.domain.record import OrderRecord, Record, RecordKey
+from inventory_orders.domain.words import WordKey
 from inventory_orders.store.rows import (
     LOCK,
     Key,
@@ -33,6 +34,7 @@ from inventory_orders.store.rows import (
     order_row,
     page_units,
     product_row,
+    word_row,
 )
 from inventory_orders.store.tables import KEYS
 
@@ -140,7 +142,7 @@ def _raise_version(
 
 
 def details_write(event: CatalogueEvent, moment: datetime) -> Write:
-    """Build the write that applies a catalogue event, unless a newer event was applied."""
+    """Build the write that applies a catalogue event, unless a newer event was applied, or the event has another name."""
     details = {name: event.details.get(name) for name in DETAILS}
     # Even an unchanged price gets the time of the event, so that the sequence in which events arrive does not matter.
     details["priceChangedAt"] = event.event_time if "price" in event.details else None
@@ -150,9 +152,10 @@ def details_write(event: CatalogueEvent, moment: datetime) -> Write:
         "lastUpdatedAt": timestamp(moment),
     }
     gone = [name for name, value in details.items() if value is None]
+    same = "#name = :new_name" if "name" in changed else "attribute_not_exists(#name)"
     return _raise_version(changed, gone).on(
         "(attribute_not_exists(#detailsEventTime) OR #detailsEventTime < :time OR "
-        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {NO_LIVE_LEASE}",
+        f"(#detailsEventTime = :time AND #detailsEventId < :id)) AND {same} AND {NO_LIVE_LEASE}",
         time=event.event_time,
         id=changed["detailsEventId"],
         now=unix(moment),
@@ -332,6 +335,8 @@ class ActionKind(Enum):
     LANE = auto()
     """The lease of a lane."""
     RECORD = auto()
+    WORD = auto()
+    """The row that lists a product under a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,14 +345,14 @@ class Action:
 
     Attributes:
         kind: The kind of item.
-        subject: The key of the item: a product's id, the key of a page or record, or the number of a lane.
+        subject: The key of the item: a product's id, the key of a page, record or word, or the number of a lane.
         write: What to write or check.
         operation: DynamoDB's operation: `Put`, `Update`, `Delete` or `ConditionCheck`.
         by_version: Whether it is conditioned on the version that was read, so that a failure means a concurrent writer.
     """
 
     kind: ActionKind
-    subject: Key | int
+    subject: Key | WordKey | int
     write: Write
     operation: str = "Update"
     by_version: bool = False
@@ -402,6 +407,30 @@ def product_create_action(product: Product) -> Action:
     """Build the action that creates a product if it does not exist."""
     new = Write(row=product_row(product)).on("attribute_not_exists(#productId)")
     return Action(ActionKind.PRODUCT, product.product_id, new, "Put")
+
+
+def word_actions(product_id: str, before: frozenset[str], after: frozenset[str]) -> list[Action]:
+    """Build the actions that list a product under other words. Each row contains all words, so a change writes all rows.
+
+    They have no condition, because the same transaction has one on the product's row.
+
+    Args:
+        product_id: The product.
+        before: Its words as read; empty if it is created.
+        after: Its new words; empty if it is deleted.
+    """
+    return [
+        Action(
+            ActionKind.WORD,
+            WordKey(word, product_id),
+            Write(row=word_row(word, product_id, after)),
+            "Put",
+        )
+        if word in after
+        else Action(ActionKind.WORD, WordKey(word, product_id), Write(), "Delete")
+        for word in sorted(before | after)
+        if before != after
+    ]
 
 
 def place_action(key: str, *, is_new: bool) -> Action:

@@ -1,10 +1,11 @@
-"""Stores which stock levels were last published, in a fixed number of items, so that the next sweep finds the changes."""
+"""Stores what only the sweep writes: the published stock levels, and what it has read for lists and the desk's first page."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,9 @@ from inventory_orders.store.writes import assign
 STOCK_PARTS = 100
 """Number of items with the published stock levels of all products. One request reads them; with 50,000 products, each has
 11 KB."""
+
+TODAY = "today"
+"""The key of the row for the desk's first page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +108,34 @@ def write_stock_part(store: Store, part: StockPart) -> StockPart:
     )
     store.update(Table.ALLOTMENTS, stock_part_key(part.number), write)
     return after
+
+
+def write_swept(store: Store, name: str, at: str, content: Any) -> None:
+    """Replace a row that only the sweep writes.
+
+    Args:
+        store: The tables.
+        name: The key of the row in `Allotments`.
+        at: When the content was read.
+        content: The content, in a form that JSON has.
+    """
+    packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+    store.update(Table.ALLOTMENTS, {"page": {"S": name}}, assign({"at": at, "content": packed}))
+
+
+def read_swept(store: Store, names: Iterable[str]) -> dict[str, tuple[str, Any]]:
+    """Read rows with eventual consistency. Missing and unreadable ones are left out: the next sweep writes them.
+
+    Returns:
+        When the content of each row was read, and the content, by the key of the row.
+    """
+    keys, found = [{"page": {"S": name}} for name in names], dict[str, tuple[str, Any]]()
+    for item in store.read_items(Table.ALLOTMENTS, keys) if keys else ():
+        with suppress(KeyError, TypeError, ValueError, zlib.error):
+            found[item["page"]["S"]] = content_of(item)
+    return found
+
+
+def content_of(item: Item) -> tuple[str, Any]:
+    """Convert an item into its time and its content."""
+    return item["at"]["S"], json.loads(zlib.decompress(bytes(item["content"]["B"])))

@@ -1,0 +1,385 @@
+"""The table `Movements`: the units that orders moved, by product, location and month, derived from the rows of orders.
+
+Nothing is ever decided from it. Each row follows from its order alone, so it may be written again at any time.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from heapq import merge
+from itertools import chain, groupby, islice, takewhile
+from typing import Any, NamedTuple
+
+from inventory_orders.clock import timestamp
+from inventory_orders.domain.record import (
+    LineUnits,
+    OrderAction,
+    OrderLine,
+    OrderRecord,
+    Step,
+    move_units,
+)
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.lists import ListPosition
+from inventory_orders.store.rows import Row, decode, drop_none, encode, read_order
+from inventory_orders.store.tables import BY_REFERENCE, BY_TIME, KEYS, Index, Table
+from inventory_orders.store.writes import Write, assign
+
+PLACE = "place"
+"""The action of a movement that an order's placement made. All others are `OrderAction`s."""
+
+BATCH = 25
+"""Maximum rows in a request: docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html"""
+
+# A key takes 1,000 write units a second. Only products in lanes are sold faster.
+_LANE_SHARDS = 8
+
+_MONTHS = "months"
+_PROGRESS, _LATE = "progress", "late"
+
+LATE_SECONDS = 20
+"""An invocation that begins this long after one of its changes notes that recording is late."""
+
+_ON_TIME_SECONDS = 60
+"""More than an invocation that is not late takes, including its attempts that fail before they are."""
+
+_FORGET_LATE_SECONDS = 300
+"""More than Lambda waits between two attempts, or between two batches of a shard that is behind."""
+
+Key = tuple[str, str]
+Rows = Mapping[Key, Row | None]
+"""Rows of the table by key; None for a row to delete."""
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def changed_rows(before: Row | None, after: Row | None) -> dict[Key, Row | None]:
+    """Find the rows that a change to an order adds, changes and removes.
+
+    Args:
+        before: The order's row before the change; None to return all rows of `after`. An unreadable one counts as none.
+        after: The order's row after the change; None if it is gone.
+
+    Raises:
+        UnpublishableError: The row is unreadable.
+    """
+    new, old = rows_of(after), dict[Key, Row]()
+    with suppress(UnpublishableError):
+        old = rows_of(before)
+    return {key: new.get(key) for key in old | new if old.get(key) != new.get(key)}
+
+
+def rows_of(order: Row | None) -> dict[Key, Row]:
+    """Derive all rows of an order from its own row.
+
+    Raises:
+        UnpublishableError: The order's row is unreadable.
+    """
+    try:
+        found = [] if order is None else map(drop_none, _movements(read_order(order)))
+        return {(row["stockMonth"], row["movementId"]): row for row in found}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnpublishableError(
+            f"the order's row is unreadable ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _movements(order: OrderRecord) -> Iterator[Row]:
+    taken = {line.product_id: line for line in order.lines if line.product_created_at}
+    for line in taken.values():
+        yield _row(order, line, 0, order.created_at, line.quantity) | {
+            "action": PLACE,
+            "delta": -line.quantity,
+            "page": line.lane_page,
+            "version": line.product_version if line.lane_page is None else line.lane_version,
+        }
+    for number, (step, moved) in enumerate(_moves(order), 1):
+        for product_id in moved.keys() & taken.keys():
+            quantity = moved[product_id]
+            row = _row(order, taken[product_id], number, step.at, quantity)
+            yield row | _of_step(step, product_id, quantity)
+
+
+def _moves(order: OrderRecord) -> Iterator[tuple[Step, Mapping[str, int]]]:
+    """Yield the steps that moved units. Others do not count, because a second extension replaces the first."""
+    units = {line.product_id: LineUnits(line.quantity) for line in order.lines}
+    for step in order.steps:
+        if moved := move_units(units, step.action, step.quantities):
+            yield step, moved
+
+
+def _row(order: OrderRecord, line: OrderLine, number: int, at: str, quantity: int) -> Row:
+    shard = 0 if line.lane_page is None else 1 + zlib.crc32(order.order_id.encode()) % _LANE_SHARDS
+    datetime.fromisoformat(at)
+    return {
+        "stockMonth": f"{at[:7]}#{shard}#{line.key}",
+        "movementId": f"{at}#{order.order_id}#{number:03d}",
+        "orderId": order.order_id,
+        "quantity": quantity,
+        "productCreatedAt": line.product_created_at,
+    }
+
+
+def _of_step(step: Step, product_id: str, quantity: int) -> Row:
+    version = step.restocked_versions.get(product_id)
+    # If the product had been delisted, no units go back into stock.
+    is_back = version is not None
+    is_lost = step.action == OrderAction.CANCEL and step.restock is False
+    row = dict(step.notes) | {"action": step.action, "stepId": step.step_id, "version": version}
+    if is_lost or step.action == OrderAction.FULFIL:
+        return row | {
+            "onHandDelta": -quantity,
+            "isLost": is_lost or None,
+            "page": step.out_page,
+            "version": step.out_version,
+        }
+    came = quantity if is_back and step.action == OrderAction.RETURN else None
+    return row | {"delta": quantity if is_back else None, "onHandDelta": came}
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write_rows(store: Store, rows: Rows) -> Rows:
+    """Write up to `BATCH` rows. Returns the rows that DynamoDB left out."""
+    named = {
+        key: {"DeleteRequest": {"Key": _key(*key)}}
+        if row is None
+        else {"PutRequest": {"Item": encode(row)}}
+        for key, row in rows.items()
+    }
+    left = store.write_items(Table.MOVEMENTS, list(named.values()))
+    return {key: rows[key] for key, request in named.items() if request in left}
+
+
+def months_of(rows: Rows) -> dict[str, set[str]]:
+    """List the months and shards of rows, by the key of their product and location."""
+    found: dict[str, set[str]] = {}
+    for (stock_month, _), row in rows.items():
+        if row is not None:
+            found.setdefault(stock_month[10:], set()).add(stock_month[:9])
+    return found
+
+
+def add_months(store: Store, key: str, months: Iterable[str]) -> None:
+    """Add months and shards to the list of a product and location. Without this, no reader finds their rows."""
+    write = Write("ADD #months :months", values={"months": frozenset(months)})
+    store.update(Table.MOVEMENTS, _key(f"{_MONTHS}#{key}", _MONTHS), write)
+
+
+def _key(stock_month: str, movement_id: str) -> dict[str, Any]:
+    return encode(dict(zip(KEYS[Table.MOVEMENTS], (stock_month, movement_id), strict=True)))
+
+
+# ---------------------------------------------------------------------- how far recording is behind
+
+
+def note_late(store: Store, changed_at: datetime, now: datetime) -> None:
+    """Note that changes of this minute are being recorded late."""
+    write = assign({"triedAt": timestamp(now)})
+    minute = timestamp(changed_at.replace(second=0, microsecond=0))
+    store.update(Table.MOVEMENTS, _key(_LATE, minute), write)
+
+
+def advance(store: Store, now: datetime) -> None:
+    """Note up to which time movements are complete, while Lambda reads the stream. Call this at regular intervals.
+
+    Changes that are not recorded within a minute are noted by each attempt to record them. So without such a note, all
+    changes up to a minute ago are recorded, even if no order has changed since.
+    """
+    until = timestamp(now - timedelta(seconds=_ON_TIME_SECONDS))
+    forgotten = timestamp(now - timedelta(seconds=_FORGET_LATE_SECONDS))
+    for row in _partition(store, _LATE):
+        minute = row["movementId"]
+        if row["triedAt"] >= forgotten:
+            until = min(until, minute)
+        else:
+            write_rows(store, {(_LATE, minute): None})
+    write = assign({"completeUntil": until})
+    store.update(Table.MOVEMENTS, _key(_PROGRESS, _PROGRESS), write)
+
+
+def complete_until(store: Store) -> str | None:
+    """The time up to which all movements are recorded; None if this is not known yet."""
+    found = _partition(store, _PROGRESS)
+    return found[0]["completeUntil"] if found else None
+
+
+def _partition(store: Store, stock_month: str) -> list[Row]:
+    """Read a partition with few rows, with strong consistency."""
+    condition, values = "#stockMonth = :name", {"name": stock_month}
+    found = store.query(Table.MOVEMENTS, condition, values, None, ConsistentRead=True)
+    return [decode(item) for item in found["Items"]]
+
+
+# ---------------------------------------------------------------------- lists
+
+
+class Entry(NamedTuple):
+    """A change to a product's stock: an adjustment, or a movement of an order's units.
+
+    Attributes:
+        position: Its position in the history. Movements come after adjustments of the same time.
+        row: The row in `StockAdjustments` or `Movements`.
+    """
+
+    position: ListPosition
+    row: Row
+
+
+class History(NamedTuple):
+    """A part of the history of a product's stock at a location, newest first.
+
+    Attributes:
+        entries: The changes.
+        after: Where to continue; None at the end.
+        complete_until: The time up to which no movement is missing. None if this is not known, or if the stage records none.
+    """
+
+    entries: Sequence[Entry]
+    after: ListPosition | None
+    complete_until: str | None
+
+
+def list_history(
+    store: Store, key: str, limit: int, after: ListPosition | None, *, has_movements: bool
+) -> History:
+    """List the changes to a product's stock at a location, newest first. The list is eventually consistent.
+
+    Args:
+        store: The tables.
+        key: The key of the product's row.
+        limit: Maximum number of entries.
+        after: The position to continue after; None for the beginning.
+        has_movements: Whether the stage records movements. Otherwise, only adjustments are listed.
+    """
+    until = complete_until(store) if has_movements else None
+    found = changes(store, key, limit + 1, after.at if after else None, has_movements=has_movements)
+    rest = (entry for entry in found if after is None or entry.position < after)
+    entries = list(islice(rest, limit + 1))
+    last = entries[limit - 1].position if len(entries) > limit else None
+    return History(entries[:limit], last, until)
+
+
+def changes(
+    store: Store, key: str, size: int, until: str | None = None, *, has_movements: bool = True
+) -> Iterator[Entry]:
+    """Yield the changes to a product's stock at a location, newest first. Refused decrements are left out.
+
+    Args:
+        store: The tables.
+        key: The key of the product's row.
+        size: How many rows to read with one request.
+        until: Leave out later changes.
+        has_movements: Whether the stage records movements.
+    """
+    adjusted = _newest(store, BY_TIME, key, size, until)
+    booked = (
+        Entry(ListPosition(row["appliedAt"], f"0{row['adjustmentId']}"), row)
+        for row in adjusted
+        if "rejected" not in row
+    )
+    moved = movements(store, key, size, until) if has_movements else iter(())
+    return merge(moved, booked, key=lambda entry: entry.position, reverse=True)
+
+
+def movements(store: Store, key: str, size: int, until: str | None = None) -> Iterator[Entry]:
+    """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
+    head = _partition(store, f"{_MONTHS}#{key}")
+    shards = sorted((shard for row in head for shard in row["months"]), reverse=True)
+    rows = chain.from_iterable(
+        merge(
+            *(_newest(store, None, f"{shard}#{key}", size, until) for shard in of_month),
+            key=lambda row: row["movementId"],
+            reverse=True,
+        )
+        for month, of_month in groupby(shards, lambda shard: shard[:7])
+        if until is None or month <= until
+    )
+    for row in rows:
+        yield Entry(ListPosition(_order(row).at, f"1{row['movementId']}"), row)
+
+
+def orders_of_product(
+    store: Store, key: str, limit: int, after: ListPosition | None, since: str = ""
+) -> tuple[list[ListPosition], bool]:
+    """List the orders that took units of a product at a location, newest first. The list is eventually consistent.
+
+    Args:
+        store: The tables.
+        key: The key of the product's row.
+        limit: Maximum number of entries.
+        after: The position to continue after: an order and when it was placed. None for the beginning.
+        since: Leave out orders that were placed earlier.
+
+    Returns:
+        The orders, and whether there are more.
+    """
+    entries = movements(store, key, limit + 1, after.at if after else None)
+    found = (_order(entry.row) for entry in entries if entry.row["action"] == PLACE)
+    return _page(takewhile(lambda order: order.at >= since, found), limit, after)
+
+
+def orders_by_reference(
+    store: Store, reference: str, limit: int, after: ListPosition | None
+) -> tuple[list[ListPosition], bool]:
+    """List the orders with a step that has this reference, latest step first. The list is eventually consistent.
+
+    The arguments and the answer are those of `orders_of_product`, but a position has the time of the step.
+    """
+    rows = _newest(store, BY_REFERENCE, reference, limit + 1, after.at if after else None)
+    return _page(_distinct(map(_order, rows)), limit, after)
+
+
+def _distinct(orders: Iterable[ListPosition]) -> Iterator[ListPosition]:
+    seen = set[str]()
+    for order in orders:
+        if order.id not in seen:
+            seen.add(order.id)
+            yield order
+
+
+def _order(row: Row) -> ListPosition:
+    at, order_id = row["movementId"].split("#", 1)
+    return ListPosition(at, order_id.rpartition("#")[0])
+
+
+def _page(
+    found: Iterable[ListPosition], limit: int, after: ListPosition | None
+) -> tuple[list[ListPosition], bool]:
+    rest = (each for each in found if after is None or each < after)
+    first = list(islice(rest, limit + 1))
+    return first[:limit], len(first) > limit
+
+
+def _newest(
+    store: Store, index: Index | None, partition: str, size: int, until: str | None
+) -> Iterator[Row]:
+    """Yield the rows of a partition of `Movements` or of an index, newest first, rows of the same time by their keys."""
+    table = Table.STOCK_ADJUSTMENTS if index is BY_TIME else Table.MOVEMENTS
+    names: Sequence[str] = KEYS[table] if index is None else index.keys
+    condition, values = f"#{names[0]} = :partition", {"partition": partition}
+    if until is not None:
+        # All ids of movements at this time begin with the time and `#`, which comes before `$`.
+        condition, values = f"{condition} AND #{names[1]} < :end", values | {"end": f"{until}$"}
+    place = {} if index is None else {"IndexName": index.name}
+
+    def read() -> Iterator[Row]:
+        start = None
+        while True:
+            page = store.query(
+                table, condition, values, start, Limit=size, ScanIndexForward=False, **place
+            )
+            yield from map(decode, page["Items"])
+            start = page.get("LastEvaluatedKey")
+            if start is None:
+                return
+
+    for _, rows in groupby(read(), lambda row: row[names[1]]):
+        # An index does not sort rows with equal keys.
+        yield from sorted(rows, key=lambda row: [row[name] for name in KEYS[table]], reverse=True)
