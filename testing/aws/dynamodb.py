@@ -460,9 +460,7 @@ class DynamoDB:
         scope = _scope(request, _filters(request))
         segment, total = request.get("Segment", 0), request.get("TotalSegments", 1)
         # Items belong to segments by their partition key.
-        found = [
-            key for key in table.keys_in(index) if crc32(key[0].encode()) % total == segment
-        ]
+        found = [key for key in table.keys_in(index) if crc32(key[0].encode()) % total == segment]
         return self._page(request, table, index, found, scope)
 
     def _page(

@@ -14,7 +14,7 @@ from operations.aws import Aws
 from testing.world.handlers import load_handler
 
 NOT_LISTS = {"/data/about", "/data/dead-letters", "/data/events", "/data/drop"}
-"""What the desk reads that is no row of a table, and what goes on as long as a page is open."""
+"""Reads of the desk that read no table, or that continue while a page is open."""
 
 
 def no_stack() -> Aws:
