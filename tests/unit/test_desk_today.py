@@ -187,7 +187,6 @@ def test_the_search_finds_ids_and_beginnings_of_words(desk, monkeypatch):
     assert find("ber") == {}
     opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
     desk.command("ManageProducts", action="create", **opening)
-    assert desk.get("today")["products"]["levels"] == {"ACTIVE": 40}
     tea = desk.get(f"search?text={TEA}")["products"][0]
     assert [one.get("locationId") for one in tea["places"]] == [None, "berlin"]
     assert find(f"{TEA}#berlin") == {}, "the key of a row is not an id"
