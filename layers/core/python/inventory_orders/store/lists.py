@@ -39,7 +39,7 @@ _WORDS_OF_A_PAGE, _WORDS_TO_TRY = 200, 4
 _WAITING = (OrderStatus.PENDING, OrderStatus.CONFIRMED)
 """The statuses of orders that wait for something. The longest wait is listed first."""
 
-_SPARE = 4
+_SPARE = 6
 """Entries that are read of each key, in addition to its share of the page. Then a second request is rare."""
 
 _FILTERED = 100

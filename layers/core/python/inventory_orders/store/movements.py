@@ -284,16 +284,16 @@ def changes(
 
 def movements(store: Store, key: str, size: int, until: str | None = None) -> Iterator[Row]:
     """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
-    listed = _partition(store, f"{_MONTHS}#{key}")
-    shards = reversed([row["movementId"] for row in listed])
+    # Two months more than the rows that are needed would suffice, if each had one row.
+    listed = _newest(store, None, f"{_MONTHS}#{key}", size + 2, until)
+    shards = (row["movementId"] for row in listed)
     return chain.from_iterable(
         merge(
             *(_newest(store, None, f"{shard}#{key}", size, until) for shard in of_month),
             key=itemgetter("movementId"),
             reverse=True,
         )
-        for month, of_month in groupby(shards, lambda shard: shard[:7])
-        if until is None or month <= until
+        for _, of_month in groupby(shards, lambda shard: shard[:7])
     )
 
 
