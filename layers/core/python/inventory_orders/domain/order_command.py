@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, assert_never
+from typing import Any, ClassVar, assert_never
 
 from inventory_orders.domain.change import (
     Change,
@@ -61,6 +61,12 @@ _ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | Idempotency
     (OrderAction.EXPIRE, OrderStatus.EXPIRED): IdempotencyMatch.SAME_REQUEST,
 }
 """The answers that only depend on the command and the order's status."""
+
+_STAMPS: Mapping[str, str] = {
+    OrderStatus.CONFIRMED: "confirmed_at",
+    OrderStatus.FULFILLED: "fulfilled_at",
+}
+"""Attributes of an order that keep the time at which it entered a status."""
 
 MAX_HOLD = timedelta(days=7)
 """Maximum time between an order and the end of its hold."""
@@ -377,17 +383,16 @@ class Transition(Change):
             # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in order.steps if not (extends and s.action == step.action))
-            new = self.status if self.status != order.status else None
+            names = {"status_at", _STAMPS.get(self.status, "status_at")}
+            stamps: dict[str, Any] = dict.fromkeys(names, at)
             # A hold ends when its status changes.
             is_held = self.status == OrderStatus.PENDING
             written = replace(
                 order,
                 status=self.status,
                 steps=(*kept, step),
-                status_at=order.status_at if new is None else at,
-                confirmed_at=at if new == OrderStatus.CONFIRMED else order.confirmed_at,
-                fulfilled_at=at if new == OrderStatus.FULFILLED else order.fulfilled_at,
                 expires_at=(self.extended_to or order.expires_at) if is_held else None,
+                **({} if self.status == order.status else stamps),
             )
         return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
 

@@ -46,6 +46,10 @@ _FILTERED = 100
 """Entries that are read of each key if most of them may be filtered out."""
 
 
+SideBySide = Callable[[Any, Sequence[Any]], Iterable[Any]]
+"""A function like `map`, which may call a function on several arguments in parallel."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class ListPosition:
     """A position in a list.
@@ -104,13 +108,13 @@ class OrderFilter:
         )
 
 
-def _source_of(wanted: OrderFilter) -> tuple[Index, Sequence[str]]:
-    """The index that contains a list, and its keys there."""
+def _source_of(wanted: OrderFilter) -> tuple[Index, Sequence[str], bool]:
+    """The index that contains a list, its keys there, and whether its oldest entries come first."""
     if wanted.user_id is not None:
-        return BY_USER, [wanted.user_id]
+        return BY_USER, [wanted.user_id], False
     if wanted.paid_late:
-        return BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS]
-    return BY_STATUS, status_shards(wanted.status or "")
+        return BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], False
+    return BY_STATUS, status_shards(wanted.status or ""), wanted.status in _WAITING
 
 
 def list_orders(
@@ -118,7 +122,7 @@ def list_orders(
     wanted: OrderFilter,
     limit: int,
     after: ListPosition | None,
-    side_by_side: Callable[[Any, Sequence[Iterator[Row]]], Iterable[list[Row]]] = map,
+    side_by_side: SideBySide = map,
 ) -> tuple[list[ListPosition], ListPosition | None]:
     """List orders. The list is eventually consistent.
 
@@ -135,36 +139,46 @@ def list_orders(
     Returns:
         The orders, and where to continue; None at the end.
     """
-    index, keys = _source_of(wanted)
-    is_forward = index is BY_STATUS and wanted.status in _WAITING
-    # A user's orders are sorted by creation, so their other times are only known when they are read.
-    first, last = (OrderFilter() if index is BY_USER else wanted).times
-    if after is not None:
-        # An index does not sort entries with the same time, so these are read again.
-        first, last = (max(first, after.at), last) if is_forward else (first, min(last, after.at))
-    if first > last:
-        return [], None
+    _, keys, _ = _source_of(wanted)
     size = _FILTERED if wanted.is_sparse else limit // len(keys) + _SPARE
-    read = partial(read_range, store, Table.ORDERS, index, is_forward=is_forward)
-    parts = [read(key, (first, last), size) for key in keys]
-    heads = side_by_side(lambda part: [*islice(part, 1)], parts)
-
-    def place_of(entry: Row) -> ListPosition:
-        return ListPosition(entry[index.keys[1]], entry["orderId"])
-
-    entries = merge(*map(chain, heads, parts), key=place_of, reverse=not is_forward)
-    places = ((place_of(entry), wanted.includes(entry)) for entry in entries)
-    rest = ((p, w) for p, w in places if after is None or (p > after if is_forward else p < after))
     # Before three quarters of what the first requests may read, hardly any key needs a second one.
-    most = size * len(parts) * 3 // 4 if wanted.is_sparse else inf
+    most = size * len(keys) * 3 // 4 if wanted.is_sparse else inf
+    entries = _entries(store, wanted, after, size, side_by_side)
     found, reached = list[ListPosition](), after
-    for number, (place, is_wanted) in enumerate(rest):
+    for number, (place, is_wanted) in enumerate(entries):
         if len(found) == limit or number >= most:
             return found, reached
         reached = place
         if is_wanted:
             found.append(place)
     return found, None
+
+
+def _entries(
+    store: Store,
+    wanted: OrderFilter,
+    after: ListPosition | None,
+    size: int,
+    side_by_side: SideBySide,
+) -> Iterator[tuple[ListPosition, bool]]:
+    """Yield the positions in an index after a given one, and whether the list includes the order there."""
+    index, keys, is_forward = _source_of(wanted)
+    # A user's orders are sorted by creation, so their other times are only known when they are read.
+    first, last = (OrderFilter() if index is BY_USER else wanted).times
+    if after is not None:
+        # An index does not sort entries with the same time, so these are read again.
+        first, last = (max(first, after.at), last) if is_forward else (first, min(last, after.at))
+    read = partial(read_range, store, Table.ORDERS, index, is_forward=is_forward)
+    parts = [read(key, (first, last), size) for key in keys if first <= last]
+    heads = side_by_side(lambda part: [*islice(part, 1)], parts)
+
+    def place_of(entry: Row) -> ListPosition:
+        return ListPosition(entry[index.keys[1]], entry["orderId"])
+
+    for entry in merge(*map(chain, heads, parts), key=place_of, reverse=not is_forward):
+        place = place_of(entry)
+        if after is None or (place > after if is_forward else place < after):
+            yield place, wanted.includes(entry)
 
 
 def read_range(

@@ -284,7 +284,7 @@ def changes(
 
 def movements(store: Store, key: str, size: int, until: str | None = None) -> Iterator[Row]:
     """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
-    # Two months more than the rows that are needed would suffice, if each had one row.
+    # Two more show where the last month that is needed ends.
     listed = _newest(store, None, f"{_MONTHS}#{key}", size + 2, until)
     shards = (row["movementId"] for row in listed)
     return chain.from_iterable(
