@@ -19,6 +19,7 @@ from inventory_orders.api.requests import (
     location_in,
     malformed,
     reading,
+    times_in,
 )
 from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline
@@ -273,25 +274,25 @@ def list_history(request: Request, _: Caller) -> HttpAnswer:
     """List all stock changes of a product for operators, newest first: its adjustments, and the units that orders moved.
 
     Raises:
-        InventoryOrdersError: The product never existed, or DynamoDB failed.
+        InventoryOrdersError: The query is invalid, the product never existed, or DynamoDB failed.
     """
-    key, limit = _key_in(request), limit_of(request.query)
+    key, limit, times = _key_in(request), limit_of(request.query), times_in(request.query)
     client, deadline = reading()
     has_movements = runtime.process().has_movements
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         found = client.call(
             lambda: movements.list_history(
-                client.store, key, limit, after, has_movements=has_movements
+                client.store, key, limit, after, has_movements=has_movements, **times
             ),
             deadline,
         )
-        if not found.entries and after is None:
+        if not (found.entries or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
         entries = [*map(shown_change, found.entries)]
         return {"entries": entries, "completeUntil": found.complete_until}, found.after
 
-    return answer_with_page(f"#HISTORY {key}", request.query, read_page, deadline)
+    return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)
 
 
 def shown_change(row: Row) -> direct.Answer:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import (
@@ -25,7 +25,7 @@ from inventory_orders.domain.record import (
 )
 from inventory_orders.errors import ThrottledError, UnpublishableError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.lists import ListPosition, read_range
+from inventory_orders.store.lists import ListPosition, OrderFilter, read_range
 from inventory_orders.store.rows import Row, decode, drop_none, encode, read_order
 from inventory_orders.store.tables import BY_REFERENCE, BY_TIME, KEYS, Index, Table
 from inventory_orders.store.writes import assign
@@ -51,7 +51,6 @@ _ON_TIME_SECONDS = 60
 _FORGET_LATE_SECONDS = 300
 """More than Lambda waits between two attempts, or between two batches of a shard that is behind."""
 
-T = TypeVar("T")
 Key = tuple[str, str]
 Rows = Mapping[Key, Row | None]
 """Rows of the table by key; None for a row to delete."""
@@ -100,11 +99,16 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
             "page": line.lane_page,
             "version": line.product_version if line.lane_page is None else line.lane_version,
         }
+    references: set[object] = {None}
     for number, (step, moved) in enumerate(_moves(order), 1):
-        for product_id in moved.keys() & taken.keys():
+        for product_id in sorted(moved.keys() & taken.keys()):
             quantity = moved[product_id]
             row = _row(order, taken[product_id], number, step.at, quantity)
-            yield row | _of_step(step, product_id, quantity)
+            row |= _of_step(step, product_id, quantity)
+            if (reference := row.get("reference")) not in references:
+                references.add(reference)
+                row["firstReference"] = reference
+            yield row
 
 
 def _moves(order: OrderRecord) -> Iterator[tuple[Step, Mapping[str, int]]]:
@@ -240,7 +244,14 @@ class History(NamedTuple):
 
 
 def list_history(
-    store: Store, key: str, limit: int, after: ListPosition | None, *, has_movements: bool
+    store: Store,
+    key: str,
+    limit: int,
+    after: ListPosition | None,
+    *,
+    has_movements: bool,
+    since: str = " ",
+    until: str = "~",
 ) -> History:
     """List the changes to a product's stock at a location, newest first. The list is eventually consistent.
 
@@ -250,11 +261,13 @@ def list_history(
         limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
         has_movements: Whether the stage records movements. Otherwise, only adjustments are listed.
+        since: The earliest time, as stored.
+        until: Leave out changes at this time, as stored, and later.
     """
-    until = complete_until(store) if has_movements else None
-    found = changes(store, key, limit + 1, after.at if after else None, has_movements=has_movements)
-    entries, has_more = _page(found, position_of, limit, after)
-    return History(entries, position_of(entries[-1]) if has_more else None, until)
+    complete = complete_until(store) if has_movements else None
+    end = after or ListPosition(until, "")
+    found = changes(store, key, limit + 1, end.at, has_movements=has_movements)
+    return History(*_page(found, position_of, since, end, limit), complete)
 
 
 def position_of(row: Row) -> ListPosition:
@@ -265,7 +278,7 @@ def position_of(row: Row) -> ListPosition:
 
 
 def changes(
-    store: Store, key: str, size: int, until: str | None = None, *, has_movements: bool = True
+    store: Store, key: str, size: int, until: str = "~", *, has_movements: bool = True
 ) -> Iterator[Row]:
     """Yield the changes to a product's stock at a location, newest first. Refused decrements are left out.
 
@@ -282,7 +295,7 @@ def changes(
     return merge(moved, booked, key=position_of, reverse=True)
 
 
-def movements(store: Store, key: str, size: int, until: str | None = None) -> Iterator[Row]:
+def movements(store: Store, key: str, size: int, until: str = "~") -> Iterator[Row]:
     """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
     # Two more show where the last month that is needed ends.
     listed = _newest(store, None, f"{_MONTHS}#{key}", size + 2, until)
@@ -297,37 +310,30 @@ def movements(store: Store, key: str, size: int, until: str | None = None) -> It
     )
 
 
-def orders_of_product(
-    store: Store, key: str, limit: int, after: ListPosition | None, since: str = ""
-) -> tuple[list[ListPosition], bool]:
-    """List the orders that took units of a product at a location, newest first. The list is eventually consistent.
+def list_orders(
+    store: Store, wanted: OrderFilter, limit: int, after: ListPosition | None
+) -> tuple[list[ListPosition], ListPosition | None]:
+    """List the orders with a reference, or those that took units of a product at a location. The list is eventually consistent.
+
+    Orders with a reference are sorted by their first step that has it, a product's orders by their creation, the newest first.
 
     Args:
         store: The tables.
-        key: The key of the product's row.
+        wanted: Which orders, by `reference` or `product_key`, and the times of these steps or of their creation.
         limit: Maximum number of entries.
-        after: The position to continue after: an order and when it was placed. None for the beginning.
-        since: Leave out orders that were placed earlier.
+        after: The position to continue after; None for the beginning.
 
     Returns:
-        The orders, and whether there are more.
+        The orders, and where to continue; None at the end.
     """
-    rows = movements(store, key, limit + 1, after.at if after else None)
-    found = (_order(row) for row in rows if row["action"] == PLACE)
-    return _page(takewhile(lambda order: order.at >= since, found), _itself, limit, after)
-
-
-def orders_by_reference(
-    store: Store, reference: str, limit: int, after: ListPosition | None
-) -> tuple[list[ListPosition], bool]:
-    """List the orders with a step that has this reference, latest step first. The list is eventually consistent.
-
-    The arguments and the answer are those of `orders_of_product`, but a position has the time of the step.
-    """
-    rows = _newest(store, BY_REFERENCE, reference, limit + 1, after.at if after else None)
-    first = dict[str, ListPosition]()
-    found = (order for order in map(_order, rows) if first.setdefault(order.id, order) is order)
-    return _page(found, _itself, limit, after)
+    end = after or ListPosition(wanted.until, "")
+    if wanted.reference is not None:
+        rows = _newest(store, BY_REFERENCE, wanted.reference, limit + 1, end.at)
+    else:
+        found = movements(store, wanted.product_key or "", limit + 1, end.at)
+        rows = (row for row in found if row["action"] == PLACE)
+    page, last = _page(rows, _order, wanted.since, end, limit)
+    return [*map(_order, page)], last
 
 
 def _order(row: Row) -> ListPosition:
@@ -335,25 +341,21 @@ def _order(row: Row) -> ListPosition:
     return ListPosition(at, order_id.rpartition("#")[0])
 
 
-def _itself(place: ListPosition) -> ListPosition:
-    return place
-
-
 def _page(
-    found: Iterable[T],
-    place_of: Callable[[T], ListPosition],
+    found: Iterable[Row],
+    place_of: Callable[[Row], ListPosition],
+    since: str,
+    end: ListPosition,
     limit: int,
-    after: ListPosition | None,
-) -> tuple[list[T], bool]:
-    rest = (each for each in found if after is None or place_of(each) < after)
-    first = list(islice(rest, limit + 1))
-    return first[:limit], len(first) > limit
+) -> tuple[list[Row], ListPosition | None]:
+    """The first rows before a position and not before a time, and where to continue; None at the end."""
+    rest = (row for row in found if place_of(row) < end)
+    first = list(islice(takewhile(lambda row: place_of(row).at >= since, rest), limit + 1))
+    return first[:limit], place_of(first[limit - 1]) if len(first) > limit else None
 
 
-def _newest(
-    store: Store, index: Index | None, key: str, size: int, until: str | None
-) -> Iterator[Row]:
+def _newest(store: Store, index: Index | None, key: str, size: int, until: str) -> Iterator[Row]:
     """Yield the rows of a partition of `Movements` or of an index, newest first."""
     table = Table.STOCK_ADJUSTMENTS if index is BY_TIME else Table.MOVEMENTS
     # All ids of movements at this time begin with the time and `#`, which comes before `$`.
-    return read_range(store, table, index, key, (" ", "~" if until is None else f"{until}$"), size)
+    return read_range(store, table, index, key, (" ", f"{until}$"), size)
