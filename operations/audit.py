@@ -18,6 +18,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Read
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
@@ -92,12 +93,16 @@ def _compare_movements(aws: Aws, orders: Iterable[dict[str, Any]]) -> tuple[int,
     settled = {each["orderId"]: each for each in orders if each.get("lastUpdatedAt", "~") <= until}
     rows = (row for row in read_rows(aws, Table.MOVEMENTS) if row.get("orderId") in settled)
     stored = {(row["stockMonth"], row["movementId"]): row for row in rows}
-    wrong = 0
-    for order in settled.values():
+    wrong, surplus = Counter[str](), Counter[str]()
+    for order_id, order in settled.items():
         with suppress(UnpublishableError):
             for key, row in movements.rows_of(order).items():
-                wrong += stored.pop(key, None) != row
-    return wrong, len(stored)
+                wrong[order_id] += stored.pop(key, None) != row
+    surplus.update(row["orderId"] for row in stored.values())
+    # An order may have changed after it was read, and its movements with it.
+    now = read_orders(aws, (+wrong + surplus).keys())
+    same = [order_id for order_id, order in now.items() if order == settled[order_id]]
+    return sum(wrong[each] for each in same), sum(surplus[each] for each in same)
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
