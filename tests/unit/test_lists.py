@@ -92,6 +92,16 @@ def test_orders_with_the_same_time_are_listed_once(shop, monkeypatch):
         assert flat(found) == sorted(ids, reverse=True)
 
 
+def test_many_orders_with_the_same_time_take_few_requests(shop):
+    for number in range(1_600):
+        put(shop, f"o-{number:04}", "CANCELLED", 5)
+    shop.calls.clear()
+    places, after = list_orders(shop.store, OrderFilter(status="CANCELLED"), 100, None)
+    assert (len(places), after) == (100, places[-1])
+    # Four rounds, with 10, 40, 160 and 640 entries of each of 16 keys.
+    assert shop.calls.count("Query") <= 4 * 16
+
+
 @pytest.mark.parametrize("status", ["CONFIRMED", "CANCELLED"])
 def test_a_time_range_includes_its_beginning_and_not_its_end(shop, status):
     ids = fill(shop, status, 40)

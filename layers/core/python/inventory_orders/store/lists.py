@@ -39,6 +39,9 @@ _WAITING = (OrderStatus.PENDING, OrderStatus.CONFIRMED)
 _SPARE = 4
 """Entries that each part of a list is asked for, in addition to its share of the page. Then a second round is rare."""
 
+_MORE = 4
+"""How many times as many entries each further round asks for."""
+
 _FILTERED = 100
 """Entries that each part is asked for, once for each page, if most of them may be filtered out."""
 
@@ -230,6 +233,8 @@ def list_orders(
             # Ids have no characters beyond `~`.
             return whole, ListPosition(edge, "" if source.is_oldest_first else "\x7f")
         unread = source.needed(parts, found[limit : limit + 1])
+        # A restore gives thousands of orders the same time.
+        size *= _MORE
 
 
 def count_orders(store: Store, wanted: OrderFilter, most: int = 100) -> int:
