@@ -14,6 +14,7 @@ from inventory_orders.store.movements import changed_rows, rows_of
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from local.commands import main
+from operations import forget
 from operations.audit import read_books
 from operations.aws import Aws
 from operations.commands import books, tables
@@ -439,6 +440,27 @@ def test_a_rebuild_that_is_interrupted_continues_where_it_stopped(shop, told, pa
     assert done.written < 40 or pages == 1
     assert len(stored(shop, "tea")) == 40
     assert not [key for key in shop.items(Table.MOVEMENTS) if key[0] == "rebuild"]
+
+
+def test_a_rebuild_keeps_no_note_that_is_forgotten_at_the_same_time(shop, monkeypatch):
+    monkeypatch.setattr(forget, "LOOK_AGAIN_SECONDS", 0)
+    live(shop)
+    record(shop)
+    rounds = []
+
+    def interfere(operation, _):
+        if operation == "BatchWriteItem":
+            rounds.append(operation)
+            shop.before = lambda *_: None
+            forget.Forgetting(shop.stack, "u", b"k" * 32).run()
+            record(shop)
+
+    # The orders have been read, but their rows are not written yet.
+    shop.before = interfere
+    Rebuild(shop.stack, lambda _: None).run()
+    assert len(rounds) == 1
+    assert stored(shop, "tea") == OF_TEA
+    assert not [row for row in shop.rows(Table.MOVEMENTS) if "actor" in row or "reference" in row]
 
 
 def test_a_rebuild_says_first_what_it_takes_and_leaves_out_unreadable_orders(shop, told):
