@@ -2,13 +2,16 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 from inventory_orders.clock import SystemClock, timestamp
+from inventory_orders.publishing.movements import follow_movements
 from inventory_orders.store import movements
+from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.movements import changed_rows, rows_of
 from inventory_orders.store.rows import decode
@@ -333,6 +336,38 @@ def test_a_late_change_is_noted_even_if_it_cannot_be_recorded(shop):
         attempt(shop, changed_at)
     shop.before = lambda *_: None
     assert sweep(shop)[0] <= timestamp(changed_at)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "is_known"),
+    [
+        ({"LastProcessingResult": "No records processed"}, True),
+        ({"LastProcessingResult": "OK"}, True),
+        ({"LastProcessingResult": "PROBLEM: Function call failed"}, False),
+        # The changes since it was disabled have not been read yet.
+        ({"State": "Enabling"}, False),
+        ({"State": "Disabled"}, False),
+    ],
+)
+def test_movements_are_complete_only_if_lambda_can_call_the_function(
+    shop, monkeypatch, mapping, is_known
+):
+    monkeypatch.setattr(Store, "stream", lambda *_: "arn")
+    found = {"EventSourceArn": "arn", "State": "Enabled", **mapping}
+    functions = SimpleNamespace(get_event_source_mapping=lambda UUID: found)
+    report = follow_movements(shop.store, functions, ["uuid"])
+    assert (movements.complete_until(shop.store) is not None) == is_known
+    assert bool(report.problems) == (mapping.get("State") == "Disabled")
+
+
+def test_while_lambda_does_not_answer_it_is_unknown_whether_movements_are_complete(shop):
+    def throttle(UUID):
+        raise ClientError({"Error": {"Code": "TooManyRequestsException"}}, "GetEventSourceMapping")
+
+    functions = SimpleNamespace(get_event_source_mapping=throttle)
+    report = follow_movements(shop.store, functions, ["uuid"])
+    assert (report.problems, "TooManyRequests" in report.unfinished) == ({}, True)
+    assert movements.complete_until(shop.store) is None
 
 
 # ---------------------------------------------------------------------- operators
