@@ -24,7 +24,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import count
+from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from inventory_orders.clock import timestamp
@@ -62,8 +63,11 @@ _TRIES = 20
 _SIDE_BY_SIDE = 8
 
 
-AUDITED = (Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS, Table.ALLOTMENTS)
-"""The tables that `read_books` reads."""
+def audited_tables(aws: Aws) -> list[Table]:
+    """The tables that `read_books` reads."""
+    tables = [Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS, Table.ALLOTMENTS]
+    return [*tables, Table.MOVEMENTS] if aws.has_movements else tables
+
 
 _PROGRESS_ROWS = 1_000
 
@@ -93,16 +97,21 @@ def _compare_movements(aws: Aws, orders: Iterable[dict[str, Any]]) -> tuple[int,
     settled = {each["orderId"]: each for each in orders if each.get("lastUpdatedAt", "~") <= until}
     rows = (row for row in read_rows(aws, Table.MOVEMENTS) if row.get("orderId") in settled)
     stored = {(row["stockMonth"], row["movementId"]): row for row in rows}
-    wrong, surplus = Counter[str](), Counter[str]()
-    for order_id, order in settled.items():
-        with suppress(UnpublishableError):
-            for key, row in movements.rows_of(order).items():
-                wrong[order_id] += stored.pop(key, None) != row
-    surplus.update(row["orderId"] for row in stored.values())
+    differing = map(partial(_differing, stored), settled.values())
+    wrong = Counter(chain.from_iterable(differing))
+    surplus = Counter(row["orderId"] for row in stored.values())
     # An order may have changed after it was read, and its movements with it.
-    now = read_orders(aws, (+wrong + surplus).keys())
+    now = read_orders(aws, (wrong + surplus).keys())
     same = [order_id for order_id, order in now.items() if order == settled[order_id]]
-    return sum(wrong[each] for each in same), sum(surplus[each] for each in same)
+    return sum(map(wrong.__getitem__, same)), sum(map(surplus.__getitem__, same))
+
+
+def _differing(stored: dict[movements.Key, dict[str, Any]], order: dict[str, Any]) -> Iterator[str]:
+    """Yield the order's id for each of its movements that is not stored like that. Removes them from the stored ones."""
+    with suppress(UnpublishableError):
+        for key, row in movements.rows_of(order).items():
+            if stored.pop(key, None) != row:
+                yield order["orderId"]
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:
