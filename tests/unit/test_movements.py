@@ -218,6 +218,18 @@ def test_orders_are_found_by_product_and_by_each_of_their_references(shop):
     assert found == [newest]
 
 
+def test_orders_placed_at_the_same_time_are_each_listed_whatever_their_ids(shop):
+    ids = ["a", "a!", 'a"', "a$", "b"]
+    for order_id in ids:
+        shop.invoke("record_movements", {"Records": [change(None, order_row(orderId=order_id))]})
+    found, after, has_more = [], None, True
+    while has_more:
+        page, has_more = movements.orders_of_product(shop.store, "tea", 1, after)
+        found += [place.id for place in page]
+        after = page[-1]
+    assert sorted(found) == sorted(ids)
+
+
 def test_an_unreadable_change_is_parked_and_stops_no_other(shop):
     shop.order("o-1", tea=1)
     (good,) = [each for each in shop.changes if "orderId" in each["dynamodb"]["Keys"]]

@@ -352,7 +352,11 @@ def _order(row: Row) -> ListPosition:
 def _page(
     found: Iterable[ListPosition], limit: int, after: ListPosition | None
 ) -> tuple[list[ListPosition], bool]:
-    rest = (each for each in found if after is None or each < after)
+    def place(order: ListPosition) -> tuple[str, str]:
+        # In the id of a movement, an order's id ends with `#`, and some characters come before it.
+        return order.at, f"{order.id}#"
+
+    rest = (each for each in found if after is None or place(each) < place(after))
     first = list(islice(rest, limit + 1))
     return first[:limit], len(first) > limit
 
