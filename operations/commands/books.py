@@ -88,11 +88,11 @@ def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
     """Show the books. Returns whether they balance and no row breaks its table's contract."""
-    from ..audit import AUDITED, read_books  # noqa: PLC0415
+    from ..audit import audited_tables, read_books  # noqa: PLC0415
     from ..aws import size_of  # noqa: PLC0415
     from ..books import history  # noqa: PLC0415
 
-    size = size_of(aws, *AUDITED)
+    size = size_of(aws, *audited_tables(aws))
     print_cost(size)
     with aside.status("Reading all tables") as spinner:
 

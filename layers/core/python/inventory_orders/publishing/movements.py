@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.publisher import Undeliverable
 from inventory_orders.publishing.streams import rows_in, undeliverable, unread_streams
 from inventory_orders.store import movements
-from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.dynamodb import Store, call
 from inventory_orders.store.rows import Row
 from inventory_orders.store.tables import Table
 
@@ -98,5 +98,16 @@ def follow_movements(store: Store, functions: Any, mappings: Sequence[str]) -> S
     report.problems |= dict.fromkeys(unread)
     if mappings and not unread:
         with report.noting_errors():
-            movements.advance(store, SystemClock().now())
+            found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
+            if all(map(_is_recording, found)):
+                movements.advance(store, SystemClock().now())
     return report
+
+
+def _is_recording(mapping: Mapping[str, Any]) -> bool:
+    """Whether Lambda calls the function successfully. If it cannot, no attempt notes that changes are waiting.
+
+    docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
+    """
+    last = mapping.get("LastProcessingResult", "")
+    return mapping["State"] == "Enabled" and not last.startswith("PROBLEM")

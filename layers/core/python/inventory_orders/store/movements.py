@@ -6,7 +6,7 @@ Nothing is ever decided from it. Each row follows from its order alone, so it ma
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from heapq import merge
@@ -267,7 +267,7 @@ def list_history(
     complete = complete_until(store) if has_movements else None
     end = after or ListPosition(until, "")
     found = changes(store, key, limit + 1, end.at, has_movements=has_movements)
-    return History(*_page(found, position_of, since, end, limit), complete)
+    return History(*_page(found, since, end, limit), complete)
 
 
 def position_of(row: Row) -> ListPosition:
@@ -326,14 +326,17 @@ def list_orders(
     Returns:
         The orders, and where to continue; None at the end.
     """
-    end = after or ListPosition(wanted.until, "")
+    end = ListPosition(wanted.until, "")
+    if after is not None:
+        end = ListPosition(after.at, f"1{after.at}#{after.id}#")
     if wanted.reference is not None:
         rows = _newest(store, BY_REFERENCE, wanted.reference, limit + 1, end.at)
     else:
         found = movements(store, wanted.product_key or "", limit + 1, end.at)
         rows = (row for row in found if row["action"] == PLACE)
-    page, last = _page(rows, _order, wanted.since, end, limit)
-    return [*map(_order, page)], last
+    page, last = _page(rows, wanted.since, end, limit)
+    orders = [*map(_order, page)]
+    return orders, orders[-1] if last else None
 
 
 def _order(row: Row) -> ListPosition:
@@ -342,16 +345,12 @@ def _order(row: Row) -> ListPosition:
 
 
 def _page(
-    found: Iterable[Row],
-    place_of: Callable[[Row], ListPosition],
-    since: str,
-    end: ListPosition,
-    limit: int,
+    found: Iterable[Row], since: str, end: ListPosition, limit: int
 ) -> tuple[list[Row], ListPosition | None]:
     """The first rows before a position and not before a time, and where to continue; None at the end."""
-    rest = (row for row in found if place_of(row) < end)
-    first = list(islice(takewhile(lambda row: place_of(row).at >= since, rest), limit + 1))
-    return first[:limit], place_of(first[limit - 1]) if len(first) > limit else None
+    rest = (row for row in found if position_of(row) < end)
+    first = list(islice(takewhile(lambda row: position_of(row).at >= since, rest), limit + 1))
+    return first[:limit], position_of(first[limit - 1]) if len(first) > limit else None
 
 
 def _newest(store: Store, index: Index | None, key: str, size: int, until: str) -> Iterator[Row]:
