@@ -53,7 +53,7 @@ def bench(
         typer.Option(
             "--compare",
             metavar="BEFORE AFTER",
-            help="Compare two checkouts' results of the study `scenes` (.local/bench.jsonl), without measuring.",
+            help="Compare two checkouts' results of the study `scenes` or `growth` (.local/bench.jsonl), without measuring.",
             exists=True,
             dir_okay=False,
         ),
@@ -67,11 +67,7 @@ def bench(
     names = [word for word in what or [] if "=" not in word] or studies.USUAL
     given = dict(word.split("=", 1) for word in what or [] if "=" in word)
     if files is not None:
-        if names != ["scenes"]:
-            raise UserError("result files can be compared only in the study `scenes`")
-        from bench.studies import scenes  # noqa: PLC0415 - so that --help is quick
-
-        scenes.compare(*files, screen)
+        _compare(names, files)
         return
     chosen = _choose(names, "full" if full else "short", given)
     if cells:
@@ -88,6 +84,18 @@ def bench(
     screen.print(f"\n[dim]{seconds:.0f} s. Results in {RESULTS}[/]", soft_wrap=True)
     if failed or not right:
         raise typer.Exit(1)
+
+
+def _compare(names: Sequence[str], files: tuple[Path, Path]) -> None:
+    """Compare the result files of two checkouts."""
+    from bench.studies import growth, scenes  # noqa: PLC0415 - so that --help is quick
+
+    compared = {"scenes": scenes.compare, "growth": growth.compare}
+    if len(names) != 1 or names[0] not in compared:
+        raise UserError(
+            "result files can be compared only in one of the studies `scenes` and `growth`"
+        )
+    compared[names[0]](*files, screen)
 
 
 def _choose(names: Sequence[str], size: str, given: Mapping[str, str]) -> list[Cell]:

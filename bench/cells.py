@@ -26,7 +26,10 @@ Result = dict[str, Any]
 """The figures of a cell, as plain values."""
 
 # The code that is measured. If it changes, all cells have to be measured again.
-_MEASURED_CODE = ("layers/core", "functions", "testing", "bench/contenders", "bench/simulator")
+_MEASURED_CODE = (
+    *("layers/core", "functions", "operations", "local/desk", "testing"),
+    *("bench/contenders", "bench/simulator", "bench/grown", "bench/studies"),
+)
 
 
 @dataclass(frozen=True)

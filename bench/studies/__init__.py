@@ -10,7 +10,7 @@ from importlib import import_module
 from bench.cells import Study
 
 USUAL = ("contenders", "overhead")
-NAMES = (*USUAL, "scenes")
+NAMES = (*USUAL, "scenes", "growth")
 
 
 def study(name: str) -> Study:

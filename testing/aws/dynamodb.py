@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -116,7 +116,7 @@ class Table:
     name: str
     keys: tuple[str, ...]
     indexes: Mapping[str, Index]
-    items: dict[Key, Item] = field(default_factory=dict)
+    items: MutableMapping[Key, Item] = field(default_factory=dict)
     consumed: Consumed = field(default_factory=Consumed)
 
     def key_of(self, attributes: Item, *, exactly: bool = True) -> Key:
@@ -143,12 +143,28 @@ class Table:
         kept = index.projected | {*self.keys, *index.keys}
         return {name: value for name, value in item.items() if name in kept}
 
-    def entries(self, index: Index | None) -> Iterator[tuple[Key, Item]]:
-        """List the content of an index, or of the table itself, with the items' keys."""
-        for key, item in self.items.items():
-            entry = self.entry(index, item) if index else item
-            if entry is not None:
-                yield key, entry
+    def listed(self, index: Index | None, partition: str | None) -> Sequence[tuple[str, Key]]:
+        """List a partition of an index, or of the table itself.
+
+        Args:
+            index: The index; None for the table.
+            partition: The value of the partition key.
+
+        Returns:
+            The sort key (empty if there is none) and the item's key, sorted by both.
+        """
+        keys = index.keys if index else self.keys
+        found = [
+            (item[keys[-1]]["S"] if len(keys) > 1 else "", key)
+            for key, item in self.items.items()
+            if all(name in item for name in keys) and item[keys[0]]["S"] == partition
+        ]
+        return sorted(found, key=lambda place: (_bytes(place[0]), place[1]))
+
+    def keys_in(self, index: Index | None) -> list[Key]:
+        """The keys of all items in an index, or in the table itself."""
+        names = index.keys if index else ()
+        return [key for key, item in self.items.items() if all(name in item for name in names)]
 
 
 @dataclass(frozen=True)
@@ -421,16 +437,20 @@ class DynamoDB:
         condition = parse_condition(request["KeyConditionExpression"], "KeyConditionExpression")
         scope = _scope(request, [condition, *_filters(request)])
         _check_key_condition(condition.condition, keys, scope)
+        partition = _partition(condition.condition, keys, scope)
         found = [
-            (key, entry)
-            for key, entry in table.entries(index)
-            if condition.holds(Scope(entry, scope.names, scope.values))
+            key
+            for sort_key, key in table.listed(index, partition.get("S"))
+            if condition.holds(
+                Scope(
+                    dict(zip(keys, (partition, {"S": sort_key}), strict=False)),
+                    scope.names,
+                    scope.values,
+                )
+            )
         ]
-        sort_key = keys[1] if len(keys) > 1 else None
-        found.sort(
-            key=lambda pair: (_bytes(pair[1][sort_key]["S"]) if sort_key else b"", pair[0]),
-            reverse=request.get("ScanIndexForward") is False,
-        )
+        if request.get("ScanIndexForward") is False:
+            found.reverse()
         return self._page(request, table, index, found, scope)
 
     def _scan(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -440,11 +460,7 @@ class DynamoDB:
         scope = _scope(request, _filters(request))
         segment, total = request.get("Segment", 0), request.get("TotalSegments", 1)
         # Items belong to segments by their partition key.
-        found = [
-            (key, item)
-            for key, item in table.entries(index)
-            if crc32(str(key[0]).encode()) % total == segment
-        ]
+        found = [key for key in table.keys_in(index) if crc32(key[0].encode()) % total == segment]
         return self._page(request, table, index, found, scope)
 
     def _page(
@@ -452,7 +468,7 @@ class DynamoDB:
         request: dict[str, Any],
         table: Table,
         index: Index | None,
-        found: Sequence[tuple[Key, Item]],
+        found: Sequence[Key],
         scope: Scope,
     ) -> dict[str, Any]:
         """Build one page of the result, filtered and projected."""
@@ -460,13 +476,14 @@ class DynamoDB:
         start = request.get("ExclusiveStartKey")
         if start is not None:
             last = tuple(start[name]["S"] for name in table.keys)
-            places = [place for place, (key, _) in enumerate(found) if key == last]
-            found = found[places[0] + 1 :] if places else found
+            found = found[found.index(last) + 1 :] if last in found else found
         page: list[Item] = []
         size, limit = 0, request.get("Limit", len(found) + 1)
-        for _, entry in found:
+        for key in found:
             if len(page) >= limit or size > _MAX_PAGE:
                 break
+            entry = table.entry(index, table.items[key]) if index else table.items[key]
+            assert entry is not None
             size += size_of_item(entry)
             page.append(entry)
         filters, projection = _filter(request), _projection_of(request)
@@ -830,6 +847,16 @@ def _check_key_condition(condition: Condition, keys: tuple[str, ...], scope: Sco
         signs[scope.attribute(part.left)] = part.sign
     if signs.get(keys[0]) != "=" or len(signs) < len(parts) or not signs.keys() <= {*keys}:
         raise invalid("Query key condition not supported")
+
+
+def _partition(condition: Condition, keys: tuple[str, ...], scope: Scope) -> Value:
+    """The value of the partition key in a key condition that was checked."""
+    parts = [condition.left, condition.right] if isinstance(condition, Both) else [condition]
+    return next(
+        scope.values[part.right]
+        for part in parts
+        if isinstance(part, Comparison) and scope.attribute(part.left) == keys[0]
+    )
 
 
 def _bytes(text: str) -> bytes:

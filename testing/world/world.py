@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
@@ -166,7 +166,7 @@ class World:
 
     # ------------------------------------------------------------------ rows
 
-    def items(self, table: str) -> dict[tuple[str, ...], Item]:
+    def items(self, table: str) -> MutableMapping[tuple[str, ...], Item]:
         """The items of a table, by key."""
         return self.aws.dynamodb.tables[table].items
 

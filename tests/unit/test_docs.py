@@ -14,13 +14,13 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 27_900
+MAX_WORDS_IN_ALL = 27_945
 
 MAX_WORDS = {
     "README.md": 600,
     "docs/README.md": 230,
     "docs/architecture.md docs/lanes.md": 3_515,
-    "docs/benchmarks.md": 1_130,
+    "docs/benchmarks.md": 1_180,
     "docs/locations.md": 580,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
