@@ -217,6 +217,8 @@ def test_orders_are_found_by_product_and_by_each_of_their_references(shop):
     middle = shop.order_row("o-1")["createdAt"]
     assert pages(9, product_key="tea", since=middle) == [["o-2", "o-1"]]
     assert pages(1, product_key="tea", until=middle) == [["o-0"]]
+    never = {"since": middle, "until": "2026"}
+    assert pages(9, product_key="tea", **never) == pages(9, reference="1Z-1", **never) == [[]]
     rows = [decode(item) for item in shop.items(Table.MOVEMENTS).values()]
     first = [row["orderId"] for row in rows if row.get("firstReference") == "1Z-2"]
     assert sorted(first) == ["o-0", "o-1", "o-2"], "the index has one row for each order"

@@ -302,10 +302,11 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     wanted, limit = _filter_in(query, caller), limit_of(query)
     is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
-    complete = {}
-    if wanted.is_of_movements:
-        until = client.call(partial(movements.complete_until, client.store), deadline)
-        complete["completeUntil"] = until
+    complete = (
+        {"completeUntil": client.call(partial(movements.complete_until, client.store), deadline)}
+        if wanted.is_of_movements
+        else {}
+    )
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         places, following = client.call(

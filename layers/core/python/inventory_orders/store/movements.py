@@ -99,16 +99,15 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
             "page": line.lane_page,
             "version": line.product_version if line.lane_page is None else line.lane_version,
         }
-    references: set[object] = {None}
+    first = dict[object, Row]()
     for number, (step, moved) in enumerate(_moves(order), 1):
         for product_id in sorted(moved.keys() & taken.keys()):
             quantity = moved[product_id]
             row = _row(order, taken[product_id], number, step.at, quantity)
             row |= _of_step(step, product_id, quantity)
-            if (reference := row.get("reference")) not in references:
-                references.add(reference)
-                row["firstReference"] = reference
-            yield row
+            reference = row.get("reference")
+            is_first = first.setdefault(reference, row) is row
+            yield row | {"firstReference": reference if is_first else None}
 
 
 def _moves(order: OrderRecord) -> Iterator[tuple[Step, Mapping[str, int]]]:
