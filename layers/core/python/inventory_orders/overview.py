@@ -10,7 +10,12 @@ from typing import Any
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.record import OrderStatus
-from inventory_orders.engine.retrying_client import RetryingClient, SweepReport, read_orders
+from inventory_orders.engine.retrying_client import (
+    RetryingClient,
+    SweepReport,
+    check_time,
+    read_orders,
+)
 from inventory_orders.lanes.levels import mark_shippable, sweep_levels
 from inventory_orders.store.lists import OrderFilter, list_orders
 from inventory_orders.store.rows import order_row
@@ -27,6 +32,7 @@ def store_overview(client: RetryingClient, deadline: Deadline) -> SweepReport:
     """Store the levels of products in lanes, and the counts of orders that need attention."""
     report = SweepReport()
     with report.noting_errors():
+        check_time(deadline)
         at, counts = timestamp(client.clock.now()), _count_orders(client, deadline)
         client.call(partial(write_swept, client.store, TODAY, at, counts), deadline)
     # With many products in lanes, this may take long.
