@@ -1133,6 +1133,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
 
 # Late payments are one list for all customers, statuses and locations.
 LISTS = ({"userId": "u-7"}, {"status": "EXPIRED"}, {"locationId": ""})
+BOTH = ({}, {"limit": "5"}, *({"ids": TEA} | more for more in ({"search": "tea"}, {"limit": "5"})))
 OF_OTHERS = ({"userId": "u-7"}, {"status": "REJECTED"}, {"locationId": ""}, {"productId": TEA})
 
 
@@ -1155,7 +1156,7 @@ def test_a_wrong_query_says_what_to_fix(customers):
         *((path, at("a b"), "locationId") for path in lists),
         ("/orders", at("berlin"), "userId"),
         *(("/products", {"ids": ids}, "ids") for ids in ("", ",", "a,,b", many)),
-        *(("/products", query, "ids") for query in ({}, {"ids": TEA, "search": "tea"})),
+        *(("/products", query, "ids") for query in BOTH),
         *(("/products", {"search": text}, "search") for text in ("", "a b")),
         ("/products", {"search": "tea", "limit": "0"}, "limit"),
         *(("/orders", {"reference": "1Z-1"} | more, "reference") for more in OF_OTHERS),

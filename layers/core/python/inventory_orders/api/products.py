@@ -79,9 +79,10 @@ def get_products(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
     query = request.query
-    if ("ids" in query) == ("search" in query):
+    if query.keys() != {"ids"} and ("ids" in query or "search" not in query):
         raise malformed(
-            "ids", "send either ids or search, for example ids=tea-earl-grey,milk or search=earl"
+            "ids",
+            "send either ids alone or search, for example ids=tea-earl-grey,milk or search=earl",
         )
     return (_named_products if "ids" in query else _found_products)(query, caller)
 
