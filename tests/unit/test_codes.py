@@ -56,6 +56,7 @@ NO_CODES = {
         "BOOL",
         "NFKD",
         "NULL",
+        "PROBLEM",
         "INSERT",
         "REMOVE",
     ),

@@ -521,11 +521,11 @@ class TestHandlers:
 
     def test_holds_that_end_together_return_each_unit_once(self):
         conditions = engine.Conditions(window=1_000.0, batch=10, endless=True)
-        holds = Holds(hot_product(50, 1), 1, 120, 1.0, 1, conditions)
+        holds = Holds(hot_product(50, 1), 1, 240, 1.0, 1, conditions)
         holds.run()
         found = holds.result()
         assert found.clean
-        assert holds._sent == 120
+        assert holds._sent == 240
         assert 3.0 < holds._expired[0] - 1.0 < found.took < 10.0, "not during the grace period"
         assert found.rate > 25
         left = holds.items("Orders").values()
