@@ -63,7 +63,10 @@ class _Function:
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
 _RECORD_MOVEMENTS = "RecordMovements"
 
-_CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
+_CALLERS = (
+    *("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"),
+    *("ROLES", "SHOW_STOCK"),
+)
 """Variables of the functions that answer the HTTP API: who may call it, and for what."""
 
 _LANES = ("LANES", "API_LANES")
@@ -198,6 +201,7 @@ VARIABLES = {
     "USER_ID_CLAIM": "the setting `jwt.userIdClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
+    "ROLES": "the setting `roles` as JSON, for the functions that answer the API",
     "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
@@ -488,6 +492,7 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "SHOW_STOCK": settings.show_stock,
         "OPERATORS_CLAIM_NAME": claim[0] if claim is not None else None,
         "OPERATORS_CLAIM_VALUE": claim[1] if claim is not None else None,
+        "ROLES": settings.roles and json.dumps(settings.roles, separators=(",", ":")),
     }
     return {name: value for name, value in values.items() if value}
 

@@ -68,6 +68,7 @@ class OrderFilter:
         since: The earliest time at which they entered their status, or were paid too late, as stored.
         until: They did so before this time, as stored.
         location_id: A location that supplied some of their units; None for all.
+        seen_at: The locations whose orders the reader may see; None for all.
     """
 
     user_id: str | None = None
@@ -76,6 +77,7 @@ class OrderFilter:
     since: str = " "
     until: str = "~"
     location_id: str | None = None
+    seen_at: tuple[str, ...] | None = None
 
     @property
     def times(self) -> tuple[str, str]:
@@ -86,18 +88,17 @@ class OrderFilter:
     def is_sparse(self) -> bool:
         """Whether it may leave out most entries that are read."""
         of_user = self.user_id is not None and self != OrderFilter(self.user_id)
-        return of_user or self.location_id is not None
+        return of_user or self.location_id is not None or self.seen_at is not None
 
     def includes(self, entry: Row) -> bool:
         """Whether it includes an order, by its entry in an index."""
         first, last = self.times
+        supplied_from = entry.get("suppliedFrom", [DEFAULT_LOCATION])
         return (
             self.status in (None, entry.get("status"))
             and first <= entry.get("statusAt", first) <= last
-            and (
-                self.location_id is None
-                or self.location_id in entry.get("suppliedFrom", [DEFAULT_LOCATION])
-            )
+            and (self.location_id is None or self.location_id in supplied_from)
+            and (self.seen_at is None or not {*self.seen_at}.isdisjoint(supplied_from))
         )
 
 
