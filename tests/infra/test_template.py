@@ -156,6 +156,7 @@ def optional():
             "userIdClaim": "customer",
             "operatorsClaim": {"name": "cognito:groups", "value": "operators"},
         },
+        roles=ROLES,
         cors=["https://shop.example.com"],
         showStock="numbers",
         customersMaySet=["locations", "split"],
@@ -463,6 +464,7 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
     assert (variables["USER_ID_CLAIM"], variables["SHOW_STOCK"]) == ("customer", "numbers")
     assert variables["OPERATORS_CLAIM_NAME"] == "cognito:groups"
     assert variables["OPERATORS_CLAIM_VALUE"] == "operators"
+    assert json.loads(variables["ROLES"]) == ROLES
     assert variables["HOLD_SECONDS"] == "900"
     limits = {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 2000}
     assert [stage["DefaultRouteSettings"] for stage in only("Stage")] == [limits] * 2

@@ -307,6 +307,11 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     """
     query = request.query
     wanted, limit = _filter_in(query, caller), limit_of(query)
+    if (location_id := location_in(query)) is not None:
+        caller.check_works_at(location_id)
+    # The index of late payments does not contain locations.
+    if caller.locations is not None and not wanted.paid_late:
+        wanted = replace(wanted, seen_at=tuple(sorted(caller.locations)))
     is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
 
@@ -346,8 +351,6 @@ def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
     """
     user_id, status = query.get("userId", caller.customer), query.get("status")
     location_id = location_in(query)
-    if location_id is not None:
-        caller.check_works_at(location_id)
     if user_id is not None:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
@@ -363,9 +366,6 @@ def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
         for field, name in (("since", "from"), ("until", "to"))
         if name in query
     }
-    # The index of late payments does not contain locations.
-    if caller.locations is not None and not is_late:
-        limits["seen_at"] = tuple(sorted(caller.locations))
     return lists.OrderFilter(user_id, status, is_late, location_id=location_id, **limits)
 
 

@@ -103,9 +103,8 @@ class Process:
     @cached_property
     def roles(self) -> Mapping[str, Any]:
         """The setting `roles`: the claim with a token's roles, their permissions, and the claim with its locations."""
-        roles: Mapping[str, Any] = json.loads(
-            self._environment.get("ROLES", '{"claim": "", "grants": {}}')
-        )
+        given = self._environment.get("ROLES", '{"claim": "", "grants": {}}')
+        roles: Mapping[str, Any] = json.loads(given)
         return roles
 
     @cached_property

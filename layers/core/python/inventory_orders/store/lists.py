@@ -5,7 +5,7 @@ Each function raises a `StoreError` if a request fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -77,7 +77,7 @@ class OrderFilter:
     since: str = " "
     until: str = "~"
     location_id: str | None = None
-    seen_at: tuple[str, ...] | None = None
+    seen_at: Collection[str] | None = None
 
     @property
     def times(self) -> tuple[str, str]:
