@@ -275,7 +275,7 @@ def test_roles_that_do_not_fit_into_the_functions_environment_are_refused():
     settings = {"jwt": JWT, "holdSeconds": 900, "roles": ROLES}
     assert Settings.from_context("dev", settings).roles == ROLES
     many = {f"role-{number}": ["orders.read"] for number in range(80)}
-    with pytest.raises(SettingsError, match=r"^stages\.dev\.roles has 2,[0-9]{3} characters"):
+    with pytest.raises(SettingsError, match=r"^settings\.roles has 2,[0-9]{3} characters"):
         Settings.from_context("dev", settings, {"dev": {"roles": {"grants": many}}})
 
 

@@ -40,6 +40,11 @@ from tests.support.template import (
 
 SETTINGS = Settings.from_context("dev")
 LONGEST = "live-shop-20-letters"
+ROLES = {
+    "claim": "cognito:groups",
+    "grants": {"pickers": ["orders.read", "orders.fulfil"]},
+    "locationsClaim": "custom:locations",
+}
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,7 @@ def test_staff_see_the_orders_of_their_locations(places, locations):
         assert said.status == 200 or said.code == (403, "OTHER_LOCATION")
 
 
-def test_a_token_without_the_claim_has_no_locations_unless_the_setting_names_no_claim(places):
+def test_a_token_without_the_claim_for_locations_has_none(places):
     claims = staff("owners")
     del claims["custom:locations"]
     said = places("GET", "/orders/o-default", claims=claims)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -66,19 +66,8 @@ class Caller:
         if not user_id:
             detail = f"the token does not name its user; it needs the claim {process.user_id_claim}"
             raise ProblemError(403, "NO_SUBJECT", detail)
-        staff = cls(None, name=user_id[:_MAX_NAME])
-        if process.operators_claim is not None:
-            name, value = process.operators_claim
-            if _says(claims.get(name, ""), value):
-                return staff
-        roles = process.roles
-        held = claims.get(roles["claim"], "")
-        of_roles = (granted for role, granted in roles["grants"].items() if _says(held, role))
-        if permissions := frozenset(chain.from_iterable(of_roles)):
-            named = roles.get("locationsClaim")
-            locations = None if named is None else _locations_in(claims.get(named, ""))
-            return replace(staff, permissions=permissions, locations=locations)
-        return cls(user_id, process.shows_numbers)
+        staff = _staff_in(claims, user_id[:_MAX_NAME], process)
+        return staff or cls(user_id, process.shows_numbers)
 
     def acts_for(self, user_id: str | None) -> bool:
         """Whether the caller may act for a user, and see the user's orders."""
@@ -110,7 +99,7 @@ class Caller:
         else:
             may_call = not self.permissions.isdisjoint({permission, EVERY_PERMISSION})
         if not may_call:
-            detail = f"this requires the permission {permission}, which the token does not have"
+            detail = f"this requires the permission {permission}"
             raise ProblemError(403, "NOT_PERMITTED", detail, {"permission": permission})
 
     def works_at(self, location_id: str | None) -> bool:
@@ -137,6 +126,23 @@ class Caller:
 
 
 _MAX_NAME = 128
+
+
+def _staff_in(claims: Mapping[str, str], name: str, process: runtime.Process) -> Caller | None:
+    """The operator or member of staff whom a token identifies; None if it is a customer's."""
+    if process.operators_claim is not None:
+        claim, value = process.operators_claim
+        if _says(claims.get(claim, ""), value):
+            return Caller(None, name=name)
+    roles = process.roles
+    held = claims.get(roles["claim"], "")
+    of_roles = (granted for role, granted in roles["grants"].items() if _says(held, role))
+    permissions = frozenset(chain.from_iterable(of_roles))
+    if not permissions:
+        return None
+    named = roles.get("locationsClaim")
+    locations = None if named is None else _locations_in(claims.get(named, ""))
+    return Caller(None, name=name, permissions=permissions, locations=locations)
 
 
 def _says(claim: str, value: str) -> bool:
