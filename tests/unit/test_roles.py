@@ -242,6 +242,16 @@ def test_operators_and_servers_work_at_all_locations(places):
         assert {each.get("locationId", "") for each in stock} == {"", "berlin", "rome"}
 
 
+def test_a_list_finds_the_orders_of_a_location_without_reading_those_of_others(places):
+    for number in range(9):
+        place(places, f"o-{number}", {CUP: ""})
+    places.shop.calls.clear()
+    query = {"status": "PENDING", "limit": "1"}
+    page = places("GET", "/orders", query=query, claims=staff("pickers", "berlin")).document
+    assert [order["orderId"] for order in page["orders"]] == ["o-berlin"]
+    assert places.shop.calls.count("BatchGetItem") == 1
+
+
 def test_late_payments_and_unreadable_orders_of_other_locations_are_not_listed(places):
     for order_id in ("o-berlin", "o-rome"):
         assert places("POST", f"/orders/{order_id}/cancel").status == 200
@@ -249,6 +259,10 @@ def test_late_payments_and_unreadable_orders_of_other_locations_are_not_listed(p
     query = {"latePayment": "true"}
     page = places("GET", "/orders", query=query, claims=staff("pickers", "berlin")).document
     assert [order["orderId"] for order in page["orders"]] == ["o-berlin"]
+    places.shop.edit(Table.ORDERS, "o-rome", items={"S": "?"})
+    for claims, unreadable in ((staff("pickers", "rome"), []), (staff("pickers"), ["o-rome"])):
+        page = places("GET", "/orders", query=query, claims=claims).document
+        assert page["unreadable"] == unreadable
 
 
 def test_an_order_from_two_places_is_shown_whole(places):
