@@ -301,6 +301,7 @@ class PausingWorld(World):
             engine.client.rivals.observe(product_id)
             if over_http:
                 engine.source._hot.observe(product_id)
+                engine.source._lost.observe(product_id)
 
     def wait_in_line(self, name: str) -> None:
         """Make an environment believe that it has just waited for the depot, so that it avoids visiting the depot."""

@@ -45,7 +45,7 @@ def steal(key, attribute):
         units = int(town.item("Products", key)[attribute]["N"])
         town.edit("Products", key, **{attribute: {"N": str(units - 1)}})
         try:
-            town.live(400)
+            town.live(900)
         except AssertionError as violation:
             return str(violation)
     return ""

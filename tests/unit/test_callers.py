@@ -67,6 +67,17 @@ def test_an_order_is_tried_twice_at_most(shop):
         assert shop.calls.count(WRITE) == 2
 
 
+def test_a_scarce_product_is_soon_tried_again_after_a_single_loss(shop):
+    """A process that sold on without a pause would keep the workers' loans from succeeding."""
+    shop.list("p", 40)
+    process = shop.api()
+    assert shop.order(process, "p", losses=1) is APPLIED
+    assert shop.order(process, "p") is RETURNED
+    shop.clock.sleep(0.6)
+    assert shop.order(process, "p") is APPLIED
+    assert shop.last_source is None
+
+
 @pytest.mark.parametrize("obstacle", ["no lane", "scarce", "depot in use"])
 def test_an_order_for_which_no_lane_can_be_filled_is_returned(shop, obstacle):
     shop.list("p", 39 if obstacle == "scarce" else 40)

@@ -72,8 +72,9 @@ _LOOKS = ((1.1, 0.0), (2.2, 0.0), (4.5, 0.0), (10.0, 2.5))
 # Seconds for a read at the end of the wait, and what is at most expected of an order.
 _READ_SECONDS, _LONGEST_USUAL = 0.1, 10.0
 
-# How much the time that an order took weighs in what is expected of the next one.
-_WEIGHT = 0.3
+# How what is expected of an order changes after one that took longer, or shorter. So most orders take about as long as expected,
+# even if a few take much longer.
+_LONGER, _SHORTER = 1.2, 0.87
 
 # A row bears the time at which its transaction was sent, which is about this long before it can be read.
 _COMMIT_SECONDS = 0.03
@@ -189,8 +190,8 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
             break
         if (stored := _stored(order, client, deadline)) is not None:
             took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
-            took = max(0.0, took) + _COMMIT_SECONDS
-            process.express_seconds += _WEIGHT * (took - process.express_seconds)
+            is_longer = took + _COMMIT_SECONDS > process.express_seconds
+            process.express_seconds *= _LONGER if is_longer else _SHORTER
             return stored
     process.express_seconds = min(2 * process.express_seconds, _LONGEST_USUAL)
     return None

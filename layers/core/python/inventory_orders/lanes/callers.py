@@ -45,6 +45,9 @@ _LINE_SECONDS = 2.0
 # How often an order is tried.
 _ROUNDS = 2
 
+# Seconds for which a product is avoided that an order lost once. A process that sells on would keep loans from succeeding.
+_SOON = 0.5
+
 # A conflict within this number of seconds belongs to the present order.
 _NOW = 0.1
 
@@ -78,8 +81,8 @@ class CallersSource(LaneSource):
     recalls = False
 
     def __init__(self, client: RetryingClient, lane: OwnLane) -> None:
-        # Products for which an order lost to a concurrent writer.
-        self._hot = Recent(client.clock)
+        # Products that an order lost to a concurrent writer, and those that it lost again when it was tried once more.
+        self._lost, self._hot = Recent(client.clock), Recent(client.clock)
         super().__init__(client, lane, Demand(client.clock, _MOST_PRODUCTS, self._belongs))
         self.depot.line.memory = _LINE_SECONDS
         self._uses_lane = False
@@ -132,19 +135,21 @@ class CallersSource(LaneSource):
             row = rows.get(product_id)
             is_lent = row is not None and bool(row.lent_to)
             if rivals.has(product_id, _NOW) or (is_lent and not is_lost):
-                self._hot.observe(product_id)
+                self._lost.observe(product_id)
+                if self._rounds > 1 or not is_lost:
+                    self._hot.observe(product_id)
         return is_lost and self._rounds < _ROUNDS
 
     def _belongs(self, product_id: str) -> bool:
         """Whether the lane is for a product: an order has lost it, or the lane has it already."""
-        return self._hot.has(product_id, _LANE_MEMORY) or self.demand.has(product_id)
+        return self._lost.has(product_id, _LANE_MEMORY) or self.demand.has(product_id)
 
     def _need(self, batch: Batch) -> dict[str, int]:
         """The needed units of products that are in demand. All others are sold from rows."""
         return {p: n for p, n in super()._need(batch).items() if self.demand.has(p)}
 
     def _should_visit(self, lacks: Iterable[str]) -> bool:
-        return any(self._hot.has(p, AVOIDED_SECONDS) for p in lacks)
+        return any(self._lost.has(p, _SOON) or self._hot.has(p, AVOIDED_SECONDS) for p in lacks)
 
     def _may_visit(self, batch: Batch) -> bool:
         """Whether a visit to the depot would soon fill this process's lane."""
