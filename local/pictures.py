@@ -42,6 +42,8 @@ def take(aws: Aws, server: background.DeskServer, folder: Path) -> None:
     """Write all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     _ship_a_part(aws)
+    # The page Today shows what the last sweep counted.
+    aws.invoke("Sweep", {"action": "sweep"})
     with launched() as browser, ThreadPoolExecutor(1) as beside:
         page = browser.new_page(viewport={"width": _WIDTH, "height": 900})
         page.goto(server.address())

@@ -167,6 +167,17 @@ class Aws:
         """Whether the stage records movements."""
         return "MovementsTableName" in self.outputs
 
+    def check_movements(self) -> None:
+        """Check that the stage records movements.
+
+        Raises:
+            UserError: It does not.
+        """
+        if not self.has_movements:
+            raise UserError(
+                "this stage records no movements; set movements to true in cdk.json, and deploy"
+            )
+
     @property
     def locations(self) -> tuple[str, ...]:
         """The locations that serve an order without `locations`, in order of preference."""

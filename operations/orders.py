@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
-from inventory_orders.domain.location import in_words, key_in
+from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, key_in, stock_key
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
 from inventory_orders.lanes.levels import is_listed, mark_shippable
-from inventory_orders.store import lists
+from inventory_orders.store import lists, movements
 from inventory_orders.store.lists import OrderFilter
 from inventory_orders.store.rows import order_row
-from inventory_orders.store.tables import Table
 
-from .audit import read_rows
 from .aws import Aws
 from .csv_text import csv_of
 from .movements import movements_of
 
-_PAGE = 50
+_PAGE, _PAGE_TO_COUNT = 50, 500
 _SIDE_BY_SIDE = 10
 """Requests at the same time: as many as the client has connections."""
 
@@ -43,11 +40,13 @@ class OrderList:
         orders: The orders with their lines. Orders to ship also have their missing units (`mark_shippable`).
         has_more: Whether the list continues.
         unreadable: Ids of orders within this part whose rows break the table's contract.
+        complete_until: For a list by reference or product, the time up to which no order is missing; None if not yet known.
     """
 
     orders: list[dict[str, Any]]
     has_more: bool
     unreadable: list[str]
+    complete_until: str | None = None
 
 
 def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
@@ -63,27 +62,55 @@ def read_order(aws: Aws, order_id: str) -> dict[str, Any] | None:
     return shown
 
 
+def restricted(wanted: OrderFilter, product_id: str | None, location_id: str | None) -> OrderFilter:
+    """Restrict a list to orders that took units of a product at a location, or that a location supplies; None for all."""
+    if product_id is None:
+        return replace(wanted, location_id=location_id)
+    return replace(wanted, product_key=stock_key(product_id, location_id or DEFAULT_LOCATION))
+
+
 def list_orders(aws: Aws, wanted: OrderFilter, limit: int) -> OrderList:
-    """Read the first orders of a list. Orders to ship also have their missing units (`mark_shippable`)."""
+    """Read the first orders of a list. Orders to ship also have their missing units (`mark_shippable`).
+
+    Raises:
+        UserError: The list needs movements, but the stage records none.
+    """
+    until = None
+    if wanted.is_of_movements:
+        aws.check_movements()
+        # What is recorded between the two reads is listed, although the list does not say so.
+        until = movements.complete_until(aws.store())
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        return _list_orders(RetryingClient(aws.store(), executor=pool), wanted, limit)
+        listed = _list_orders(RetryingClient(aws.store(), executor=pool), wanted, limit)
+    return replace(listed, complete_until=until)
 
 
 def _list_orders(client: RetryingClient, wanted: OrderFilter, limit: int) -> OrderList:
     orders, unreadable = list[dict[str, Any]](), list[str]()
-    after, has_more = None, True
-    while has_more and len(orders) < limit:
-        deadline, size = _deadline(), min(limit, _PAGE)
-        read = partial(lists.list_orders, client.store, wanted, size, after, client.side_by_side)
-        places, after = client.call(read, deadline)
-        found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
-        found = [each for each in found if is_listed(wanted, *each)]
+    for found, broken, has_more in _pages(client, wanted, min(limit, _PAGE)):
         if wanted.status == OrderStatus.CONFIRMED:
-            mark_shippable(client, found, deadline, wanted.location_id)
+            mark_shippable(client, found, _deadline(), wanted.location_id)
         orders += (shown for _, shown in found)
         unreadable += broken
+        if len(orders) >= limit:
+            return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
+    return OrderList(orders, has_more=False, unreadable=unreadable)
+
+
+def _pages(
+    client: RetryingClient, wanted: OrderFilter, size: int
+) -> Iterator[tuple[list[tuple[OrderRecord, dict[str, Any]]], list[str], bool]]:
+    """Yield each page of a list: its orders as stored and as shown, the ids of unreadable ones, and whether there are more."""
+    after, has_more = None, True
+    while has_more:
+        deadline = _deadline()
+        read = partial(lists.list_orders, client.store, wanted, size, after, client.side_by_side)
+        if wanted.is_of_movements:
+            read = partial(movements.list_orders, client.store, wanted, size, after)
+        places, after = client.call(read, deadline)
+        found, broken = read_orders(client, places, deadline, lambda order: (order, _shown(order)))
         has_more = after is not None
-    return OrderList(orders[:limit], has_more or len(orders) > limit, unreadable)
+        yield [each for each in found if is_listed(wanted, *each)], broken, has_more
 
 
 _COLUMNS = (
@@ -107,19 +134,25 @@ def _cell(order: Mapping[str, Any], name: str) -> str:
 
 
 def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:
-    """Count the orders that wait for units of products. This reads all orders, but stops after the given number of seconds.
+    """Count the orders that wait for units of products. This reads all open orders, but stops after some seconds.
 
     Returns:
-        The number found, and whether all orders were read. The audit reports orders that cannot be read.
+        The number found, and whether all open orders were read. The audit reports orders that cannot be read.
     """
-    until, count = time.monotonic() + seconds, 0
-    for row in read_rows(aws, Table.ORDERS):
-        with suppress(AttributeError, KeyError, TypeError, ValueError):
-            moved = (each.open for each in movements_of(row) if each.generation in generations)
-            count += sum(moved) > 0
-        if time.monotonic() > until:
-            return count, False
-    return count, True
+
+    def waits(order: OrderRecord) -> bool:
+        moved = movements_of(order_row(order))
+        return sum(each.open for each in moved if each.generation in generations) > 0
+
+    until, waiting = time.monotonic() + seconds, set[str]()
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        client = RetryingClient(aws.store(), executor=pool)
+        for status in (OrderStatus.PENDING, OrderStatus.CONFIRMED):
+            for found, _, _ in _pages(client, OrderFilter(status=status), _PAGE_TO_COUNT):
+                waiting |= {order.order_id for order, _ in found if waits(order)}
+                if time.monotonic() > until:
+                    return len(waiting), False
+    return len(waiting), True
 
 
 def _deadline() -> Deadline:

@@ -10,7 +10,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from inventory_orders.domain.words import words_to_find
 from inventory_orders.store.lists import OrderFilter, list_orders, search_products
-from inventory_orders.store.tables import Table
 
 from . import orders, stock
 from .aws import Aws
@@ -23,6 +22,7 @@ Unsearched = list[dict[str, Any]]
 
 # All ids are shorter, and DynamoDB refuses longer keys.
 _LONGEST_ID = 1024
+_LONGEST_REFERENCE = 128
 
 _ReadLetters = Callable[[], tuple[Mapping[str, Sequence[Delivery]], Mapping[str, str]]]
 
@@ -45,22 +45,23 @@ def find_exactly(aws: Aws, text: str) -> Hits:
 def find_others(
     aws: Aws, text: str, limit: int, read_letters: _ReadLetters
 ) -> tuple[Hits, Unsearched]:
-    """Find products by the beginnings of words of their id and name, locations by the beginning of their id, and dead letters.
+    """Find products by beginnings of words of their id and name, orders by a reference, locations and dead letters.
 
     Args:
         aws: The stack.
         text: The text to find.
-        limit: Maximum number of products; one more shows that there are more.
+        limit: Maximum number of products and of orders; one more shows that there are more.
         read_letters: Reads dead letters by queue, and says by queue why it may hold more.
     """
     # On AWS, it takes a second to read the dead letters.
     with ThreadPoolExecutor(1) as pool:
         letters = pool.submit(_letters, aws, text, read_letters)
         products, unsearched = _products(aws, text, limit + 1)
+        found, not_searched = _orders(aws, text, limit + 1)
     locations = sorted(one for one in aws.locations if one.casefold().startswith(text.casefold()))
-    hits: Hits = {"products": products, "locations": locations}
+    hits: Hits = {"orders": found, "products": products, "locations": locations}
     hits["deadLetters"], not_read = letters.result()
-    return hits, [*unsearched, {"what": "references"}, *not_read]
+    return hits, [*unsearched, *not_searched, *not_read]
 
 
 def _products(aws: Aws, text: str, limit: int) -> tuple[list[dict[str, Any]], Unsearched]:
@@ -79,10 +80,16 @@ def _products(aws: Aws, text: str, limit: int) -> tuple[list[dict[str, Any]], Un
     return shown, unsearched
 
 
-def count_orders(aws: Aws) -> int:
-    """Return the number of orders. On AWS, it may be up to six hours old."""
-    table = aws.dynamodb.describe_table(TableName=aws.tables[Table.ORDERS])["Table"]
-    return int(table["ItemCount"])
+def _orders(aws: Aws, reference: str, limit: int) -> tuple[list[dict[str, Any]], Unsearched]:
+    if not aws.has_movements:
+        return [], [{"what": "references"}]
+    if len(reference) > _LONGEST_REFERENCE:
+        return [], []
+    listed = orders.list_orders(aws, OrderFilter(reference=reference), limit)
+    unsearched: Unsearched = [{"what": "laterReferences", "until": listed.complete_until}]
+    if listed.unreadable:
+        unsearched.append({"what": "rows", "kind": "orders", "count": len(listed.unreadable)})
+    return listed.orders, unsearched
 
 
 def _letters(aws: Aws, text: str, read: _ReadLetters) -> tuple[list[dict[str, Any]], Unsearched]:

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 runtime.prepare("store", "engine", "engine_for_callers", "order_queue", "express_queue")
 
 _PAGE = ("limit", "cursor")
+_TIMES = ("from", "to")
 
 _ROUTES = {
     "POST /orders": Route(orders.place_order),
     "GET /orders": Route(
         orders.list_orders,
-        ("userId", "status", "latePayment", "from", "to", "locationId", *_PAGE),
+        (
+            *("userId", "status", "latePayment", "reference", "productId"),
+            *("locationId", *_TIMES, *_PAGE),
+        ),
     ),
     "GET /orders/{orderId}": Route(orders.get_order),
     **{
@@ -36,7 +40,9 @@ _ROUTES = {
     "GET /products/{productId}/adjustments": Route(
         products.list_adjustments, ("locationId", *_PAGE)
     ),
-    "GET /products/{productId}/history": Route(products.list_history, ("locationId", *_PAGE)),
+    "GET /products/{productId}/history": Route(
+        products.list_history, ("locationId", *_TIMES, *_PAGE)
+    ),
     "GET /stock": Route(products.list_stock, ("status", "inLanes", "locationId", *_PAGE)),
     "GET /stock/{productId}": Route(products.get_stock, ("locationId",)),
 }

@@ -33,6 +33,7 @@ from local.desk.live import Live, reason
 from local.desk.trial import Trial
 from local.desk.work import Desk, NotFoundError
 from operations.errors import LostAnswerError, UserError
+from operations.orders import restricted
 from operations.republish import moment
 
 _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
@@ -145,7 +146,8 @@ class Site:
 def _filter_in(query: Query) -> OrderFilter:
     times = {name: moment(query[name]) for name in ("since", "until") if name in query}
     user_id, status, location_id = map(query.get, ("user", "status", "location"))
-    return OrderFilter(user_id, status, "late" in query, location_id=location_id, **times)
+    wanted = OrderFilter(user_id, status, "late" in query, **times)
+    return restricted(wanted, query.get("product"), location_id)
 
 
 class _RefusedError(UserError):

@@ -178,7 +178,7 @@ class Desk:
         return queues.orders_waiting(self._stack())
 
     def find(self, text: str) -> Document:
-        """Find what has exactly this id or, if nothing has it, search the words of products, locations and dead letters.
+        """Find what has exactly this id or, if nothing has it, search words of products, references, locations and dead letters.
 
         `unsearched` describes what was left out.
         """
@@ -205,13 +205,14 @@ class Desk:
         return {"entries": entries, "completeUntil": found.complete_until, **following}
 
     def orders(self, wanted: OrderFilter = TO_SHIP, pages: int = 1) -> Document:
-        """List the first pages of orders."""
+        """List the first pages of orders. The list of a product says up to which time it is complete."""
         aws = self._stack()
         listed = orders.list_orders(aws, wanted, pages * ORDERS_OF_A_PAGE)
         return {
             "orders": listed.orders,
             "isAll": not listed.has_more,
             "unreadable": listed.unreadable,
+            "completeUntil": listed.complete_until,
             "names": _names(aws, listed.orders),
         }
 

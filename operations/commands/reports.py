@@ -40,6 +40,8 @@ from .target import Target, aws_of, folder, on_stack
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from rich.console import Console
+
     from inventory_orders.domain.product import Product
     from inventory_orders.lanes.levels import StockLevel
     from inventory_orders.store.lists import OrderFilter
@@ -255,12 +257,27 @@ _Late = Annotated[
 _User = Annotated[
     str | None, typer.Option("--user", metavar="USER", help="Show this user's orders.")
 ]
+_Reference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="TEXT",
+        help="Show orders with this tracking number or other reference.",
+    ),
+]
+_Product = Annotated[
+    str | None,
+    typer.Option(
+        "--product", metavar="PRODUCT", help="Show orders that took units of this product."
+    ),
+]
 _Since = Annotated[
     str | None,
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Only orders that entered their status at this time, such as 2026-11-21T09:30 (UTC), or later.",
+        help="Only orders that entered their status (with --product, were placed; with --reference, got it) at this time, "
+        "such as 2026-11-21T09:30 (UTC), or later.",
     ),
 ]
 _Until = Annotated[
@@ -276,6 +293,8 @@ def orders(
     status: _Status = None,
     late_payments: _Late = False,
     user: _User = None,
+    reference: _Reference = None,
+    product: _Product = None,
     since: _Since = None,
     until: _Until = None,
     location: AtLocation = None,
@@ -284,23 +303,27 @@ def orders(
     as_json: AsJson = False,
     account: Target | None = None,
 ) -> None:
-    """Show an order, or list orders by status, user or late payment.
+    """Show an order, or list orders by status, user, late payment, reference or product.
 
     `PENDING` and `CONFIRMED` orders are listed with the longest wait first, all others with the newest first. A list comes
     from an index, which is eventually consistent. The goods of a `CONFIRMED` order are `ready` if all its remaining units
     are on hand, otherwise `only 1 of 3 PRODUCT`. Each order is judged on its own. `--location` lists the orders that this
     location supplies; of `PENDING` and `CONFIRMED` orders, it lists those with open units there, and `CONFIRMED` orders
-    with only these units, as a list for one warehouse. An order that does not exist is looked for among the dead letters.
+    with only these units, as a list for one warehouse. `--product` lists the orders that took units at `--location`, or
+    else at the default location. Lists by reference and product need the setting `movements`. An order that does not exist
+    is looked for among the dead letters.
     """
     from inventory_orders.store.lists import OrderFilter  # noqa: PLC0415 - the layer is slow to import
 
+    from ..orders import restricted  # noqa: PLC0415
     from ..republish import moment  # noqa: PLC0415
 
     times = {
         name: moment(at) for name, at in (("since", since), ("until", until)) if at is not None
     }
     status = status and status.upper()
-    wanted = OrderFilter(user, status, late_payments, location_id=location, **times)
+    wanted = OrderFilter(user, status, late_payments, reference=reference, **times)
+    wanted = restricted(wanted, product, location)
     _check_which(order, wanted)
     aws = aws_of(account, aside if as_json or as_csv else screen)
     with reading("the orders"):
@@ -310,10 +333,17 @@ def orders(
     )
     print_problems("Left out", unreadable, aside)
     _print_orders(listed.orders, order, wanted, as_csv=as_csv, as_json=as_json)
+    _print_end(listed, wanted, limit, aside if as_json or as_csv else screen)
+
+
+def _print_end(listed: OrderList, wanted: OrderFilter, limit: int, where: Console) -> None:
+    """Say whether a list continues, and up to which time a list of movements is complete."""
     if listed.has_more:
-        (aside if as_json or as_csv else screen).print(
-            f"[dim]The first {limit}; --limit shows more.[/]"
-        )
+        where.print(f"[dim]The first {limit}; --limit shows more.[/]")
+    if wanted.is_of_movements:
+        until = listed.complete_until
+        known = f"Complete up to {until[:16]}" if until else "Not all orders are recorded yet"
+        where.print(f"[dim]{known}.[/]")
 
 
 def _check_which(order: str | None, wanted: OrderFilter) -> None:
@@ -322,14 +352,18 @@ def _check_which(order: str | None, wanted: OrderFilter) -> None:
     from inventory_orders.store.lists import OrderFilter  # noqa: PLC0415
 
     status, place = wanted.status, wanted.location_id
-    lists = [wanted.paid_late, not (wanted.user_id is None and status is None)]
-    if sum([order is not None, *lists]) != 1:
-        raise typer.BadParameter("name an order, or use --status, --user or --late-payments")
+    moved = [wanted.reference is not None, wanted.product_key is not None]
+    by_status = wanted.user_id is not None or (status is not None and not any(moved))
+    if sum([order is not None, wanted.paid_late, by_status, *moved]) != 1:
+        raise typer.BadParameter(
+            "name an order, or use one of --status, --user, --late-payments, --reference and --product; only --status "
+            "goes with --user, --reference and --product"
+        )
     if status not in (None, *OrderStatus):
         raise typer.BadParameter(f"must be one of {', '.join(OrderStatus)}", param_hint="--status")
-    if place is not None and (status == OrderStatus.REJECTED or not lists[1]):
+    if place is not None and (status == OrderStatus.REJECTED or not by_status):
         raise typer.BadParameter(
-            "needs --user, or --status other than REJECTED", param_hint="--location"
+            "needs --user, --product, or --status other than REJECTED", param_hint="--location"
         )
     if order is not None and wanted != OrderFilter():
         raise typer.BadParameter("--since and --until do not apply to a single order")

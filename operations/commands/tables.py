@@ -180,10 +180,7 @@ def rebuild_movements(
     from ..history import Rebuild, estimate  # noqa: PLC0415 - the layer is slow to import
 
     aws = aws_of(account)
-    if not aws.has_movements:
-        raise UserError(
-            "this stage records no movements; set movements to true in cdk.json, and deploy"
-        )
+    aws.check_movements()
     cost = estimate(aws)
     screen.print(
         f"Orders to read: about {cost.orders:,}. Read units: about {cost.read_units:,}. Write units: about "

@@ -7,6 +7,7 @@ template.
 import json
 import re
 import uuid
+from datetime import UTC, datetime
 from itertools import chain
 
 import pytest
@@ -15,6 +16,7 @@ from infra.api import ROUTES
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PageKey
 from inventory_orders.retry import EARLY_DELIVERIES
+from inventory_orders.store import movements
 from inventory_orders.store.lane_leases import read_lane_leases, release_lane
 from inventory_orders.store.rows import encode, key_item
 from inventory_orders.store.tables import Table
@@ -181,6 +183,8 @@ def hold_and_idle_units(shop):
     then = {"S": "2026-01-01T00:00:00.000000+00:00"}
     page = PageKey.of(DEPOT, shop.new_id)
     shop.update(Table.ALLOTMENTS, page, "SET lastUpdatedAt = :value", then)
+    # Movements were once recorded late.
+    movements.note_late(store, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
     return {"action": "sweep"}
 
 
@@ -285,6 +289,7 @@ EVENTS = {
     "GET orders of a user": lambda s: asked("GET", "/orders", userId=s.new_id),
     "GET orders to ship": lambda s: asked("GET", "/orders", status="CONFIRMED"),
     "GET late payments": lambda s: asked("GET", "/orders", latePayment="true"),
+    "GET orders by reference": lambda s: asked("GET", "/orders", reference="1Z-1"),
     "GET all stock": lambda s: asked("GET", "/stock"),
     "GET stock that is low": lambda s: asked("GET", "/stock", status="LOW_STOCK"),
     "GET stock of a lent product": asked_after(Preparation.lent, "GET", "/stock/{}"),
@@ -360,14 +365,18 @@ NEEDED = {
             + ExpiryQueue sqs:SendMessage
             + ProductsTable dynamodb:DescribeTable
             + OrdersTable/byStatus dynamodb:Query
+            + MovementsTable dynamodb:BatchWriteItem
         hold and idle units: AllotmentsTable dynamodb:BatchGetItem
             + ExpiryQueue sqs:GetQueueAttributes
-            + mapping-of-OrdersTable lambda:GetEventSourceMapping
+            + mapping-of-OrdersTable-to-PublishEvents lambda:GetEventSourceMapping
+            + MovementsTable dynamodb:Query
         hold and idle units: AllotmentsTable dynamodb:UpdateItem
-            + mapping-of-ProductsTable lambda:GetEventSourceMapping
+            + mapping-of-ProductsTable-to-PublishEvents lambda:GetEventSourceMapping
         hold and idle units: AllotmentsTable dynamodb:ConditionCheckItem
             + OrdersTable/byLatePayment dynamodb:Query
-        hold and idle units: OrdersTable dynamodb:BatchGetItem""",
+            + mapping-of-OrdersTable-to-RecordMovements lambda:GetEventSourceMapping
+        hold and idle units: OrdersTable dynamodb:BatchGetItem
+            + MovementsTable dynamodb:UpdateItem""",
     "api": f"""
         GET product: ProductsTable dynamodb:BatchGetItem
         GET all stock: ProductsTable dynamodb:Scan
@@ -381,6 +390,7 @@ NEEDED = {
         GET orders of a user: OrdersTable/byUser dynamodb:Query
         GET orders to ship: OrdersTable/byStatus dynamodb:Query
         GET late payments: OrdersTable/byLatePayment dynamodb:Query
+        GET orders by reference: MovementsTable/byReference dynamodb:Query
         GET history: StockAdjustmentsTable/byTime dynamodb:Query
         GET history: MovementsTable dynamodb:Query
         GET adjustments: StockAdjustmentsTable dynamodb:Query

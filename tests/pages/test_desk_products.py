@@ -169,6 +169,10 @@ def test_goods_come_in_and_the_history_says_in_words_what_happened(page, desk):
     units.fill("2")
     page.keyboard.press("Enter")
     said(page, "Loss reduces the stock, so enter -2", "alert")
+    page.get_by_role("link", name="Orders for this product").click()
+    page.get_by_role("heading", level=1, name=f"Orders for {TEA}").wait_for()
+    page.get_by_text("Newest first, complete up to").wait_for()
+    page.get_by_text("2 orders.").wait_for()
     page.get_by_role("link", name="o-1").click()
     page.get_by_role("heading", level=1, name="Order o-1").wait_for()
 

@@ -10,6 +10,7 @@ from inventory_orders import overview
 from local.desk import work
 from tests.support.desk import TEA, card, desk_of_shop
 from tests.support.hands import PERSON_MILLISECONDS
+from tests.support.movements import record_movements
 
 HOT = "tea-first-flush-drop"
 MINUTES = [0.0] * 58
@@ -190,9 +191,7 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk, monkeypa
     page.get_by_role("heading", level=1, name="Search: grey").wait_for()
     hits = page.locator("main a").evaluate_all("all => all.map((one) => one.hash)")
     assert hits == [f"#/product/{tea}" for tea in (TEA, f"{TEA}-decaf", "tea-lady-grey")]
-    page.get_by_text(
-        "References of orders, such as tracking numbers, were not searched."
-    ).wait_for()
+    page.get_by_text("Not all tracking numbers and other references were searched").wait_for()
     page.wait_for_timeout(2 * PERSON_MILLISECONDS)
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Earl Grey", exact=True).wait_for()
@@ -200,10 +199,16 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk, monkeypa
     for text, title in (("o/1%", "Order o/1%"), ("auth0|anna", "Orders of auth0|anna")):
         find(text)
         page.get_by_role("heading", level=1, name=title).wait_for()
+    for action, notes in (("confirm", {}), ("fulfil", {"reference": "1Z 7"})):
+        desk.command("ChangeOrders", action=action, orderId="o/1%", **notes)
+    record_movements(desk.shop)
+    find("1Z 7")
+    page.get_by_role("heading", level=1, name="Order o/1%").wait_for()
     find("o/1%|#")
     page.get_by_role("heading", level=1, name="Search: o/1%|#").wait_for()
     page.get_by_text("Type the whole id of an order or customer").wait_for()
     page.get_by_role("heading", level=2, name="Nothing found in what was searched").wait_for()
+    page.get_by_text("shipments, cancellations and returns were searched up to").wait_for()
 
     # An order that is a dead letter is found, and has the focus among the others.
     letters = [

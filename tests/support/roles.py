@@ -78,13 +78,18 @@ def name_actions_as_the_embedded_aws_does(aws: Aws) -> None:
 def name_of(aws: Aws, arn: str) -> str:
     """Return the name of the stack output for a resource, without its ending.
 
-    For an index, it is the table's name followed by the index's own; for an event source mapping, it is the source's
-    name.
+    For an index, it is the table's name followed by the index's own; for an event source mapping, it consists of the
+    names of the source and the function.
     """
     if ":event-source-mapping:" in arn:
         mapping = aws.functions.get_event_source_mapping(UUID=arn.rsplit(":", 1)[1])
         table, _ = mapping["EventSourceArn"].split("/stream/")
-        return f"mapping of {name_of(aws, table)}"
+        (function,) = (
+            output.removesuffix("FunctionName")
+            for output, value in aws.outputs.items()
+            if output.endswith("FunctionName") and f":{value}:" in mapping["FunctionArn"]
+        )
+        return f"mapping of {name_of(aws, table)} to {function}"
     arn, _, index = arn.partition("/index/")
     (name,) = {
         output

@@ -31,18 +31,36 @@ class Signature(AuthBase):
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Apply rules that a schema cannot express.
 
-    A cursor must come from the service, and a request for orders has to name a list. Some filters exclude others.
+    A cursor must come from the service. A request for orders has to name a list, and one for products either ids or words.
+    Some filters exclude others.
     """
     query = case.query or {}
     query.pop("cursor", None)
     if (case.method, case.path) == ("GET", "/orders"):
-        if "latePayment" in query:
-            for other in ("userId", "status", "locationId"):
+        if query.get("status") == "REJECTED":
+            for other in ("locationId", "reference", "productId"):
                 query.pop(other, None)
-        elif query.get("status") == "REJECTED":
-            query.pop("locationId", None)
-        if not query.keys() & {"userId", "status", "latePayment"}:
+        for others in (others for kind, others in _EXCLUDED.items() if kind in query):
+            for other in others:
+                query.pop(other, None)
+        if not query.keys() & {"userId", "status", *_EXCLUDED}:
             case.query = {**query, "status": "CONFIRMED"}
+    elif (case.method, case.path) == ("GET", "/products") and "ids" in query:
+        query.pop("search", None)
+        if str(query.get("limit")) in map(str, range(1, 101)):
+            del query["limit"]
+    elif (case.method, case.path) == ("GET", "/products"):
+        words = query.get("search")
+        if not (isinstance(words, str) and re.search("[A-Za-z0-9]{2}", words)):
+            case.query = {**query, "search": "tea"}
+
+
+_EXCLUDED = {
+    "latePayment": ("userId", "status", "locationId", "reference", "productId"),
+    "reference": ("userId", "locationId", "productId"),
+    "productId": ("userId",),
+}
+"""Lists of orders, and the filters that do not apply to them."""
 
 
 @schemathesis.hook

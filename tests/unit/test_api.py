@@ -773,6 +773,42 @@ def test_orders_are_listed_by_status_and_time(api):
     assert api("GET", "/orders", query=other).code == (400, "INVALID_CURSOR")
 
 
+def test_orders_are_listed_by_reference_and_by_product(api, monkeypatch):
+    def listed(**query):
+        found = pages(api, "/orders", **query)
+        return [order["orderId"] for page in found for order in page["orders"]]
+
+    for number in range(5):
+        place(api, f"o-{number}", 1)
+    place(api, "o-other", items=[{"productId": f"{TEA}-decaf", "quantity": 1}])
+    for order_id in ("o-1", "o-3"):
+        api("POST", f"/orders/{order_id}/confirm", {"reference": "paid-7"})
+        api("POST", f"/orders/{order_id}/fulfil", {"reference": "1Z 7"})
+    (page,) = pages(api, "/orders", productId=TEA)
+    assert page == {"orders": [], "unreadable": [], "completeUntil": None}
+    record_movements(api.shop)
+    (page,) = pages(api, "/orders", reference="1Z 7")
+    assert page["orders"][0] == api("GET", "/orders/o-3").document
+    assert page["completeUntil"] > page["orders"][0]["statusAt"]
+    for limit in ("1", "2", "100"):
+        assert listed(reference="1Z 7", limit=limit) == ["o-3", "o-1"]
+        assert listed(productId=TEA, limit=limit) == ["o-4", "o-3", "o-2", "o-1", "o-0"]
+        assert listed(productId=TEA, limit=limit, status="FULFILLED") == ["o-3", "o-1"]
+    assert listed(reference="1Z 7", status="PENDING") == listed(reference="1Z") == []
+    assert listed(productId=TEA, **at("berlin")) == []
+    times = {"from": stored_at(api, "o-1"), "to": stored_at(api, "o-3")}
+    assert listed(productId=TEA, limit="1", **times) == ["o-2", "o-1"]
+    monkeypatch.setattr(Process, "has_movements", False)
+    for field, value in (("productId", TEA), ("reference", "1Z 7")):
+        said = api("GET", "/orders", query={field: value})
+        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), field)
+        assert "the setting movements is off" in said.document["detail"]
+
+
+def stored_at(api, order_id):
+    return api("GET", f"/orders/{order_id}").document["createdAt"]
+
+
 def test_an_order_that_was_cancelled_before_it_arrived_is_listed_once_it_has(api):
     for action in ("cancel", "confirm"):
         event = sqs_event({"action": action, "orderId": "o-1"}, queue="OrderCommandQueue")
@@ -947,6 +983,8 @@ def test_a_cursor_that_was_tampered_with_is_refused(api):
 
 # Late payments are one list for all customers, statuses and locations.
 LISTS = ({"userId": "u-7"}, {"status": "EXPIRED"}, {"locationId": ""})
+BOTH = ({}, {"limit": "5"}, *({"ids": TEA} | more for more in ({"search": "tea"}, {"limit": "5"})))
+OF_OTHERS = ({"userId": "u-7"}, {"status": "REJECTED"}, {"locationId": ""}, {"productId": TEA})
 
 
 def test_a_wrong_query_says_what_to_fix(customers):
@@ -968,9 +1006,14 @@ def test_a_wrong_query_says_what_to_fix(customers):
         *((path, at("a b"), "locationId") for path in lists),
         ("/orders", at("berlin"), "userId"),
         *(("/products", {"ids": ids}, "ids") for ids in ("", ",", "a,,b", many)),
-        *(("/products", query, "ids") for query in ({}, {"ids": TEA, "search": "tea"})),
+        *(("/products", query, "ids") for query in BOTH),
         *(("/products", {"search": text}, "search") for text in ("", "a b")),
         ("/products", {"search": "tea", "limit": "0"}, "limit"),
+        *(("/orders", {"reference": "1Z-1"} | more, "reference") for more in OF_OTHERS),
+        ("/orders", {"reference": ""}, "reference"),
+        ("/orders", {"productId": TEA, "userId": "u-7"}, "productId"),
+        ("/orders", {"productId": TEA, "status": "REJECTED"}, "productId"),
+        (f"/products/{TEA}/history", {"to": "now"}, "to"),
         ("/stock", {"status": "FEW"}, "status"),
         ("/stock", {"inLanes": "no"}, "inLanes"),
     ):
@@ -979,8 +1022,9 @@ def test_a_wrong_query_says_what_to_fix(customers):
     place(customers, "o-8", user="u-8", claims=OPERATOR)
     others = customers("GET", "/orders", query={"status": "PENDING"}, claims={"sub": "u-7"})
     assert others.document["orders"] == [], "customers list only their own orders"
-    said = customers("GET", "/orders", query={"latePayment": "true"}, claims={"sub": "u-7"})
-    assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), "latePayment")
+    for field, value in (("latePayment", "true"), ("reference", "1Z-1"), ("productId", TEA)):
+        said = customers("GET", "/orders", query={field: value}, claims={"sub": "u-7"})
+        assert (said.code, said.document["field"]) == ((400, "SCHEMA_VIOLATION"), field)
 
 
 # ---------------------------------------------------------------------- an order's life
@@ -1191,6 +1235,10 @@ def test_the_history_of_a_product_adds_up_to_its_stock(api):
     parts = pages(api, path, limit="2")
     assert [len(part["entries"]) for part in parts] == [2, 2, 2, 2, 1]
     assert [entry for part in parts for entry in part["entries"]] == entries
+    times = {"from": entries[5]["at"], "to": entries[1]["at"]}
+    parts = pages(api, path, limit="2", **times)
+    assert [entry for part in parts for entry in part["entries"]] == entries[2:6]
+    assert pages(api, path, to=entries[-1]["at"])[0]["entries"] == []
 
 
 def test_without_movements_the_history_shows_only_adjustments(api, monkeypatch):

@@ -255,7 +255,9 @@ def test_the_open_orders_of_a_product_are_counted_before_it_goes(desk, monkeypat
     desk.place("o-4", ("tea-first-flush-drop", 1))
     desk.shop.edit(Table.ORDERS, "o-5", items={"L": [{"S": "no line"}]}, status={"S": "PENDING"})
     promised = {"units": 5, "isExact": True, "orders": 2, "ordersAreAll": True}
+    desk.shop.calls.clear()
     assert desk.get(f"promised?id={TEA}") == promised
+    assert "Scan" not in desk.shop.calls
     monkeypatch.setattr(work, "SECONDS_TO_COUNT_ORDERS", -1)
     at_least = desk.get(f"promised?id={TEA}")
     assert (at_least["units"], at_least["ordersAreAll"]) == (5, False)

@@ -17,7 +17,9 @@ from local.dashboard import service, signals
 from local.dashboard.metrics import Metric, Samples
 from local.dashboard.signals import CloudWatch, orders_of_last_hour
 from local.desk import today, work
+from operations.aws import Aws
 from tests.support.desk import TEA, desk_of_shop
+from tests.support.movements import record_movements
 
 
 @pytest.fixture
@@ -160,7 +162,7 @@ def test_the_search_finds_ids_and_beginnings_of_words(desk, monkeypatch):
     desk.sell("o-1/2%", user="auth0|anna")
 
     def find(text, *unsearched):
-        unsearched = unsearched or ("references",)
+        unsearched = unsearched or ("laterReferences",)
         desk.shop.calls.clear()
         found = desk.get(f"search?text={quote(text, safe='')}")
         slow = {"Scan", "DescribeTable"} | (
@@ -183,7 +185,7 @@ def test_the_search_finds_ids_and_beginnings_of_words(desk, monkeypatch):
     assert find(TEA, "parts") == {"products": [TEA]}, "parts of ids do not count"
     assert find("eArL gR") == {"products": [TEA, f"{TEA}-decaf"]}
     assert find("arl") == {}, "no word begins with it"
-    assert find("e!", "words", "references") == {}
+    assert find("e!", "words", "laterReferences") == {}
     assert find("ber") == {}
     opening = {"productId": TEA, "locationId": "berlin", "openingStock": 20}
     desk.command("ManageProducts", action="create", **opening)
@@ -193,7 +195,16 @@ def test_the_search_finds_ids_and_beginnings_of_words(desk, monkeypatch):
     monkeypatch.setitem(desk.aws.outputs, "OrderLocations", '["berlin"]')
     assert find("berlin", "parts") == {"locations": ["berlin"]}
     assert find("BER") == {"locations": ["berlin"]}
-    assert find("x" * 5000) == {}
+    [empty] = desk.get("search?text=nothing")["unsearched"]
+    assert empty == {"what": "laterReferences", "until": None}
+    desk.command("ChangeOrders", action="fulfil", orderId="o-1/2%", reference="1Z 7")
+    record_movements(desk.shop)
+    assert find("1Z 7") == {"orders": ["o-1/2%"]}
+    [later] = desk.get("search?text=1Z+7")["unsearched"]
+    assert later["until"] > desk.shop.order_row("o-1/2%")["statusAt"]
+    assert desk.get(f"search?text={'x' * 5000}")["unsearched"] == [], "it cannot be a reference"
+    monkeypatch.setattr(Aws, "has_movements", False)
+    assert find("1Z 7", "references") == {}
 
 
 def test_the_search_finds_an_order_that_is_a_dead_letter(desk, monkeypatch):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.store import movements
-from inventory_orders.store.lists import ListPosition
+from inventory_orders.store.lists import OrderFilter
 from inventory_orders.store.movements import changed_rows, rows_of
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -193,24 +193,28 @@ def test_orders_are_found_by_product_and_by_each_of_their_references(shop):
     command(shop, "return", "o-0", stepId="r2", restock=True, items=units(tin=1), reference="1Z-2")
     record(shop)
 
-    def pages(list_orders, name, size):
-        found, after, more = [], None, True
-        while more:
-            page, more = list_orders(shop.store, name, size, after)
+    def pages(size, **wanted):
+        found, after, is_first = [], None, True
+        while is_first or after is not None:
+            is_first = False
+            page, after = movements.list_orders(shop.store, OrderFilter(**wanted), size, after)
             found.append([order.id for order in page])
-            after = page[-1] if page else None
         return found
 
-    for size in (1, 2, 5):
-        ids = [each for page in pages(movements.orders_of_product, "tea", size) for each in page]
-        assert ids == ["o-2", "o-1", "o-0"]
-    assert pages(movements.orders_by_reference, "1Z-1", 2) == [["o-2", "o-1"], ["o-0"]]
-    # The return is the latest step with this reference.
-    assert pages(movements.orders_by_reference, "1Z-2", 9) == [["o-0", "o-2", "o-1"]]
-    assert movements.orders_by_reference(shop.store, "1Z", 9, None) == ([], False)
-    newest = ListPosition(shop.order_row("o-2")["createdAt"], "o-2")
-    found, _ = movements.orders_of_product(shop.store, "tea", 9, None, since=newest.at)
-    assert found == [newest]
+    for wanted in ({"product_key": "tea"}, {"reference": "1Z-1"}, {"reference": "1Z-2"}):
+        # A later step with the same reference does not list its order again.
+        assert pages(2, **wanted) == [["o-2", "o-1"], ["o-0"]]
+        assert pages(1, **wanted) == [["o-2"], ["o-1"], ["o-0"]]
+        assert pages(9, **wanted) == [["o-2", "o-1", "o-0"]]
+    assert pages(9, reference="1Z") == [[]]
+    middle = shop.order_row("o-1")["createdAt"]
+    assert pages(9, product_key="tea", since=middle) == [["o-2", "o-1"]]
+    assert pages(1, product_key="tea", until=middle) == [["o-0"]]
+    never = {"since": middle, "until": "2026"}
+    assert pages(9, product_key="tea", **never) == pages(9, reference="1Z-1", **never) == [[]]
+    rows = [decode(item) for item in shop.items(Table.MOVEMENTS).values()]
+    first = [row["orderId"] for row in rows if row.get("firstReference") == "1Z-2"]
+    assert sorted(first) == ["o-0", "o-1", "o-2"], "the index has one row for each order"
 
 
 def test_an_unreadable_change_is_parked_and_stops_no_other(shop):

@@ -30,6 +30,7 @@ from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands import main
 from operations import queues
+from operations.aws import Aws
 from operations.commands import books, common, reports
 from operations.commands import queues as queue_commands
 from operations.errors import UserError
@@ -37,6 +38,7 @@ from operations.stock import list_stock
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import lend
 from testing.world.faults import cancelled
+from tests.support.movements import record_movements
 from tests.support.terminal import on_a_terminal
 
 CONFLICT = cancelled("TransactionConflict")
@@ -214,6 +216,10 @@ def orders(*arguments):
     return CliRunner().invoke(main.app, ["orders", *arguments])
 
 
+def ids(*options):
+    return [line.split()[0] for line in orders(*options).stdout.splitlines()[1:]]
+
+
 @pytest.fixture
 def placed(shop):
     worker = shop.worker()
@@ -263,9 +269,6 @@ def test_orders_are_listed_by_status_time_and_late_payment(shop, placed):
     shop.commit(worker, OrderCommand("o-1", OrderAction.CONFIRM))
     shop.commit(worker, OrderCommand("o-2", OrderAction.FULFIL))
     shop.commit(worker, Order("o-5", "u-7", {"tea": 10**6}))
-
-    def ids(*options):
-        return [line.split()[0] for line in orders(*options).stdout.splitlines()[1:]]
 
     assert ids("--status", "fulfilled") == ["o-2"]
     assert ids("--status", "CANCELLED") == ids("--late-payments") == ["o-1"]
@@ -366,8 +369,33 @@ def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
     assert "dead letters could not be searched for it: An error" in str(orders("o-33").exception)
 
 
+def test_orders_are_listed_by_reference_and_product(shop, placed, monkeypatch):
+    assert orders("--product", "tea").stdout.endswith(
+        "No orders.\nNot all orders are recorded yet.\n"
+    )
+    shop.clock.sleep(60)
+    fulfil = OrderCommand("o-2", OrderAction.FULFIL, notes={"reference": "1Z-7"})
+    shop.commit(shop.worker(), fulfil)
+    record_movements(shop)
+    *listed, note = ids("--reference", "1Z-7")
+    assert (listed, note) == (["o-2"], "Complete")
+    *listed, _ = ids("--product", "tea")
+    assert listed == ["o-2", "o-1", "o-0"]
+    *listed, _ = ids("--product", "tea", "--status", "pending")
+    assert listed == ["o-1"]
+    *listed, _ = ids("--product", "tea", "--location", "berlin")
+    assert listed == []
+    assert json.loads(orders("--product", "tea", "--since", "2028-01-01", "--json").stdout) == []
+    monkeypatch.setattr(Aws, "has_movements", False)
+    assert "set movements to true" in str(orders("--product", "tea").exception)
+
+
 WRONG = (
     "",
+    "--reference 1Z-7 --product tea",
+    "--reference 1Z-7 --user u-7",
+    "--reference 1Z-7 --location berlin",
+    "--product tea --late-payments",
     "o-1 --status CONFIRMED",
     "o-1 --since 2026-01-01",
     "--late-payments --user u-7",

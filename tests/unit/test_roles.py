@@ -11,6 +11,7 @@ from inventory_orders.domain.record import OrderAction
 from inventory_orders.store.tables import Table
 from local.tokens import ROLES as LOCAL_ROLES
 from tests.support.http import CONTRACT, JSON, OPERATIONS, ROUTES, TEA, WAIT, Api, send
+from tests.support.movements import record_movements
 
 GRANTS = LOCAL_ROLES["grants"] | {
     "tills": ["orders.place", "orders.confirm", "orders.return", "products.read"],
@@ -240,6 +241,24 @@ def test_operators_and_servers_work_at_all_locations(places):
         query = {"limit": "100"}
         stock = places("GET", "/stock", query=query, claims=claims).document["products"]
         assert {each.get("locationId", "") for each in stock} == {"", "berlin", "rome"}
+
+
+def test_orders_of_a_reference_or_product_are_those_of_the_tokens_locations(places):
+    for order_id in ("o-berlin", "o-rome", "o-both"):
+        said = places("POST", f"/orders/{order_id}/confirm", {"reference": "paid-7"})
+        assert said.status == 200
+        assert places("POST", f"/orders/{order_id}/fulfil", {"reference": "1Z"}).status == 200
+    record_movements(places.shop)
+    claims = staff("pickers", "berlin")
+    for query, seen in (
+        ({"reference": "1Z"}, {"o-berlin", "o-both"}),
+        ({"productId": CUP, "locationId": "berlin"}, {"o-both"}),
+        ({"productId": TEA}, set()),
+    ):
+        page = places("GET", "/orders", query=query, claims=claims).document
+        assert {order["orderId"] for order in page["orders"]} == seen
+    query = {"productId": TEA, "locationId": "rome"}
+    assert places("GET", "/orders", query=query, claims=claims).code == (403, "OTHER_LOCATION")
 
 
 def test_a_list_finds_the_orders_of_a_location_without_reading_those_of_others(places):

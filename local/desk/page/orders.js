@@ -1,7 +1,7 @@
 // Lists of orders. Addresses: #/orders (to ship), #/orders/at/<location> (to ship from there; empty: the default location),
 // #/orders/held (waiting for payment), #/orders/shipped/<days>, #/orders/refund (late payments), #/orders/rejected,
-// #/orders/cancelled, #/orders/expired and #/orders/of/<user>.
-import { age, itemsInWords, locationName, moment, number } from "./format.js";
+// #/orders/cancelled, #/orders/expired, #/orders/of/<user> and #/orders/product/<product>/<location>.
+import { age, atLocation, itemsInWords, locationName, moment, number } from "./format.js";
 import { locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, change, checkbox, choice, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "/lit-html/directives/live.js";
@@ -29,6 +29,7 @@ const QUERIES = {
   cancelled: () => ({ status: "CANCELLED" }),
   expired: () => ({ status: "EXPIRED" }),
   of: (user) => ({ user }),
+  product: (product, location = "") => ({ product, location }),
 };
 const TABS = ["held", "shipped", "refund", "rejected", "cancelled", "expired"];
 const FILE_SECONDS = 120;
@@ -50,10 +51,10 @@ export function start(state) {
 
 export const stop = (state) => clearInterval(state.timer);
 
-function queryOf([kind = "toShip", id = ""]) {
-  const isKnown = Object.hasOwn(QUERIES, kind) && (kind !== "of" || id) && (kind !== "shipped" || Object.hasOwn(SHIPPED, id || "today"));
+function queryOf([kind = "toShip", id = "", where]) {
+  const isKnown = Object.hasOwn(QUERIES, kind) && ((kind !== "of" && kind !== "product") || id) && (kind !== "shipped" || Object.hasOwn(SHIPPED, id || "today"));
   if (!isKnown) throw new Error(T.allOrders.noList([kind, id].filter(Boolean).join("/")));
-  return QUERIES[kind](id);
+  return QUERIES[kind](id, where);
 }
 
 export async function read(ids, state) {
@@ -135,7 +136,7 @@ function trackingField(order) {
 // The time by which a list is sorted. Orders that have left a list keep theirs.
 function timeOf({ createdAt, confirmedAt, statusAt, confirmationRejected }, kind) {
   if (isToShip(kind)) return confirmedAt;
-  if (kind === "held" || kind === "of") return createdAt;
+  if (kind === "held" || kind === "of" || kind === "product") return createdAt;
   return kind === "refund" ? confirmationRejected.at : statusAt;
 }
 
@@ -183,7 +184,7 @@ function selection(state, ids) {
 }
 
 // The lists; and one warehouse's, once any order comes from a location that has a name.
-function tabs([kind, id]) {
+function tabs([kind, id, ...more]) {
   const tab = (text, isHere, ...path) => html`<a href=${hrefOf("orders", ...path)} aria-current=${isHere ? "page" : nothing}>${text}</a>`;
   if (kind === "at" && id) locations.add(id);
   const go = (locationId) => {
@@ -195,7 +196,7 @@ function tabs([kind, id]) {
   const days = kind === "shipped" ? choice("days", T.allOrders.when, Object.entries(T.allOrders.days), { value: id || "today", onChange: goTo }) : nothing;
   const where = isToShip(kind) && locations.size ? locationChoice(T.allOrders.shipsFrom, ["", ...locations], kind === "at" ? id : undefined, go) : nothing;
   return html`<div class="filters"><div class="tabs" role="navigation" aria-label=${T.allOrders.lists}>${tab(T.allOrders.tabs.toShip, isToShip(kind))}
-    ${TABS.map((name) => tab(T.allOrders.tabs[name], kind === name, name))}${kind === "of" ? tab(T.allOrders.titles.of(id), true, kind, id) : nothing}</div>${where}${days}</div>`;
+    ${TABS.map((name) => tab(T.allOrders.tabs[name], kind === name, name))}${kind === "of" || kind === "product" ? tab(T.allOrders.titles[kind](id), true, kind, id, ...more) : nothing}</div>${where}${days}</div>`;
 }
 
 async function saveFile(ids, name) {
@@ -207,10 +208,10 @@ async function saveFile(ids, name) {
   say(FILE, isAll ? T.allOrders.saved : T.allOrders.savedPart);
 }
 
-export function draw({ orders, isAll, unreadable }, state, ids) {
-  const [kind = "toShip", id] = ids;
+export function draw({ orders, isAll, unreadable, completeUntil }, state, ids) {
+  const [kind = "toShip", id, where] = ids;
   const { rows } = state;
-  const title = T.allOrders.titles[kind](kind === "at" ? locationName({ locationId: id }) : id);
+  const title = T.allOrders.titles[kind](kind === "at" ? locationName({ locationId: id }) : id) + (where ? atLocation({ locationId: where }) : "");
   const list = kind === "at" ? "toShip" : kind;
   const readMore = () => {
     state.pages += 1;
@@ -223,7 +224,7 @@ export function draw({ orders, isAll, unreadable }, state, ids) {
     ${button(T.allOrders.file, save)}${messageOf(FILE)}`;
   return {
     title,
-    about: T.allOrders.about[list],
+    about: T.allOrders.about[list] ?? T.allOrders.complete(completeUntil && moment(completeUntil)),
     content: html`${tabs(ids)}${unreadable.map((orderId) => problem(T.allOrders.unreadable(orderId)))}
       ${list === "toShip" && rows.length ? selection(state, ids) : nothing}<section class="card orders">${rows.length ? shown : T.allOrders.none[list]}</section>`,
   };

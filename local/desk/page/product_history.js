@@ -46,13 +46,15 @@ const COLUMNS = [
   { text: T.product.available, kind: "amount", cell: ({ delta }) => amountOf(delta) },
 ];
 
+const ordersOf = ({ productId, locationId }) => link(T.history.orders, "orders", "product", productId, ...(locationId ? [locationId] : []));
+
 function changesOf({ state, onHand, available, ...product }, { changes, completeUntil, next, seen, isReading }) {
   const isBehind = seen.onHand !== onHand || seen.available !== available;
   const again = (cursor) => () => read({ ...product, onHand, available }, state, cursor);
   const newer = html`${T.history.behind} ${button(T.history.readAgain, again())}`;
   const about = completeUntil ? T.history.complete(moment(completeUntil)) : T.history.unknown;
   return [
-    html`<div class="actions newer">${isBehind ? newer : nothing} ${hint(about)}</div>`,
+    html`<div class="actions newer">${isBehind ? newer : nothing} ${hint(about)} ${completeUntil ? ordersOf(product) : nothing}</div>`,
     table({ label: T.history.title, columns: COLUMNS, rows: changes, keyOf: (row) => `${row.at} ${row.orderId ?? row.adjustmentId} ${row.action} ${row.stepId}` }),
     next && !isReading ? button(T.history.more, again(next)) : nothing,
   ];

@@ -1,5 +1,5 @@
 // What a text names: orders, customers, products, locations and dead letters. A single one is shown at once.
-import { number } from "./format.js";
+import { moment, number } from "./format.js";
 import { statusOf } from "./order_facts.js";
 import { card, hint, hrefOf, html, repeat } from "./parts.js";
 import { withCode } from "./messages.js";
@@ -20,9 +20,9 @@ export async function read([text]) {
   const { isAll, unsearched, ...found } = await ask(`/data/search?${new URLSearchParams({ text })}`);
   const lists = Object.keys(HITS).map((kind) => [kind, found[kind] ?? []]).filter(([, hits]) => hits.length > 0);
   // Unless there may be others, or the reader has moved on. Going back leads to where the reader came from.
-  const isOnly = lists.length === 1 && lists[0][1].length === 1 && unsearched.every(({ what }) => what === "parts" || what === "references") && location.hash === hash;
+  const isOnly = lists.length === 1 && lists[0][1].length === 1 && unsearched.every(({ what }) => what === "parts" || what === "laterReferences") && location.hash === hash;
   if (isOnly) location.replace(hrefOf(...HITS[lists[0][0]](lists[0][1][0]).slice(2)));
-  return { lists, about: withCode([isAll ? "" : T.find.notAll, ...unsearched.map((one) => T.find.unsearched[one.what](one))].filter(Boolean).join(" ")) };
+  return { lists, about: withCode([isAll ? "" : T.find.notAll, ...unsearched.map((one) => T.find.unsearched[one.what]({ ...one, until: one.until && moment(one.until) }))].filter(Boolean).join(" ")) };
 }
 
 export function draw({ lists, about }, state, [text]) {

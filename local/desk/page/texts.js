@@ -145,12 +145,13 @@ export const T = {
       parts: () => "These have exactly this id; names and references were not searched.",
       words: () => "Products were not searched: type a word of at least two letters or digits.",
       otherProducts: () => "Not all products were searched: type more of the name or id.",
-      references: () => "References of orders, such as tracking numbers, were not searched.",
+      references: () => "Tracking numbers and other references were not searched, because this stage does not record them (setting movements).",
+      laterReferences: ({ until }) => (until ? `Tracking numbers and other references of shipments, cancellations and returns were searched up to ${until}.` : "Not all tracking numbers and other references were searched, because not all are recorded yet."),
       rows: ({ count, kind }) => `${counted(count, "row")} of ${kind} could not be read: run \`inventory-orders audit\`.`,
       deadLetters: ({ why }) => `Dead letters were not searched: ${why}.`,
       otherLetters: ({ queue, count }) => `Only ${number(count)} dead letters of ${queue} were searched: \`inventory-orders orders ID\` searches more.`,
     },
-    canBeFound: "Type the whole id of an order or customer, the beginnings of words of a product's name or id, the beginning of a location, or part of an order's id in a dead letter.",
+    canBeFound: "Type the whole id of an order or customer, a whole tracking number or other reference, the beginnings of words of a product's name or id, the beginning of a location, or part of an order's id in a dead letter.",
   },
 
   // ---------------------------------------------------------------- the drop
@@ -276,6 +277,7 @@ export const T = {
     title: "History", when: "When", what: "What", who: "Who", more: "Show more",
     reading: "Reading …", behind: "The stock has changed since.", readAgain: "Show newer changes",
     complete: (time) => `Newest first. Orders are listed up to ${time}.`,
+    orders: "Orders for this product",
     unknown: "Newest first. Orders are not listed yet, or not recorded on this stage (setting movements).",
     ordered: {
       place: (order) => ["Placed by order ", order],
@@ -306,7 +308,7 @@ export const T = {
     titles: {
       toShip: () => "Orders to ship", at: (location) => `Orders to ship from ${location}`, held: () => "Orders waiting for payment",
       shipped: () => "Shipped orders", refund: () => "Orders to refund", rejected: () => "Rejected orders", cancelled: () => "Cancelled orders",
-      expired: () => "Orders not paid in time", of: (userId) => `Orders of ${userId}`,
+      expired: () => "Orders not paid in time", of: (userId) => `Orders of ${userId}`, product: (product) => `Orders for ${product}`,
     },
     about: {
       toShip: "Paid orders, oldest first.",
@@ -321,7 +323,9 @@ export const T = {
     none: {
       toShip: "Nothing to ship.", held: "No orders are waiting for payment.", shipped: "Nothing was shipped.", refund: "No late payments.",
       rejected: "No orders were rejected.", cancelled: "No orders were cancelled.", expired: "All orders were paid in time.", of: "This customer has no orders.",
+      product: "No orders for this product were recorded.",
     },
+    complete: (time) => (time ? `Newest first, complete up to ${time}.` : "Newest first. Not all orders are recorded yet."),
     when: "Shipped", days: { today: "Today", yesterday: "Yesterday", week: "In the last 7 days", all: "Ever" },
     file: "Save as CSV", saved: "Saved.",
     savedPart: "Saved the first 10,000 orders. For more, use inventory-orders orders --csv.",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import accumulate
 from math import ceil
 from operator import or_
@@ -24,12 +25,13 @@ from inventory_orders.api.requests import (
     malformed,
     path_of_order,
     reading,
+    times_in,
 )
 from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import IdempotencyMatch, OtherRequest
 from inventory_orders.domain.events import public_order
-from inventory_orders.domain.location import location_of, product_of
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderRecord, OrderStatus
@@ -54,7 +56,7 @@ from inventory_orders.invocation.telemetry import emit_orders, emit_wait, log_qu
 from inventory_orders.lanes.levels import is_listed, mark_shippable
 from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
-from inventory_orders.store import lists
+from inventory_orders.store import lists, movements
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
 from inventory_orders.store.rows import order_row
 
@@ -299,9 +301,10 @@ def _sees(caller: Caller, order: OrderRecord) -> bool:
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
-    """List orders by user, status or late payment. Customers are shown their own orders.
+    """List orders by user, status, late payment, reference or product. Customers are shown their own orders.
 
-    Lists come from indexes, which are eventually consistent. Each order to ship shows whether its stock is on hand.
+    Lists come from indexes and movements, which are eventually consistent. Each order to ship shows whether its stock is on
+    hand. The list of a reference or product says up to which time it is complete.
 
     Raises:
         InventoryOrdersError: The query is invalid, or the orders cannot be read.
@@ -315,10 +318,19 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         wanted = replace(wanted, seen_at=tuple(sorted(caller.locations)))
     is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
+    complete = (
+        {"completeUntil": client.call(partial(movements.complete_until, client.store), deadline)}
+        if wanted.is_of_movements
+        else {}
+    )
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         places, following = client.call(
-            lambda: lists.list_orders(client.store, wanted, limit, after, client.side_by_side),
+            lambda: (
+                movements.list_orders(client.store, wanted, limit, after)
+                if wanted.is_of_movements
+                else lists.list_orders(client.store, wanted, limit, after, client.side_by_side)
+            ),
             deadline,
         )
         orders, unreadable = read_orders(
@@ -341,7 +353,8 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
 
     # No user id begins with #.
     name = f"#{wanted}" if wanted.user_id is None else wanted.user_id
-    return answer_with_page(name, query, read_page, deadline)
+    answer = answer_with_page(name, query, read_page, deadline)
+    return replace(answer, document={**answer.document, **complete})
 
 
 def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
@@ -351,32 +364,57 @@ def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
         InvalidMessageError: The query is not valid, or lists orders that the caller may not see.
     """
     user_id, status = query.get("userId", caller.customer), query.get("status")
-    location_id = location_in(query)
+    location_id, times = location_in(query), times_in(query)
     if user_id is not None:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
-    is_late = _is_of_late_payments(query, user_id)
+    _check_kind(query, user_id)
+    _check_status(query)
+    wanted = lists.OrderFilter(user_id, status, "latePayment" in query, **times)
+    if "reference" in query:
+        return replace(wanted, reference=checked_id("reference", query["reference"], "note"))
+    if "productId" in query:
+        product_id = checked_id("productId", query["productId"])
+        return replace(wanted, product_key=stock_key(product_id, location_id or DEFAULT_LOCATION))
+    if not (user_id or status or wanted.paid_late):
+        others = "userId, status, reference, productId or latePayment=true"
+        raise malformed("userId", f"is missing; send {others}")
+    return replace(wanted, location_id=location_id)
+
+
+# Lists for operators, and the parameters, besides `userId`, that do not apply to them.
+_EXCLUDED = {
+    "latePayment": ("status", "locationId", "reference", "productId"),
+    "reference": ("locationId", "productId"),
+    "productId": (),
+}
+
+_NOT_OF_REJECTED = ("locationId", "reference", "productId")
+
+
+def _check_status(query: Mapping[str, str]) -> None:
+    status = query.get("status")
     if status not in (None, *OrderStatus):
         raise malformed("status", f"must be one of {', '.join(OrderStatus)}")
-    if status == OrderStatus.REJECTED and location_id is not None:
-        raise malformed("locationId", "does not apply to rejected orders; leave it out")
-    if not (user_id or status or is_late):
-        raise malformed("userId", "is missing; send userId, status or latePayment=true")
-    limits = {
-        field: checked_id(name, query[name], "time")
-        for field, name in (("since", "from"), ("until", "to"))
-        if name in query
-    }
-    return lists.OrderFilter(user_id, status, is_late, location_id=location_id, **limits)
+    excluded = next((name for name in _NOT_OF_REJECTED if name in query), None)
+    if status == OrderStatus.REJECTED and excluded is not None:
+        raise malformed(excluded, "does not apply to rejected orders; leave it out")
 
 
-def _is_of_late_payments(query: Mapping[str, str], user_id: str | None) -> bool:
-    if "latePayment" not in query:
-        return False
-    others = query.keys() & {"status", "locationId"}
-    if query["latePayment"] != "true" or user_id is not None or others:
-        raise malformed("latePayment", "must be true, without userId, status and locationId")
-    return True
+def _check_kind(query: Mapping[str, str], user_id: str | None) -> None:
+    """Check that a query's parameters can be combined.
+
+    Raises:
+        InvalidMessageError: They cannot, or the stage does not record what is asked for.
+    """
+    for name in (each for each in _EXCLUDED if each in query):
+        if user_id is not None or not query.keys().isdisjoint(_EXCLUDED[name]):
+            others = ", ".join(("userId", *_EXCLUDED[name]))
+            raise malformed(name, f"is for operators, and does not go with {others}")
+        if name == "latePayment" and query[name] != "true":
+            raise malformed(name, "must be true, or left out")
+        if name != "latePayment" and not runtime.process().has_movements:
+            raise malformed(name, "does not work while the setting movements is off; leave it out")
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:

@@ -21,6 +21,7 @@ from inventory_orders.api.requests import (
     malformed,
     place_after,
     reading,
+    times_in,
 )
 from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline
@@ -81,9 +82,10 @@ def get_products(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
     query = request.query
-    if ("ids" in query) == ("search" in query):
+    if query.keys() != {"ids"} and ("ids" in query or "search" not in query):
         raise malformed(
-            "ids", "send either ids or search, for example ids=tea-earl-grey,milk or search=earl"
+            "ids",
+            "send either ids alone or search, for example ids=tea-earl-grey,milk or search=earl",
         )
     return (_named_products if "ids" in query else _found_products)(query, caller)
 
@@ -303,9 +305,9 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     """List all stock changes of a product for operators, newest first: its adjustments, and the units that orders moved.
 
     Raises:
-        InventoryOrdersError: The product never existed, or DynamoDB failed.
+        InventoryOrdersError: The query is invalid, the product never existed, or DynamoDB failed.
     """
-    key, limit = _key_in(request), limit_of(request.query)
+    key, limit, times = _key_in(request), limit_of(request.query), times_in(request.query)
     caller.check_works_at(location_of(key))
     client, deadline = reading()
     has_movements = runtime.process().has_movements
@@ -313,16 +315,16 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     def read_page(after: lists.ListPosition | None) -> Listed:
         found = client.call(
             lambda: movements.list_history(
-                client.store, key, limit, after, has_movements=has_movements
+                client.store, key, limit, after, has_movements=has_movements, **times
             ),
             deadline,
         )
-        if not found.entries and after is None:
+        if not (found.entries or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
         entries = [shown_change(entry.row) for entry in found.entries]
         return {"entries": entries, "completeUntil": found.complete_until}, found.after
 
-    return answer_with_page(f"#HISTORY {key}", request.query, read_page, deadline)
+    return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)
 
 
 def shown_change(row: Row) -> direct.Answer:

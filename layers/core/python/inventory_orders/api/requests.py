@@ -300,6 +300,19 @@ def location_in(query: Mapping[str, str]) -> str | None:
     return checked_id("locationId", query["locationId"]) if "locationId" in query else None
 
 
+def times_in(query: Mapping[str, str]) -> dict[str, str]:
+    """Read the times `since` and `until` from a query's `from` and `to`, as they are stored. Missing ones are left out.
+
+    Raises:
+        InvalidMessageError: A time is not valid.
+    """
+    return {
+        field: checked_id(name, query[name], "time")
+        for field, name in (("since", "from"), ("until", "to"))
+        if name in query
+    }
+
+
 def fitting(entries: Sequence[Mapping[str, Any]]) -> int:
     """Count how many entries from the start of a page fit into one answer."""
     portions = in_portions(

@@ -59,16 +59,19 @@ class ListPosition:
 
 @dataclass(frozen=True, slots=True)
 class OrderFilter:
-    """Which orders to list: one of `user_id`, `status` and `paid_late` has to be given.
+    """Which orders to list: one of `user_id`, `status`, `paid_late`, `reference` and `product_key` has to be given.
 
     Attributes:
         user_id: The customer; None for all.
         status: The status; None for all.
         paid_late: Whether only orders with a late payment are listed. They have no other filters than times.
-        since: The earliest time at which they entered their status, or were paid too late, as stored.
+        since: The earliest time, as stored, at which they entered their status, were paid too late, got the reference, or took
+            units of the product.
         until: They did so before this time, as stored.
         location_id: A location that supplied some of their units; None for all.
         seen_at: The locations whose orders the reader may see; None for all.
+        reference: The reference of a step that moved some of their units; None for all.
+        product_key: The key of the row that some of their units came from; None for all.
     """
 
     user_id: str | None = None
@@ -78,6 +81,13 @@ class OrderFilter:
     until: str = "~"
     location_id: str | None = None
     seen_at: Collection[str] | None = None
+    reference: str | None = None
+    product_key: str | None = None
+
+    @property
+    def is_of_movements(self) -> bool:
+        """Whether `movements.list_orders` lists them. Then there are no other filters than times and `status`."""
+        return (self.reference, self.product_key) != (None, None)
 
     @property
     def times(self) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from inventory_orders.domain.record import (
 )
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.lists import ListPosition
+from inventory_orders.store.lists import ListPosition, OrderFilter
 from inventory_orders.store.rows import Row, decode, drop_none, encode, read_order
 from inventory_orders.store.tables import BY_REFERENCE, BY_TIME, KEYS, Index, Table
 from inventory_orders.store.writes import Write, assign
@@ -98,11 +98,15 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
             "page": line.lane_page,
             "version": line.product_version if line.lane_page is None else line.lane_version,
         }
+    first = dict[object, Row]()
     for number, (step, moved) in enumerate(_moves(order), 1):
-        for product_id in moved.keys() & taken.keys():
+        for product_id in sorted(moved.keys() & taken.keys()):
             quantity = moved[product_id]
             row = _row(order, taken[product_id], number, step.at, quantity)
-            yield row | _of_step(step, product_id, quantity)
+            row |= _of_step(step, product_id, quantity)
+            reference = row.get("reference")
+            is_first = first.setdefault(reference, row) is row
+            yield row | {"firstReference": reference if is_first else None}
 
 
 def _moves(order: OrderRecord) -> Iterator[tuple[Step, Mapping[str, int]]]:
@@ -247,7 +251,14 @@ class History(NamedTuple):
 
 
 def list_history(
-    store: Store, key: str, limit: int, after: ListPosition | None, *, has_movements: bool
+    store: Store,
+    key: str,
+    limit: int,
+    after: ListPosition | None,
+    *,
+    has_movements: bool,
+    since: str = " ",
+    until: str = "~",
 ) -> History:
     """List the changes to a product's stock at a location, newest first. The list is eventually consistent.
 
@@ -257,17 +268,17 @@ def list_history(
         limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
         has_movements: Whether the stage records movements. Otherwise, only adjustments are listed.
+        since: The earliest time, as stored.
+        until: Leave out changes at this time, as stored, and later.
     """
-    until = complete_until(store) if has_movements else None
-    found = changes(store, key, limit + 1, after.at if after else None, has_movements=has_movements)
-    rest = (entry for entry in found if after is None or entry.position < after)
-    entries = list(islice(rest, limit + 1))
-    last = entries[limit - 1].position if len(entries) > limit else None
-    return History(entries[:limit], last, until)
+    complete = complete_until(store) if has_movements else None
+    end = after or ListPosition(until, "")
+    found = changes(store, key, limit + 1, end.at, has_movements=has_movements)
+    return History(*_page(found, since, end, limit), complete)
 
 
 def changes(
-    store: Store, key: str, size: int, until: str | None = None, *, has_movements: bool = True
+    store: Store, key: str, size: int, until: str = "~", *, has_movements: bool = True
 ) -> Iterator[Entry]:
     """Yield the changes to a product's stock at a location, newest first. Refused decrements are left out.
 
@@ -288,7 +299,7 @@ def changes(
     return merge(moved, booked, key=lambda entry: entry.position, reverse=True)
 
 
-def movements(store: Store, key: str, size: int, until: str | None = None) -> Iterator[Entry]:
+def movements(store: Store, key: str, size: int, until: str = "~") -> Iterator[Entry]:
     """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
     head = _partition(store, f"{_MONTHS}#{key}")
     shards = sorted((shard for row in head for shard in row["months"]), reverse=True)
@@ -299,49 +310,45 @@ def movements(store: Store, key: str, size: int, until: str | None = None) -> It
             reverse=True,
         )
         for month, of_month in groupby(shards, lambda shard: shard[:7])
-        if until is None or month <= until
+        if month <= until
     )
     for row in rows:
         yield Entry(ListPosition(_order(row).at, f"1{row['movementId']}"), row)
 
 
-def orders_of_product(
-    store: Store, key: str, limit: int, after: ListPosition | None, since: str = ""
-) -> tuple[list[ListPosition], bool]:
-    """List the orders that took units of a product at a location, newest first. The list is eventually consistent.
+def list_orders(
+    store: Store, wanted: OrderFilter, limit: int, after: ListPosition | None
+) -> tuple[list[ListPosition], ListPosition | None]:
+    """List the orders with a reference, or those that took units of a product at a location. The list is eventually consistent.
+
+    Orders with a reference are sorted by their first step that has it, a product's orders by their creation, the newest first.
 
     Args:
         store: The tables.
-        key: The key of the product's row.
+        wanted: Which orders, by `reference` or `product_key`, and the times of these steps or of their creation.
         limit: Maximum number of entries.
-        after: The position to continue after: an order and when it was placed. None for the beginning.
-        since: Leave out orders that were placed earlier.
+        after: The position to continue after; None for the beginning.
 
     Returns:
-        The orders, and whether there are more.
+        The orders, and where to continue; None at the end.
     """
-    entries = movements(store, key, limit + 1, after.at if after else None)
-    found = (_order(entry.row) for entry in entries if entry.row["action"] == PLACE)
-    return _page(takewhile(lambda order: order.at >= since, found), limit, after)
+    end = after or ListPosition(wanted.until, "")
+    if wanted.reference is not None:
+        rows = _newest(store, BY_REFERENCE, wanted.reference, limit + 1, end.at)
+    else:
+        entries = movements(store, wanted.product_key or "", limit + 1, end.at)
+        rows = (entry.row for entry in entries if entry.row["action"] == PLACE)
+    orders, last = _page((Entry(_order(row), row) for row in rows), wanted.since, end, limit)
+    return [order.position for order in orders], last
 
 
-def orders_by_reference(
-    store: Store, reference: str, limit: int, after: ListPosition | None
-) -> tuple[list[ListPosition], bool]:
-    """List the orders with a step that has this reference, latest step first. The list is eventually consistent.
-
-    The arguments and the answer are those of `orders_of_product`, but a position has the time of the step.
-    """
-    rows = _newest(store, BY_REFERENCE, reference, limit + 1, after.at if after else None)
-    return _page(_distinct(map(_order, rows)), limit, after)
-
-
-def _distinct(orders: Iterable[ListPosition]) -> Iterator[ListPosition]:
-    seen = set[str]()
-    for order in orders:
-        if order.id not in seen:
-            seen.add(order.id)
-            yield order
+def _page(
+    found: Iterable[Entry], since: str, end: ListPosition, limit: int
+) -> tuple[list[Entry], ListPosition | None]:
+    """The first entries before a position and not before a time, and where to continue; None at the end."""
+    rest = (entry for entry in found if entry.position < end)
+    first = list(islice(takewhile(lambda entry: entry.position.at >= since, rest), limit + 1))
+    return first[:limit], first[limit - 1].position if len(first) > limit else None
 
 
 def _order(row: Row) -> ListPosition:
@@ -349,24 +356,15 @@ def _order(row: Row) -> ListPosition:
     return ListPosition(at, order_id.rpartition("#")[0])
 
 
-def _page(
-    found: Iterable[ListPosition], limit: int, after: ListPosition | None
-) -> tuple[list[ListPosition], bool]:
-    rest = (each for each in found if after is None or each < after)
-    first = list(islice(rest, limit + 1))
-    return first[:limit], len(first) > limit
-
-
 def _newest(
-    store: Store, index: Index | None, partition: str, size: int, until: str | None
+    store: Store, index: Index | None, partition: str, size: int, until: str
 ) -> Iterator[Row]:
     """Yield the rows of a partition of `Movements` or of an index, newest first, rows of the same time by their keys."""
     table = Table.STOCK_ADJUSTMENTS if index is BY_TIME else Table.MOVEMENTS
     names: Sequence[str] = KEYS[table] if index is None else index.keys
-    condition, values = f"#{names[0]} = :partition", {"partition": partition}
-    if until is not None:
-        # All ids of movements at this time begin with the time and `#`, which comes before `$`.
-        condition, values = f"{condition} AND #{names[1]} < :end", values | {"end": f"{until}$"}
+    condition = f"#{names[0]} = :partition AND #{names[1]} < :end"
+    # All ids of movements at this time begin with the time and `#`, which comes before `$`.
+    values = {"partition": partition, "end": f"{until}$"}
     place = {} if index is None else {"IndexName": index.name}
 
     def read() -> Iterator[Row]:

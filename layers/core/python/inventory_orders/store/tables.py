@@ -62,7 +62,7 @@ BY_TIME = Index(
         *("actor", "reference", "productCreatedAt", "productVersion"),
     ),
 )
-BY_REFERENCE = Index("byReference", ("reference", "movementId"))
+BY_REFERENCE = Index("byReference", ("firstReference", "movementId"))
 
 INDEXES = {
     Table.PRODUCTS: (BY_LEVEL,),
