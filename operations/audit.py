@@ -18,12 +18,14 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Read
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import count
+from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from inventory_orders.clock import timestamp
@@ -61,8 +63,11 @@ _TRIES = 20
 _SIDE_BY_SIDE = 8
 
 
-AUDITED = (Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS, Table.ALLOTMENTS)
-"""The tables that `read_books` reads."""
+def audited_tables(aws: Aws) -> list[Table]:
+    """The tables that `read_books` reads."""
+    tables = [Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS, Table.ALLOTMENTS]
+    return [*tables, Table.MOVEMENTS] if aws.has_movements else tables
+
 
 _PROGRESS_ROWS = 1_000
 
@@ -92,12 +97,21 @@ def _compare_movements(aws: Aws, orders: Iterable[dict[str, Any]]) -> tuple[int,
     settled = {each["orderId"]: each for each in orders if each.get("lastUpdatedAt", "~") <= until}
     rows = (row for row in read_rows(aws, Table.MOVEMENTS) if row.get("orderId") in settled)
     stored = {(row["stockMonth"], row["movementId"]): row for row in rows}
-    wrong = 0
-    for order in settled.values():
-        with suppress(UnpublishableError):
-            for key, row in movements.rows_of(order).items():
-                wrong += stored.pop(key, None) != row
-    return wrong, len(stored)
+    differing = map(partial(_differing, stored), settled.values())
+    wrong = Counter(chain.from_iterable(differing))
+    surplus = Counter(row["orderId"] for row in stored.values())
+    # An order may have changed after it was read, and its movements with it.
+    now = read_orders(aws, (wrong + surplus).keys())
+    same = [order_id for order_id, order in now.items() if order == settled[order_id]]
+    return sum(map(wrong.__getitem__, same)), sum(map(surplus.__getitem__, same))
+
+
+def _differing(stored: dict[movements.Key, dict[str, Any]], order: dict[str, Any]) -> Iterator[str]:
+    """Yield the order's id for each of its movements that is not stored like that. Removes them from the stored ones."""
+    with suppress(UnpublishableError):
+        for key, row in movements.rows_of(order).items():
+            if stored.pop(key, None) != row:
+                yield order["orderId"]
 
 
 def read_accounts(aws: Aws, product_ids: Iterable[str], order_ids: Iterable[str]) -> list[Account]:

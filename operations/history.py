@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -94,6 +94,8 @@ class Rebuilt:
 class Rebuild:
     """Records the movements of all orders again, and deletes rows that no order accounts for.
 
+    An order may change after it was read. So all rows are compared with the orders afterwards.
+
     It notes how far it got in the table itself, so a run that was interrupted continues where it stopped.
 
     Args:
@@ -157,10 +159,16 @@ class Rebuild:
             self.done.written += len(rows)
 
     def _clean(self, found: list[Row]) -> None:
-        gone = dict.fromkeys(_unaccounted(self._aws, found))
-        self._write(gone)
-        with self._lock:
-            self.done.deleted += len(gone)
+        """Make rows agree with their orders, until no order has changed since it was read."""
+        stored: dict[movements.Key, Row | None] = {
+            (row["stockMonth"], row["movementId"]): row for row in found if "orderId" in row
+        }
+        order_ids = {row["orderId"] for row in found if "orderId" in row}
+        while wrong := _differences(stored, read_orders(self._aws, order_ids).values()):
+            self._write(wrong)
+            stored |= wrong
+            with self._lock:
+                self.done.deleted += sum(row is None for row in wrong.values())
 
     def _write(self, rows: movements.Rows) -> None:
         self._recorder.write(rows, Deadline.after(_PATIENCE_WITH_WRITES, SystemClock()))
@@ -176,15 +184,10 @@ def _place(table: Table, segment: int) -> dict[str, Any]:
     return encode(dict(zip(KEYS[Table.MOVEMENTS], values, strict=True)))
 
 
-def _unaccounted(aws: Aws, found: Iterable[Row]) -> Iterator[movements.Key]:
-    """Yield the keys of movements that do not follow from their orders."""
-    rows = [row for row in found if "orderId" in row]
-    orders = read_orders(aws, {row["orderId"] for row in rows})
-    expected = {order_id: _rows_of(order) for order_id, order in orders.items()}
-    for row in rows:
-        key = (row["stockMonth"], row["movementId"])
-        if key not in expected.get(row["orderId"], ()):
-            yield key
+def _differences(stored: movements.Rows, orders: Iterable[Row]) -> movements.Rows:
+    """Find the rows that differ from what their orders say, with their right content; None for those that no order has."""
+    expected = {key: row for order in orders for key, row in _rows_of(order).items()}
+    return {key: expected.get(key) for key, row in stored.items() if row != expected.get(key)}
 
 
 def _rows_of(order: Row) -> Mapping[movements.Key, Row]:

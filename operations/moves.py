@@ -6,7 +6,7 @@ left since stay gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -68,7 +68,7 @@ class Moves:
     """
 
     levels: dict[str, Level] = field(default_factory=dict)
-    since: dict[str, list[movements.Entry]] = field(default_factory=dict)
+    since: dict[str, list[Row]] = field(default_factory=dict)
     booked: frozenset[str] = frozenset()
     gap: str = ""
 
@@ -99,8 +99,7 @@ class Moves:
         return next(filter(None, objections), "")
 
     def _later(self, count: Count) -> Iterator[Row]:
-        entries = self.since[count.product_id]
-        return (e.row for e in takewhile(lambda e: e.position.at >= count.counted_at, entries))
+        return _since(self.since[count.product_id], count.counted_at)
 
 
 def read_moves(
@@ -186,9 +185,13 @@ def _wait(client: RetryingClient, until: str) -> str:
             return f"movements of orders are complete {known}, so it is unknown what left since: load the file again later"
 
 
-def _changes(client: RetryingClient, key: str, since: str) -> list[movements.Entry]:
-    found = movements.changes(client.store, key, _ROWS)
-    return list(takewhile(lambda entry: entry.position.at >= since, found))
+def _changes(client: RetryingClient, key: str, since: str) -> list[Row]:
+    return list(_since(movements.changes(client.store, key, _ROWS), since))
+
+
+def _since(rows: Iterable[Row], since: str) -> Iterator[Row]:
+    """Yield the first of the changes, newest first, that are not older than a time."""
+    return takewhile(lambda row: movements.position_of(row).at >= since, rows)
 
 
 def _units(row: Row, level: Level) -> int:

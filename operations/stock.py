@@ -91,7 +91,8 @@ def list_by_status(
     client = RetryingClient(aws.store())
     keys, has_more = list_keys(client, statuses, limit)
     deadline = Deadline.after(PATIENCE, SystemClock())
-    found = read_rows(client, keys, deadline)
+    # A row at a location has neither the product's name nor its other locations.
+    found = read_rows(client, [*dict.fromkeys([*keys, *map(product_of, keys)])], deadline)
     levels = sorted(list_levels(client, found, deadline).values(), key=_by_urgency)
     return levels, {name: str(error) for name, error in found.unreadable.items()}, has_more
 

@@ -125,20 +125,18 @@ class GrownShop(Shop):
         self._created_at = self._at(days=_DAYS + 1)
         self._stock: defaultdict[str, _Stock] = defaultdict(_Stock)
         self._leaving: deque[tuple[str, int]] = deque(maxlen=_LEAVING)
-        months: defaultdict[str, set[str]] = defaultdict(set)
+        months = dict[movements.Key, dict[str, Any]]()
         for order in chain(self._many(orders), self._few()):
             self.put_record(order)
             moved = movements.rows_of(order_row(order))
             self.write(Table.MOVEMENTS, *moved.values())
-            for key, found in movements.months_of(moved).items():
-                months[key] |= found
+            months |= movements.list_months(moved)
+        self.write(Table.MOVEMENTS, *months.values())
         lanes = range(_LANES + 1)
         self._write_products(frozenset(lanes if in_use else ()))
         for lane in lanes:
             self._write_lane(lane, in_use=in_use)
         with self.open(), silent():
-            for key, found in months.items():
-                movements.add_months(self.store, key, found)
             movements.advance(self.store, self._now + timedelta(days=1))
             self.invoke("sweep", {"action": "sweep"})
         self._write_outbound()

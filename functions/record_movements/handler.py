@@ -43,14 +43,15 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     records, process = records_of(event), runtime.process()
     calls = SqsCalls(process.unrecorded_movements, runtime.end_of(context))
     soon = Deadline.after(min(_SECONDS, runtime.deadline(context).remaining()), SystemClock())
-    report = _recorder(process).record(records, calls.park, soon)
-    for parked in report.unreadable:
-        logger.error("change parked", extra={"eventId": parked.id, "code": parked.code})
+    rows, unreadable = _recorder(process).record(records, soon)
+    for each in unreadable:
+        logger.error("change parked", extra={"eventId": each.id, "code": each.code})
+    left = sum(not calls.park(each) for each in unreadable)
     log_queue_errors(calls.errors)
-    if report.left:
-        raise NotAllParkedError(f"{report.left} unreadable changes have not been parked")
-    logger.info("movements recorded", extra={"rows": report.rows})
-    return {"result": "RECORDED", "rows": report.rows, "unreadable": len(report.unreadable)}
+    if left:
+        raise NotAllParkedError(f"{left} unreadable changes have not been parked")
+    logger.info("movements recorded", extra={"rows": rows})
+    return {"result": "RECORDED", "rows": rows, "unreadable": len(unreadable)}
 
 
 @lru_cache

@@ -201,7 +201,7 @@ class Desk:
         if not found.entries and after is None:
             raise NotFoundError(f"there is no product {in_words(key)}")
         following = {} if found.after is None else {"next": encode_cursor(key, found.after)}
-        entries = [shown_change(entry.row) for entry in found.entries]
+        entries = [*map(shown_change, found.entries)]
         return {"entries": entries, "completeUntil": found.complete_until, **following}
 
     def orders(self, wanted: OrderFilter = TO_SHIP, pages: int = 1) -> Document:

@@ -88,11 +88,11 @@ def show_audit(
     aws: Aws, product: str | None = None, location: str | None = None, *, as_json: bool = False
 ) -> bool:
     """Show the books. Returns whether they balance and no row breaks its table's contract."""
-    from ..audit import AUDITED, read_books  # noqa: PLC0415
+    from ..audit import audited_tables, read_books  # noqa: PLC0415
     from ..aws import size_of  # noqa: PLC0415
     from ..books import history  # noqa: PLC0415
 
-    size = size_of(aws, *AUDITED)
+    size = size_of(aws, *audited_tables(aws))
     print_cost(size)
     with aside.status("Reading all tables") as spinner:
 
@@ -240,7 +240,7 @@ def history(
         found = read_history(aws, key, limit, after)
     if not found.entries and until is None:
         raise UserError(f"there is no product {in_words(key)}")
-    changes = [shown_change(entry.row) for entry in found.entries]
+    changes = [*map(shown_change, found.entries)]
     if as_json:
         more = {"completeUntil": found.complete_until, "hasMore": found.after is not None}
         print_json({"entries": changes} | more)

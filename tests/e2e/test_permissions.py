@@ -192,6 +192,13 @@ def outcome(shop, **changes):
     return {"Records": [change(None, order_row(shop.new_id, **changes))]}
 
 
+def late_outcome(shop):
+    event = outcome(shop)
+    changed_at = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    event["Records"][0]["dynamodb"]["ApproximateCreationDateTime"] = changed_at
+    return event
+
+
 _PATTERNS = {route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route)) for route in ROUTES}
 
 
@@ -272,6 +279,7 @@ EVENTS = {
     "count, written before": again("count_stock", Preparation.count),
     "hold and idle units": hold_and_idle_units,
     "outcome": outcome,
+    "outcome, recorded late": late_outcome,
     "outcome that cannot be published": lambda s: outcome(s, status="ON_HOLD"),
     "outcome that cannot be recorded": lambda s: outcome(s, createdAt="yesterday"),
     "POST order": lambda s: s.product() and asked("POST", "/orders", s.order()),
@@ -403,7 +411,7 @@ NEEDED = {
         outcome that cannot be published: UndeliverableEventsQueue sqs:SendMessage""",
     "record_movements": """
         outcome: MovementsTable dynamodb:BatchWriteItem
-        outcome: MovementsTable dynamodb:UpdateItem
+        outcome, recorded late: MovementsTable dynamodb:UpdateItem
         outcome that cannot be recorded: UnrecordedMovementsQueue sqs:SendMessage""",
 }
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from inventory_orders import overview
-from local.desk import work
+from local.desk import today, work
 from tests.support.desk import TEA, card, desk_of_shop
 from tests.support.hands import PERSON_MILLISECONDS
 from tests.support.movements import record_movements
@@ -126,6 +126,27 @@ def test_today_says_that_orders_are_not_counted(page):
         page.get_by_role("button", name="Refresh").click()
         expect(page.locator(".summary")).to_contain_text("Orders were last counted")
         page.goto("about:blank")
+
+
+def test_today_says_what_was_not_checked(page, desk, monkeypatch):
+    monkeypatch.setattr(overview, "MOST", 1)
+    monkeypatch.setattr(today, "_MOST_LOW", 1)
+    desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=900)
+    desk.sell("o-1", (TEA, 70))
+    desk.sell("o-2", (HOT, 1))
+    # Their rows of the default location are unused.
+    for product_id in ("aaa", "aab"):
+        create = {"action": "create", "productId": product_id}
+        desk.command("ManageProducts", **create, openingStock=0)
+        desk.command("ManageProducts", **create, openingStock=9, locationId="berlin")
+    desk.sweep()
+    page.goto(desk.address())
+    page.get_by_role("heading", name="attention").wait_for()
+    assert [need.split(".")[0] for need in page.locator(".summary li").all_inner_texts()] == [
+        "Ship newer paid orders",
+        "1 of the oldest 1 paid orders cannot ship",
+        "Some products were not checked",
+    ]
 
 
 def test_on_an_account_an_alarm_names_its_heading_in_the_runbook(page, signals):

@@ -28,7 +28,7 @@ def record_movements(shop: Shop, *, late: bool = False, ahead: float = 0.0) -> N
 
 def stored(shop: Shop, key: str) -> list[tuple[str, str, int, int]]:
     """List the recorded movements of a row, newest first: order, action, and the changes of both figures."""
-    return [_shown(entry.row) for entry in movements.movements(shop.store, key, 2)]
+    return [_shown(row) for row in movements.movements(shop.store, key, 2)]
 
 
 def _shown(row: dict[str, Any]) -> tuple[str, str, int, int]:

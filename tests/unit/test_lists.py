@@ -7,7 +7,7 @@ import pytest
 
 from inventory_orders.clock import timestamp
 from inventory_orders.store import lists
-from inventory_orders.store.lists import ListPosition, OrderFilter, count_orders, list_orders
+from inventory_orders.store.lists import ListPosition, OrderFilter, list_orders
 from inventory_orders.store.rows import encode, shard_of
 from inventory_orders.store.tables import OTHER_STATUS_SHARDS, STATUS_SHARDS
 
@@ -92,12 +92,21 @@ def test_orders_with_the_same_time_are_listed_once(shop, monkeypatch):
         assert flat(found) == sorted(ids, reverse=True)
 
 
+def test_many_orders_with_the_same_time_take_few_requests(shop):
+    for number in range(1_600):
+        put(shop, f"o-{number:04}", "CANCELLED", 5)
+    shop.calls.clear()
+    places, after = list_orders(shop.store, OrderFilter(status="CANCELLED"), 100, None)
+    assert (len(places), after) == (100, places[-1])
+    # Each request reads twice as many entries as the one before, so 16 keys take at most four each.
+    assert shop.calls.count("Query") <= 4 * 16
+
+
 @pytest.mark.parametrize("status", ["CONFIRMED", "CANCELLED"])
 def test_a_time_range_includes_its_beginning_and_not_its_end(shop, status):
     ids = fill(shop, status, 40)
     wanted = OrderFilter(status=status, since=at(10), until=at(20))
     assert sorted(flat(pages(shop, wanted, 4))) == ids[10:20]
-    assert count_orders(shop.store, wanted) == 10
     of_user = OrderFilter("u-7", since=at(10), until=at(20))
     assert flat(pages(shop, of_user, 4)) == ids[19:9:-1]
     empty = OrderFilter(status=status, since=at(20), until=at(10))
@@ -108,7 +117,7 @@ def test_a_time_range_includes_its_beginning_and_not_its_end(shop, status):
 
 def test_a_list_of_a_location_goes_on_behind_orders_of_other_locations(shop, monkeypatch):
     assert lists._FILTERED == 100
-    monkeypatch.setattr(lists, "_FILTERED", 1)
+    monkeypatch.setattr(lists, "_FILTERED", 10)
     fill(shop, "FULFILLED", 200, suppliedFrom=["berlin"])
     put(shop, "at-both", "FULFILLED", -2, suppliedFrom=["", "lyon"])
     put(shop, "at-default", "FULFILLED", -1)
@@ -117,7 +126,7 @@ def test_a_list_of_a_location_goes_on_behind_orders_of_other_locations(shop, mon
     places, after = list_orders(shop.store, lyon, 20, None)
     # The page is empty, because it would take too long to find an order.
     assert (places, after is None) == ([], False)
-    assert shop.calls.count("Query") == 16
+    assert 16 <= shop.calls.count("Query") <= 16 + 4
     assert flat(pages(shop, lyon, 20)) == ["at-both"]
     default = OrderFilter(status="FULFILLED", location_id="")
     assert flat(pages(shop, default, 20)) == ["at-default", "at-both"]
@@ -132,8 +141,8 @@ def test_a_filtered_list_of_a_user_with_many_orders_goes_on_page_by_page(shop, m
     put(shop, "o-old", "EXPIRED", -5)
     shop.calls.clear()
     found = pages(shop, OrderFilter("u-7", **more), 20)
-    assert (flat(found), len(found)) == (["o-old"], 4)
-    assert shop.calls.count("Query") == 4, "each page takes one request"
+    assert (flat(found), len(found)) == (["o-old"], 6)
+    assert shop.calls.count("Query") == 6, "each page takes one request"
 
 
 def test_late_payments_are_listed_by_the_time_of_their_rejection(shop):
@@ -143,16 +152,7 @@ def test_late_payments_are_listed_by_the_time_of_their_rejection(shop):
     put(shop, "o-9", "EXPIRED", 9)
     late = OrderFilter(paid_late=True)
     assert flat(pages(shop, late, 2)) == ["o-0", "o-2", "o-1"]
-    assert count_orders(shop.store, late) == 3
     assert flat(pages(shop, OrderFilter(paid_late=True, since=at(20), until=at(30)), 2)) == ["o-2"]
-
-
-@pytest.mark.parametrize(("stored", "counted"), [(0, 0), (100, 100), (101, 101), (900, 101)])
-def test_orders_are_counted_up_to_one_more_than_a_limit(shop, stored, counted):
-    fill(shop, "PENDING", stored)
-    assert count_orders(shop.store, OrderFilter(status="PENDING")) == counted
-    consumed = shop.aws.dynamodb.tables["Orders"].consumed
-    assert consumed.index_reads["byStatus"] <= 64 / 2
 
 
 def test_shards_are_read_side_by_side(shop):

@@ -7,6 +7,7 @@ from inventory_orders.domain.allotments import DEPOT, PAGES, PageKey
 from inventory_orders.lanes.levels import ALL_LANES, estimate_levels, list_levels
 from inventory_orders.overview import store_overview
 from inventory_orders.store.lists import list_products
+from inventory_orders.store.sweep_rows import TODAY, read_swept
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import LaneShop
@@ -110,3 +111,5 @@ def test_a_failed_read_is_left_to_the_next_sweep(shop):
     assert "AccessDenied" in problem
     shop.calm()
     assert listed(shop)[0]["p0"].as_of == ""
+    # Orders are counted whether or not levels can be read.
+    assert TODAY in read_swept(shop.store, [TODAY])

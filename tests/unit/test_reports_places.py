@@ -16,6 +16,7 @@ from inventory_orders.store.tables import Table
 from local.commands import main
 from operations.commands import reports
 from operations.errors import UserError
+from operations.stock import by_product, list_by_status, shown_total
 from testing.schedules.in_turn.lanes import lend
 
 
@@ -46,6 +47,14 @@ def do(shop, *changes):
 
 
 # ---------------------------------------------------------------- stock
+
+
+def test_a_list_by_status_has_all_locations_of_each_product(shop):
+    levels, _, has_more = list_by_status(shop.stack, ["OUT_OF_STOCK"], 1)
+    assert {level.product.product_id for level in levels} == {"tea", "tea#berlin", "tea#lyon"}
+    (group,) = by_product(levels).values()
+    total = shown_total(group, ())
+    assert (total["name"], total["available"], has_more) == ("Earl Grey", 1030, False)
 
 
 def test_a_list_has_the_total_of_each_product_and_each_of_its_locations(shop):

@@ -81,7 +81,7 @@ def test_events_are_published_and_products_sold_while_movements_cannot_be_record
     recorder._handle = recover
     recorder.poll(orders)
     assert (recorder.given_up, len(attempts) > 20) == ([], True)
-    found = [entry.row["orderId"] for entry in movements.movements(shop.store, "tea", 9)]
+    found = [row["orderId"] for row in movements.movements(shop.store, "tea", 9)]
     assert sorted(found) == [f"o-{number}" for number in range(5)]
 
 

@@ -45,6 +45,7 @@ export function rowsOf({ alarms, deadLetters, orders, products: { promised, leve
   const isMissing = (productId) => Object.hasOwn(missing, productId);
   return [
     ...rowOf("ship", "good", toShip.count - blocked, "orders"),
+    ...rowOf("shipNewer", "good", !toShip.isAll && toShip.count === blocked, "orders"),
     ...notSwept(orders),
     ...(alarms?.problem ? [{ key: "unknown", kind: "warn", what: T.today.noAlarms, step: alarms.problem }] : []),
     ...[...Map.groupBy(others, ({ step }) => step)].map(alarmOf),
@@ -54,6 +55,7 @@ export function rowsOf({ alarms, deadLetters, orders, products: { promised, leve
     ...rowOf("promised", "bad", promised.every(isMissing) ? 0 : promised.length, "products", "PROMISED"),
     ...rowOf("out", "warn", worst.OUT_OF_STOCK && levels.OUT_OF_STOCK, "products", "OUT_OF_STOCK"),
     ...rowOf("low", "warn", worst.LOW_STOCK && levels.LOW_STOCK, "products", "LOW_STOCK"),
+    ...rowOf("notRead", "warn", !isAll && !worst.OUT_OF_STOCK && !worst.LOW_STOCK, "products"),
   ];
 }
 

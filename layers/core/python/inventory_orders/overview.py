@@ -10,7 +10,12 @@ from typing import Any
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.record import OrderStatus
-from inventory_orders.engine.retrying_client import RetryingClient, SweepReport, read_orders
+from inventory_orders.engine.retrying_client import (
+    RetryingClient,
+    SweepReport,
+    check_time,
+    read_orders,
+)
 from inventory_orders.lanes.levels import mark_shippable, sweep_levels
 from inventory_orders.store.lists import OrderFilter, list_orders
 from inventory_orders.store.rows import order_row
@@ -27,9 +32,12 @@ def store_overview(client: RetryingClient, deadline: Deadline) -> SweepReport:
     """Store the levels of products in lanes, and the counts of orders that need attention."""
     report = SweepReport()
     with report.noting_errors():
-        sweep_levels(client, deadline)
+        check_time(deadline)
         at, counts = timestamp(client.clock.now()), _count_orders(client, deadline)
         client.call(partial(write_swept, client.store, TODAY, at, counts), deadline)
+    # With many products in lanes, this may take long.
+    with report.noting_errors():
+        sweep_levels(client, deadline)
     return report
 
 
@@ -41,13 +49,21 @@ def _count_orders(client: RetryingClient, deadline: Deadline) -> dict[str, Any]:
         "unpaid": OrderFilter(status=OrderStatus.PENDING),
         "paidLate": OrderFilter(paid_late=True, since=late),
     }
-    counts, to_ship = dict[str, Any](), []
-    for name, wanted in lists.items():
-        read = partial(list_orders, client.store, wanted, MOST, None, client.side_by_side)
-        places, after = client.call(read, deadline)
-        oldest = min((place.at for place in places), default=None)
-        counts[name] = {"count": len(places), "isAll": after is None, "oldest": oldest}
-        to_ship += places if name == "toShip" else []
+    found = {
+        name: client.call(
+            partial(list_orders, client.store, wanted, MOST, None, client.side_by_side), deadline
+        )
+        for name, wanted in lists.items()
+    }
+    counts: dict[str, Any] = {
+        name: {
+            "count": len(places),
+            "isAll": after is None,
+            "oldest": min((place.at for place in places), default=None),
+        }
+        for name, (places, after) in found.items()
+    }
+    to_ship, _ = found["toShip"]
     orders, _ = read_orders(
         client, to_ship, deadline, lambda order: (order, public_order(order_row(order)))
     )

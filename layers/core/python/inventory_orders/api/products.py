@@ -15,11 +15,9 @@ from inventory_orders.api.requests import (
     Listed,
     Request,
     answer_with_page,
-    encode_cursor,
     limit_of,
     location_in,
     malformed,
-    place_after,
     reading,
     times_in,
 )
@@ -113,16 +111,18 @@ def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
     # No user id begins with #.
     name = f"#SEARCH {' '.join(wanted)}"
     client, deadline = reading()
-    listing = partial(lists.search_products, client.store, wanted, limit, place_after(name, query))
-    places, last = client.call(listing, deadline)
-    levels, found, remaining = _read([place.id for place in places], caller)
-    if remaining:
-        last = places[-len(remaining) - 1]
-    answer = {
-        "products": [shown_product(levels[place.id]) for place in places if place.id in levels],
-        "unreadable": [place.id for place in places if place.id in found.unreadable],
-    }
-    return HttpAnswer(200, answer | ({} if last is None else {"next": encode_cursor(name, last)}))
+
+    def read_page(after: lists.ListPosition | None) -> Listed:
+        listing = partial(lists.search_products, client.store, wanted, limit, after)
+        places, last = client.call(listing, deadline)
+        levels, found, remaining = _read([place.id for place in places], caller)
+        if remaining:
+            last = places[-len(remaining) - 1]
+        products = [shown_product(levels[place.id]) for place in places if place.id in levels]
+        unreadable = [place.id for place in places if place.id in found.unreadable]
+        return {"products": products, "unreadable": unreadable}, last
+
+    return answer_with_page(name, query, read_page, deadline)
 
 
 def _read(
@@ -140,7 +140,7 @@ def _read(
     found, remaining = _read_rows(client, ids, deadline)
     levels = {key: StockLevel(row) for key, row in found.products.items() if row}
     if runtime.process().shows_numbers:
-        levels = _with_lanes(client, levels, found, deadline)
+        levels = list_levels(client, found, deadline, on_hand=False)
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
@@ -161,22 +161,6 @@ def _read_rows(
         found.unreadable.pop(each, None)
     found.add(read_all(client, [*chain.from_iterable(places[:fitting])], deadline, CommitStats()))
     return found, remaining
-
-
-def _with_lanes(
-    client: RetryingClient, levels: Mapping[str, StockLevel], found: Snapshot, deadline: Deadline
-) -> dict[str, StockLevel]:
-    """Read the lanes of the rows whose units are counted for customers, and leave out rows with an unreadable page."""
-    locations = runtime.process().locations
-    counted, others = Snapshot(), dict[str, StockLevel]()
-    for key, level in levels.items():
-        if location_of(key) in locations:
-            counted.products[key] = level.product
-        else:
-            others[key] = level
-    read = estimate_levels(client, counted, deadline, on_hand=False)
-    found.add(counted)
-    return others | read
 
 
 def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[StockLevel]:
@@ -268,24 +252,16 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
     key, limit = _key_in(request), limit_of(request.query)
     caller.check_works_at(location_of(key))
     client, deadline = reading()
-    read_page = partial(_read_adjustments, client, deadline, key, limit)
+
+    def read_page(after: lists.ListPosition | None) -> Listed:
+        listing = partial(lists.list_adjustments, client.store, key, limit, after)
+        rows, last = client.call(listing, deadline)
+        if not rows and after is None:
+            # Every product has at least its opening adjustment.
+            raise ProductNotFoundError(f"there is no product {in_words(key)}")
+        return {"adjustments": [*map(_shown_adjustment, rows)]}, last
+
     return answer_with_page(f"#ADJUSTMENTS {key}", request.query, read_page, deadline)
-
-
-def _read_adjustments(
-    client: RetryingClient,
-    deadline: Deadline,
-    key: str,
-    limit: int,
-    after: lists.ListPosition | None,
-) -> Listed:
-    rows, last = client.call(
-        lambda: lists.list_adjustments(client.store, key, limit, after), deadline
-    )
-    if not rows and after is None:
-        # Every product has at least its opening adjustment.
-        raise ProductNotFoundError(f"there is no product {in_words(key)}")
-    return {"adjustments": [_shown_adjustment(row) for row in rows]}, last
 
 
 def _shown_adjustment(row: Row) -> direct.Answer:
@@ -321,7 +297,7 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
         )
         if not (found.entries or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
-        entries = [shown_change(entry.row) for entry in found.entries]
+        entries = [*map(shown_change, found.entries)]
         return {"entries": entries, "completeUntil": found.complete_until}, found.after
 
     return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)

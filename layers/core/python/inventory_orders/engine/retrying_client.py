@@ -163,7 +163,7 @@ class RetryingClient:
                 its conditions hold. A condition on an old version never holds again.
         """
         attempts = _Attempts(self, actions, stats, plans_around)
-        _check_time(deadline)
+        check_time(deadline)
         self.call(attempts.send, deadline, stats, repeat_after=attempts.repeat_after)
 
     def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
@@ -182,7 +182,7 @@ class RetryingClient:
             with self.measuring(stats):
                 return request()
 
-        _check_time(deadline)
+        check_time(deadline)
         return self.call(send, deadline, stats)
 
     @contextmanager
@@ -310,7 +310,12 @@ class _Attempts:
         )
 
 
-def _check_time(deadline: Deadline) -> None:
+def check_time(deadline: Deadline) -> None:
+    """Raise an error if a deadline has passed.
+
+    Raises:
+        ThrottledError: `OUT_OF_TIME`.
+    """
     if deadline.remaining() <= 0:
         raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")
 
@@ -338,7 +343,7 @@ def read(
     Returns:
         The items. Keys that DynamoDB has left out every time are in `unprocessed`.
     """
-    _check_time(deadline)
+    check_time(deadline)
 
     def read_missing(answers: list[Snapshot]) -> None:
         """Read the keys that the last answer left out, and append the next answer."""

@@ -154,10 +154,11 @@ class Process:
 
     @property
     def _table_names(self) -> dict[Table, str]:
-        needed = {table: f"{table.name}_TABLE_NAME" for table in Table}
-        if not self.has_movements:
-            del needed[Table.MOVEMENTS]
-        return {table: self._text(variable) for table, variable in needed.items()}
+        return {
+            table: self._text(f"{table.name}_TABLE_NAME")
+            for table in Table
+            if table is not Table.MOVEMENTS or self.has_movements
+        }
 
     @property
     def has_movements(self) -> bool:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient, SweepReport
-from inventory_orders.errors import ThrottledError, UnpublishableError
+from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.publisher import Undeliverable
 from inventory_orders.publishing.streams import rows_in, undeliverable, unread_streams
 from inventory_orders.store import movements
-from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.dynamodb import Store, call
 from inventory_orders.store.rows import Row
 from inventory_orders.store.tables import Table
-
-
-@dataclass(slots=True)
-class Recorded:
-    """What became of a batch of changes to orders.
-
-    Attributes:
-        rows: How many rows were written or deleted.
-        unreadable: The changes from which no movements can be derived. They are parked.
-        left: How many unreadable changes could not be parked.
-    """
-
-    rows: int = 0
-    unreadable: list[Undeliverable] = field(default_factory=list)
-    left: int = 0
 
 
 class Recorder:
@@ -43,62 +27,51 @@ class Recorder:
 
     def __init__(self, client: RetryingClient) -> None:
         self._client = client
-        self._listed = set[tuple[str, str]]()
+        self._listed = set[movements.Key]()
 
-    def record(
-        self, records: Sequence[Any], park: Callable[[Undeliverable], bool], deadline: Deadline
-    ) -> Recorded:
+    def record(self, records: Sequence[Any], deadline: Deadline) -> tuple[int, list[Undeliverable]]:
         """Record the movements of a batch of changes.
 
         Args:
             records: The records of the stream of orders, in order.
-            park: Stores an unreadable change. Returns whether it succeeded.
             deadline: When to stop.
+
+        Returns:
+            How many rows were written or deleted, and the changes from which no movements can be derived.
 
         Raises:
             StoreError: DynamoDB failed, or time ran out. The batch has to be repeated as a whole.
         """
         self._note_if_late(records, deadline)
-        report, rows = Recorded(), dict[movements.Key, Row | None]()
+        rows, unreadable = dict[movements.Key, Row | None](), []
         for record in records:
             try:
                 _, before, after = rows_in(record)
                 rows |= movements.changed_rows(before, after)
             except UnpublishableError as error:
-                report.unreadable.append(undeliverable(record, error))
+                unreadable.append(undeliverable(record, error))
         self.write(rows, deadline)
-        report.rows = len(rows)
-        report.left = sum(not park(each) for each in report.unreadable)
-        return report
+        return len(rows), unreadable
 
     def write(self, rows: movements.Rows, deadline: Deadline) -> None:
-        """Write and delete rows. The list of their months is written first, so that readers find each row.
+        """Write and delete rows, and list their months.
 
         Raises:
             StoreError: DynamoDB failed, or time ran out.
         """
-        store, call = self._client.store, self._client.call
-        for key, months in movements.months_of(rows).items():
-            new = {month for month in months if (key, month) not in self._listed}
-            if new:
-                call(partial(movements.add_months, store, key, new), deadline)
-                self._listed |= {(key, month) for month in new}
-        keys = list(rows)
-        portions = [keys[at : at + movements.BATCH] for at in range(0, len(keys), movements.BATCH)]
+        months = movements.list_months(rows)
+        work = [
+            *((key, row) for key, row in months.items() if key not in self._listed),
+            *rows.items(),
+        ]
+        portions = [
+            dict(work[at : at + movements.BATCH]) for at in range(0, len(work), movements.BATCH)
+        ]
+        write = partial(movements.write_rows, self._client.store)
         self._client.side_by_side(
-            lambda portion: self._write({key: rows[key] for key in portion}, deadline), portions
+            lambda portion: self._client.call(partial(write, portion), deadline), portions
         )
-
-    def _write(self, rows: movements.Rows, deadline: Deadline) -> None:
-        left = rows
-
-        def send() -> None:
-            nonlocal left
-            left = movements.write_rows(self._client.store, left)
-            if left:
-                raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left movements unprocessed")
-
-        self._client.call(send, deadline)
+        self._listed |= months.keys()
 
     def _note_if_late(self, records: Sequence[Any], deadline: Deadline) -> None:
         """Note if the oldest of these changes has been waiting, so that no reader takes the table for complete."""
@@ -125,5 +98,16 @@ def follow_movements(store: Store, functions: Any, mappings: Sequence[str]) -> S
     report.problems |= dict.fromkeys(unread)
     if mappings and not unread:
         with report.noting_errors():
-            movements.advance(store, SystemClock().now())
+            found = [call(functions.get_event_source_mapping, UUID=uuid) for uuid in mappings]
+            if all(map(_is_recording, found)):
+                movements.advance(store, SystemClock().now())
     return report
+
+
+def _is_recording(mapping: Mapping[str, Any]) -> bool:
+    """Whether Lambda calls the function successfully. If it cannot, no attempt notes that changes are waiting.
+
+    docs.aws.amazon.com/lambda/latest/api/API_GetEventSourceMapping.html
+    """
+    last = mapping.get("LastProcessingResult", "")
+    return mapping["State"] == "Enabled" and not last.startswith("PROBLEM")

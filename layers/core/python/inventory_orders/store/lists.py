@@ -5,17 +5,20 @@ Each function raises a `StoreError` if a request fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from heapq import merge
+from itertools import chain, groupby, islice
+from math import inf
+from operator import itemgetter
 from typing import Any
 
 from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.domain.record import AdjustmentKey, OrderStatus
 from inventory_orders.domain.words import WordKey, first_match
 from inventory_orders.store.dynamodb import Snapshot, Store
-from inventory_orders.store.rows import Item, Row, decode, key_item
+from inventory_orders.store.rows import Item, Row, decode, encode, key_item
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_LATE_PAYMENT,
@@ -36,11 +39,15 @@ _WORDS_OF_A_PAGE, _WORDS_TO_TRY = 200, 4
 _WAITING = (OrderStatus.PENDING, OrderStatus.CONFIRMED)
 """The statuses of orders that wait for something. The longest wait is listed first."""
 
-_SPARE = 4
-"""Entries that each part of a list is asked for, in addition to its share of the page. Then a second round is rare."""
+_SPARE = 6
+"""Entries that are read of each key, in addition to its share of the page. Then a second request is rare."""
 
 _FILTERED = 100
-"""Entries that each part is asked for, once for each page, if most of them may be filtered out."""
+"""Entries that are read of each key if most of them may be filtered out."""
+
+
+SideBySide = Callable[[Any, Sequence[Any]], Iterable[Any]]
+"""A function like `map`, which may call a function on several arguments in parallel."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,96 +119,13 @@ class OrderFilter:
         )
 
 
-@dataclass(slots=True)
-class _Part:
-    """What was read of one key of an index, and where to continue."""
-
-    key: str
-    found: list[ListPosition] = field(default_factory=list)
-    rest: Item | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The index that contains a list, its keys, and the first and the last time to read."""
-
-    index: Index
-    keys: Sequence[str]
-    times: tuple[str, str]
-    is_oldest_first: bool = False
-
-    @classmethod
-    def of(cls, wanted: OrderFilter) -> _Source:
-        if wanted.user_id is not None:
-            return cls(BY_USER, [wanted.user_id], OrderFilter().times)
-        if wanted.paid_late:
-            return cls(BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], wanted.times)
-        status = wanted.status or ""
-        return cls(BY_STATUS, status_shards(status), wanted.times, status in _WAITING)
-
-    def after(self, place: ListPosition | None) -> _Source:
-        """The rest of the list. It includes entries with the same time, because an index does not sort these."""
-        low, high = self.times
-        if place is not None:
-            low, high = (
-                (max(low, place.at), high) if self.is_oldest_first else (low, min(high, place.at))
-            )
-        return replace(self, times=(low, high), keys=self.keys if low <= high else ())
-
-    def comes_first(self, one: Any, other: Any) -> bool:
-        """Whether a position or time comes before another one in the list."""
-        return bool(one < other if self.is_oldest_first else one > other)
-
-    def query(self, store: Store, key: str, rest: Item | None = None, **parameters: Any) -> Any:
-        """Query entries with one key of the index."""
-        partition, sort = self.index.keys
-        first, last = self.times
-        return store.query(
-            Table.ORDERS,
-            f"#{partition} = :key AND #{sort} BETWEEN :first AND :last",
-            {"key": key, "first": first, "last": last},
-            rest,
-            IndexName=self.index.name,
-            **parameters,
-        )
-
-    def read(
-        self, store: Store, wanted: OrderFilter, after: ListPosition | None, size: int, part: _Part
-    ) -> None:
-        """Read up to `size` more entries of a part."""
-        forward = self.is_oldest_first
-        response = self.query(store, part.key, part.rest, Limit=size, ScanIndexForward=forward)
-        part.rest = response.get("LastEvaluatedKey")
-        listed = (item for item in response["Items"] if wanted.includes(decode(item)))
-        places = (_position(item, self.index.keys[1]) for item in listed)
-        part.found += (p for p in places if after is None or self.comes_first(after, p))
-
-    def merged(self, parts: Iterable[_Part]) -> list[ListPosition]:
-        """Everything that was read, sorted as the list is."""
-        found = chain.from_iterable(part.found for part in parts)
-        return sorted(found, reverse=not self.is_oldest_first)
-
-    def edge(self, parts: Iterable[_Part]) -> str | None:
-        """The time from which on entries may be missing; None if all were read."""
-        ends = [part.rest[self.index.keys[1]]["S"] for part in parts if part.rest is not None]
-        return (min if self.is_oldest_first else max)(ends, default=None)
-
-    def before(self, edge: str | None, found: Iterable[ListPosition]) -> list[ListPosition]:
-        """The positions before a time; all if there is none."""
-        return [place for place in found if edge is None or self.comes_first(place.at, edge)]
-
-    def needed(self, parts: Iterable[_Part], last: Sequence[ListPosition]) -> list[_Part]:
-        """The parts that may have more entries before the last one that is needed, if enough were found."""
-        ends = ((part, self.edge([part])) for part in parts)
-        return [
-            part
-            for part, end in ends
-            if end is not None and not (last and self.comes_first(last[0].at, end))
-        ]
-
-
-def _one_by_one(read: Callable[[_Part], None], parts: Sequence[_Part]) -> object:
-    return [*map(read, parts)]
+def _source_of(wanted: OrderFilter) -> tuple[Index, Sequence[str], bool]:
+    """The index that contains a list, its keys there, and whether its oldest entries come first."""
+    if wanted.user_id is not None:
+        return BY_USER, [wanted.user_id], False
+    if wanted.paid_late:
+        return BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], False
+    return BY_STATUS, status_shards(wanted.status or ""), wanted.status in _WAITING
 
 
 def list_orders(
@@ -209,7 +133,7 @@ def list_orders(
     wanted: OrderFilter,
     limit: int,
     after: ListPosition | None,
-    side_by_side: Callable[[Callable[[_Part], None], Sequence[_Part]], object] = _one_by_one,
+    side_by_side: SideBySide = map,
 ) -> tuple[list[ListPosition], ListPosition | None]:
     """List orders. The list is eventually consistent.
 
@@ -226,40 +150,84 @@ def list_orders(
     Returns:
         The orders, and where to continue; None at the end.
     """
-    source = _Source.of(wanted).after(after)
-    parts = unread = [_Part(key) for key in source.keys]
-    size = _FILTERED if wanted.is_sparse else limit // max(1, len(parts)) + _SPARE
-    while True:
-        side_by_side(partial(source.read, store, wanted, after, size), unread)
-        found, edge = source.merged(parts), source.edge(parts)
-        whole = source.before(edge, found)
-        if len(whole) > limit:
-            return whole[:limit], whole[limit - 1]
-        if edge is None:
-            return whole, None
-        if wanted.is_sparse and edge not in source.times:
-            # Ids have no characters beyond `~`.
-            return whole, ListPosition(edge, "" if source.is_oldest_first else "\x7f")
-        unread = source.needed(parts, found[limit : limit + 1])
+    _, keys, _ = _source_of(wanted)
+    size = _FILTERED if wanted.is_sparse else limit // len(keys) + _SPARE
+    # Before three quarters of what the first requests may read, hardly any key needs a second one.
+    most = size * len(keys) * 3 // 4 if wanted.is_sparse else inf
+    entries = _entries(store, wanted, after, size, side_by_side)
+    found, reached = list[ListPosition](), after
+    for number, (place, is_wanted) in enumerate(entries):
+        if len(found) == limit or number >= most:
+            return found, reached
+        reached = place
+        if is_wanted:
+            found.append(place)
+    return found, None
 
 
-def count_orders(store: Store, wanted: OrderFilter, most: int = 100) -> int:
-    """Count the orders of a status, or with a late payment. Other filters than times are ignored.
+def _entries(
+    store: Store,
+    wanted: OrderFilter,
+    after: ListPosition | None,
+    size: int,
+    side_by_side: SideBySide,
+) -> Iterator[tuple[ListPosition, bool]]:
+    """Yield the positions in an index after a given one, and whether the list includes the order there."""
+    index, keys, is_forward = _source_of(wanted)
+    # A user's orders are sorted by creation, so their other times are only known when they are read.
+    first, last = (OrderFilter() if index is BY_USER else wanted).times
+    if after is not None:
+        # An index does not sort entries with the same time, so these are read again.
+        first, last = (max(first, after.at), last) if is_forward else (first, min(last, after.at))
+    read = partial(read_range, store, Table.ORDERS, index, is_forward=is_forward)
+    parts = [read(key, (first, last), size) for key in keys if first <= last]
+    heads = side_by_side(lambda part: [*islice(part, 1)], parts)
+
+    def place_of(entry: Row) -> ListPosition:
+        return ListPosition(entry[index.keys[1]], entry["orderId"])
+
+    for entry in merge(*map(chain, heads, parts), key=place_of, reverse=not is_forward):
+        place = place_of(entry)
+        if after is None or (place > after if is_forward else place < after):
+            yield place, wanted.includes(entry)
+
+
+def read_range(
+    store: Store,
+    table: Table,
+    index: Index | None,
+    key: str,
+    times: tuple[str, str],
+    size: int,
+    *,
+    is_forward: bool = False,
+) -> Iterator[Row]:
+    """Yield the rows of a partition between two sort keys, those with the same sort key in the order of the table's keys.
 
     Args:
         store: The tables.
-        wanted: Which orders.
-        most: Counting stops once there are more.
-
-    Returns:
-        Their number, at most `most + 1`.
+        table: The table.
+        index: Its index; None for the table itself.
+        key: The partition key.
+        times: The first and the last sort key.
+        size: How many rows the first request reads. The next one is sent when its rows are needed, and reads twice as many.
+        is_forward: Whether the oldest rows come first.
     """
-    source, found = _Source.of(wanted), 0
-    for key in source.keys:
-        found += source.query(store, key, Select="COUNT", Limit=most + 1 - found)["Count"]
-        if found > most:
-            break
-    return found
+    names = KEYS[table] if index is None else index.keys
+    condition = f"#{names[0]} = :key AND #{names[1]} BETWEEN :first AND :last"
+    values = {"key": key, "first": times[0], "last": times[1]}
+    order: dict[str, Any] = {"Limit": size, "ScanIndexForward": is_forward}
+    order |= {} if index is None else {"IndexName": index.name}
+
+    def rows() -> Iterator[Row]:
+        page: Any = {"LastEvaluatedKey": None}
+        while "LastEvaluatedKey" in page:
+            page = store.query(table, condition, values, page["LastEvaluatedKey"], **order)
+            yield from map(decode, page["Items"])
+            order["Limit"] *= 2
+
+    for _, same in groupby(rows(), itemgetter(names[1])):
+        yield from sorted(same, key=itemgetter(*KEYS[table]), reverse=not is_forward)
 
 
 def list_products(
@@ -275,11 +243,12 @@ def list_products(
     Returns:
         The products, and where to continue; None at the end.
     """
-    items, last = _scan(store, Table.PRODUCTS, after, ConsistentRead=True, Limit=limit)
-    snapshot = Snapshot()
-    for item in items:
+    start = {} if after is None else {"ExclusiveStartKey": key_item(after.id)}
+    response = store.scan(Table.PRODUCTS, ConsistentRead=True, Limit=limit, **start)
+    last, snapshot = response.get("LastEvaluatedKey"), Snapshot()
+    for item in response["Items"]:
         snapshot.add_item(item["productId"]["S"], item)
-    return snapshot, last
+    return snapshot, ListPosition("", last["productId"]["S"]) if last else None
 
 
 def list_by_level(
@@ -354,17 +323,6 @@ def _word_of(item: Item) -> ListPosition:
     return ListPosition(*item["word"]["S"].partition("#")[::2])
 
 
-def _scan(
-    store: Store, table: Table, after: ListPosition | None, **parameters: Any
-) -> tuple[Sequence[Item], ListPosition | None]:
-    (key,) = KEYS[table]
-    if after is not None:
-        parameters["ExclusiveStartKey"] = {key: {"S": after.id}}
-    response = store.scan(table, **parameters)
-    last = response.get("LastEvaluatedKey")
-    return response["Items"], ListPosition("", last[key]["S"]) if last else None
-
-
 def list_adjustments(
     store: Store, product_id: str, limit: int, after: ListPosition | None
 ) -> tuple[list[Row], ListPosition | None]:
@@ -410,7 +368,9 @@ def list_holds(
         Table.ORDERS,
         "#expiryShard = :shard AND #expiresAt <= :until",
         {"shard": name, "until": until},
-        _start(after, expiresAt=after.at, expiryShard=name) if after else None,
+        encode({"expiryShard": name, "expiresAt": after.at, "orderId": after.id})
+        if after
+        else None,
         Limit=_HOLDS_OF_A_PAGE,
         IndexName=BY_EXPIRY.name,
     )
@@ -421,8 +381,3 @@ def list_holds(
 
 def _position(item: Item, time: str) -> ListPosition:
     return ListPosition(item[time]["S"], item["orderId"]["S"])
-
-
-def _start(after: ListPosition, **keys: str) -> Item:
-    """Build the key after which a query of an index continues."""
-    return {name: {"S": value} for name, value in {**keys, "orderId": after.id}.items()}

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from inventory_orders.clock import timestamp
@@ -22,12 +23,12 @@ from inventory_orders.domain.record import (
     Step,
     move_units,
 )
-from inventory_orders.errors import UnpublishableError
+from inventory_orders.errors import ThrottledError, UnpublishableError
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.lists import ListPosition, OrderFilter
+from inventory_orders.store.lists import ListPosition, OrderFilter, read_range
 from inventory_orders.store.rows import Row, decode, drop_none, encode, read_order
 from inventory_orders.store.tables import BY_REFERENCE, BY_TIME, KEYS, Index, Table
-from inventory_orders.store.writes import Write, assign
+from inventory_orders.store.writes import assign
 
 PLACE = "place"
 """The action of a movement that an order's placement made. All others are `OrderAction`s."""
@@ -149,31 +150,34 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
 # ---------------------------------------------------------------------- writing
 
 
-def write_rows(store: Store, rows: Rows) -> Rows:
-    """Write up to `BATCH` rows. Returns the rows that DynamoDB left out."""
-    named = {
+def write_rows(store: Store, rows: dict[Key, Row | None]) -> None:
+    """Write up to `BATCH` rows, and remove them from `rows`.
+
+    Raises:
+        ThrottledError: DynamoDB left out those that are still in `rows`.
+    """
+    requests: dict[Key, dict[str, Any]] = {
         key: {"DeleteRequest": {"Key": _key(*key)}}
         if row is None
         else {"PutRequest": {"Item": encode(row)}}
         for key, row in rows.items()
     }
-    left = store.write_items(Table.MOVEMENTS, list(named.values()))
-    return {key: rows[key] for key, request in named.items() if request in left}
+    left = store.write_items(Table.MOVEMENTS, list(requests.values()))
+    for key, request in requests.items():
+        if request not in left:
+            del rows[key]
+    if rows:
+        raise ThrottledError("UNPROCESSED_KEYS", "DynamoDB left movements unprocessed")
 
 
-def months_of(rows: Rows) -> dict[str, set[str]]:
-    """List the months and shards of rows, by the key of their product and location."""
-    found: dict[str, set[str]] = {}
-    for (stock_month, _), row in rows.items():
-        if row is not None:
-            found.setdefault(stock_month[10:], set()).add(stock_month[:9])
-    return found
-
-
-def add_months(store: Store, key: str, months: Iterable[str]) -> None:
-    """Add months and shards to the list of a product and location. Without this, no reader finds their rows."""
-    write = Write("ADD #months :months", values={"months": frozenset(months)})
-    store.update(Table.MOVEMENTS, _key(f"{_MONTHS}#{key}", _MONTHS), write)
+def list_months(rows: Rows) -> dict[Key, Row]:
+    """Build the rows that list the months and shards of other rows by product and location. Readers find only these months."""
+    keys = dict.fromkeys(
+        (f"{_MONTHS}#{stock_month[10:]}", stock_month[:9])
+        for (stock_month, _), row in rows.items()
+        if row is not None
+    )
+    return {key: dict(zip(KEYS[Table.MOVEMENTS], key, strict=True)) for key in keys}
 
 
 def _key(stock_month: str, movement_id: str) -> dict[str, Any]:
@@ -224,28 +228,16 @@ def _partition(store: Store, stock_month: str) -> list[Row]:
 # ---------------------------------------------------------------------- lists
 
 
-class Entry(NamedTuple):
-    """A change to a product's stock: an adjustment, or a movement of an order's units.
-
-    Attributes:
-        position: Its position in the history. Movements come after adjustments of the same time.
-        row: The row in `StockAdjustments` or `Movements`.
-    """
-
-    position: ListPosition
-    row: Row
-
-
 class History(NamedTuple):
     """A part of the history of a product's stock at a location, newest first.
 
     Attributes:
-        entries: The changes.
+        entries: The changes: rows in `StockAdjustments` and `Movements`.
         after: Where to continue; None at the end.
         complete_until: The time up to which no movement is missing. None if this is not known, or if the stage records none.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[Row]
     after: ListPosition | None
     complete_until: str | None
 
@@ -277,43 +269,44 @@ def list_history(
     return History(*_page(found, since, end, limit), complete)
 
 
+def position_of(row: Row) -> ListPosition:
+    """The position of an adjustment or a movement in a history. Movements come after adjustments of the same time."""
+    if "movementId" in row:
+        return ListPosition(_order(row).at, f"1{row['movementId']}")
+    return ListPosition(row["appliedAt"], f"0{row['adjustmentId']}")
+
+
 def changes(
     store: Store, key: str, size: int, until: str = "~", *, has_movements: bool = True
-) -> Iterator[Entry]:
+) -> Iterator[Row]:
     """Yield the changes to a product's stock at a location, newest first. Refused decrements are left out.
 
     Args:
         store: The tables.
         key: The key of the product's row.
-        size: How many rows to read with one request.
+        size: How many rows to read with the first request.
         until: Leave out later changes.
         has_movements: Whether the stage records movements.
     """
     adjusted = _newest(store, BY_TIME, key, size, until)
-    booked = (
-        Entry(ListPosition(row["appliedAt"], f"0{row['adjustmentId']}"), row)
-        for row in adjusted
-        if "rejected" not in row
-    )
-    moved = movements(store, key, size, until) if has_movements else iter(())
-    return merge(moved, booked, key=lambda entry: entry.position, reverse=True)
+    booked = (row for row in adjusted if "rejected" not in row)
+    moved = movements(store, key, size, until) if has_movements else ()
+    return merge(moved, booked, key=position_of, reverse=True)
 
 
-def movements(store: Store, key: str, size: int, until: str = "~") -> Iterator[Entry]:
+def movements(store: Store, key: str, size: int, until: str = "~") -> Iterator[Row]:
     """Yield the movements of a product at a location, newest first. The arguments are those of `changes`."""
-    head = _partition(store, f"{_MONTHS}#{key}")
-    shards = sorted((shard for row in head for shard in row["months"]), reverse=True)
-    rows = chain.from_iterable(
+    # Two more show where the last month that is needed ends.
+    listed = _newest(store, None, f"{_MONTHS}#{key}", size + 2, until)
+    shards = (row["movementId"] for row in listed)
+    return chain.from_iterable(
         merge(
             *(_newest(store, None, f"{shard}#{key}", size, until) for shard in of_month),
-            key=lambda row: row["movementId"],
+            key=itemgetter("movementId"),
             reverse=True,
         )
-        for month, of_month in groupby(shards, lambda shard: shard[:7])
-        if month <= until
+        for _, of_month in groupby(shards, lambda shard: shard[:7])
     )
-    for row in rows:
-        yield Entry(ListPosition(_order(row).at, f"1{row['movementId']}"), row)
 
 
 def list_orders(
@@ -332,23 +325,17 @@ def list_orders(
     Returns:
         The orders, and where to continue; None at the end.
     """
-    end = after or ListPosition(wanted.until, "")
+    end = ListPosition(wanted.until, "")
+    if after is not None:
+        end = ListPosition(after.at, f"1{after.at}#{after.id}#")
     if wanted.reference is not None:
         rows = _newest(store, BY_REFERENCE, wanted.reference, limit + 1, end.at)
     else:
-        entries = movements(store, wanted.product_key or "", limit + 1, end.at)
-        rows = (entry.row for entry in entries if entry.row["action"] == PLACE)
-    orders, last = _page((Entry(_order(row), row) for row in rows), wanted.since, end, limit)
-    return [order.position for order in orders], last
-
-
-def _page(
-    found: Iterable[Entry], since: str, end: ListPosition, limit: int
-) -> tuple[list[Entry], ListPosition | None]:
-    """The first entries before a position and not before a time, and where to continue; None at the end."""
-    rest = (entry for entry in found if entry.position < end)
-    first = list(islice(takewhile(lambda entry: entry.position.at >= since, rest), limit + 1))
-    return first[:limit], first[limit - 1].position if len(first) > limit else None
+        found = movements(store, wanted.product_key or "", limit + 1, end.at)
+        rows = (row for row in found if row["action"] == PLACE)
+    page, last = _page(rows, wanted.since, end, limit)
+    orders = [*map(_order, page)]
+    return orders, orders[-1] if last else None
 
 
 def _order(row: Row) -> ListPosition:
@@ -356,28 +343,17 @@ def _order(row: Row) -> ListPosition:
     return ListPosition(at, order_id.rpartition("#")[0])
 
 
-def _newest(
-    store: Store, index: Index | None, partition: str, size: int, until: str
-) -> Iterator[Row]:
-    """Yield the rows of a partition of `Movements` or of an index, newest first, rows of the same time by their keys."""
+def _page(
+    found: Iterable[Row], since: str, end: ListPosition, limit: int
+) -> tuple[list[Row], ListPosition | None]:
+    """The first rows before a position and not before a time, and where to continue; None at the end."""
+    rest = (row for row in found if position_of(row) < end)
+    first = list(islice(takewhile(lambda row: position_of(row).at >= since, rest), limit + 1))
+    return first[:limit], position_of(first[limit - 1]) if len(first) > limit else None
+
+
+def _newest(store: Store, index: Index | None, key: str, size: int, until: str) -> Iterator[Row]:
+    """Yield the rows of a partition of `Movements` or of an index, newest first."""
     table = Table.STOCK_ADJUSTMENTS if index is BY_TIME else Table.MOVEMENTS
-    names: Sequence[str] = KEYS[table] if index is None else index.keys
-    condition = f"#{names[0]} = :partition AND #{names[1]} < :end"
     # All ids of movements at this time begin with the time and `#`, which comes before `$`.
-    values = {"partition": partition, "end": f"{until}$"}
-    place = {} if index is None else {"IndexName": index.name}
-
-    def read() -> Iterator[Row]:
-        start = None
-        while True:
-            page = store.query(
-                table, condition, values, start, Limit=size, ScanIndexForward=False, **place
-            )
-            yield from map(decode, page["Items"])
-            start = page.get("LastEvaluatedKey")
-            if start is None:
-                return
-
-    for _, rows in groupby(read(), lambda row: row[names[1]]):
-        # An index does not sort rows with equal keys.
-        yield from sorted(rows, key=lambda row: [row[name] for name in KEYS[table]], reverse=True)
+    return read_range(store, table, index, key, (" ", f"{until}$"), size)
