@@ -22,6 +22,7 @@ SERVICES = {
     "AWSCloudFormation": "CloudFormation",
     "cloudformation-cli": "CloudFormation",
     "IAM": "IAM",
+    "cognito-user-identity-pools": "Cognito",
     "sns": "SNS",
     "athena": "Athena",
 }

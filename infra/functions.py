@@ -63,7 +63,10 @@ class _Function:
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
 _RECORD_MOVEMENTS = "RecordMovements"
 
-_CALLERS = ("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "SHOW_STOCK")
+_CALLERS = (
+    *("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"),
+    *("ROLES", "SHOW_STOCK"),
+)
 """Variables of the functions that answer the HTTP API: who may call it, and for what."""
 
 _LANES = ("LANES", "API_LANES")
@@ -198,6 +201,7 @@ VARIABLES = {
     "USER_ID_CLAIM": "the setting `jwt.userIdClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
+    "ROLES": "the setting `roles` as JSON, for the functions that answer the API",
     "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
@@ -471,8 +475,6 @@ class Functions(Construct):
 
 def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
     """List the environment variables that only some functions or stages have."""
-    jwt = settings.jwt
-    claim = jwt.operators_claim if jwt is not None else None
     values = {
         "POWERTOOLS_METRICS_DISABLED": "true" if settings.monitoring == "basic" else None,
         "LANES": str(settings.lanes),
@@ -483,13 +485,23 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "SWEEP_MINUTES": str(settings.sweep_minutes),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
         "EXPRESS_QUEUE_URL": queues.express and queues.express.queue.queue_url,
-        "USER_ID_CLAIM": jwt.user_id_claim if jwt is not None else None,
         "CUSTOMERS_MAY_SET": ",".join(settings.customers_may_set),
         "SHOW_STOCK": settings.show_stock,
-        "OPERATORS_CLAIM_NAME": claim[0] if claim is not None else None,
-        "OPERATORS_CLAIM_VALUE": claim[1] if claim is not None else None,
-    }
+    } | _claims(settings)
     return {name: value for name, value in values.items() if value}
+
+
+def _claims(settings: Settings) -> dict[str, str | None]:
+    """List the environment variables that say how tokens identify callers, and what roles may do."""
+    if settings.jwt is None:
+        return {}
+    name, value = settings.jwt.operators_claim or (None, None)
+    return {
+        "USER_ID_CLAIM": settings.jwt.user_id_claim,
+        "OPERATORS_CLAIM_NAME": name,
+        "OPERATORS_CLAIM_VALUE": value,
+        "ROLES": json.dumps(settings.roles, separators=(",", ":")) if settings.roles else None,
+    }
 
 
 # Lambda's poller needs the first three: docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html. The CDK's

@@ -34,6 +34,9 @@ _CONTEXT = ("stage", "settings", "stages", _OVERRIDES)
 _MOST_LANES = SCHEMA["properties"]["lanes"]["maximum"]
 _MOST_API_LANES = 30
 
+# All environment variables of a function have at most 4 KB: docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+_MOST_BYTES_OF_ROLES = 2_000
+
 # A confirmation has to be carried out before the grace ends. With a window, Lambda delays it for up to 20 seconds, or for
 # the length of a longer window, and then it takes a few seconds. docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
 _WINDOW_ENDS_BEFORE_GRACE_SECONDS = 30
@@ -120,6 +123,7 @@ class Arguments(TypedDict, total=False):
     api: bool
     api_limits: Mapping[str, int]
     jwt: Mapping[str, Any] | None
+    roles: Mapping[str, Any] | None
     cors: Sequence[str]
     customers_may_set: Sequence[str]
     show_stock: str
@@ -162,6 +166,7 @@ class Settings:
     api: bool
     api_limits: ApiLimits
     jwt: Jwt | None
+    roles: Mapping[str, Any] | None
     cors: tuple[str, ...]
     customers_may_set: tuple[str, ...]
     show_stock: str
@@ -357,6 +362,7 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     _check_windows(chosen, sources)
     _check_holds(chosen, sources)
     _check_currency(chosen["currency"], sources)
+    _check_roles(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
             f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign its requests "
@@ -407,6 +413,23 @@ def _check_currency(code: str | None, sources: Mapping[str, str]) -> None:
         raise SettingsError(
             f"{_named('currency', sources)} is {json.dumps(code)}; it must be "
             f"{must_be(SCHEMA['properties']['currency'])}{hint}"
+        )
+
+
+def _check_roles(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Refuse roles without tokens, and roles that do not fit into the environment variables of a function."""
+    roles = chosen["roles"]
+    if roles is None:
+        return
+    if chosen["jwt"] is None:
+        raise SettingsError(
+            f"{_named('roles', sources)} requires the setting jwt: tokens name roles"
+        )
+    size = len(json.dumps(roles))
+    if size > _MOST_BYTES_OF_ROLES:
+        raise SettingsError(
+            f"{_named('roles', sources)} has {size:,} characters as JSON; it may have at most {_MOST_BYTES_OF_ROLES:,}. Grant "
+            "fewer roles, or use shorter names"
         )
 
 

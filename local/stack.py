@@ -24,8 +24,9 @@ STACK_NAME = "InventoryOrders-dev"
 SETTINGS: dict[str, object] = {
     # The default of a minute is long for someone who is trying the stack.
     "holdGraceSeconds": 3,
-    # For tokens of customers and operators from `inventory-orders tokens`. The samples place orders without a hold.
+    # For the tokens from `inventory-orders tokens`. The samples place orders without a hold.
     "jwt": tokens.SETTING,
+    "roles": tokens.ROLES,
     "allowEndlessHolds": True,
     # The demo and the dashboard show all metrics, which cost nothing here.
     "monitoring": "full",

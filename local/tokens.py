@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from local import STATE
 from local.endpoint import REGION
 from operations.aws import Aws
+from operations.errors import UserError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -32,6 +33,16 @@ SETTING = {
     "operatorsClaim": {"name": _GROUPS, "value": _OPERATORS},
 }
 """The setting `jwt` of the embedded AWS."""
+
+_LOCATIONS = "custom:locations"
+_GRANTS = {
+    "pickers": ["orders.read", "orders.fulfil"],
+    "stock": ["products.read", "stock.read", "stock.adjust", "stock.count"],
+    "support": ["orders.read", "orders.cancel", "orders.amend"],
+    "owners": ["*"],
+}
+ROLES = {"claim": _GROUPS, "grants": _GRANTS, "locationsClaim": _LOCATIONS}
+"""The setting `roles` of the embedded AWS."""
 
 CUSTOMER = "u-7"
 """The customer whose token is made by default."""
@@ -47,6 +58,21 @@ def customer_token(aws: Aws, user_id: str = CUSTOMER) -> str:
 def operator_token(aws: Aws) -> str:
     """Sign an operator's token, valid for twelve hours on the embedded AWS."""
     return _token(aws, {"sub": "operator", _GROUPS: [_OPERATORS]})
+
+
+def role_token(aws: Aws, role: str, locations: str = "*") -> str:
+    """Sign the token of a role at some locations, valid for twelve hours on the embedded AWS.
+
+    Args:
+        role: A role of the setting `roles`. Its user has the same name.
+        locations: Its locations, separated by spaces; `*` for all, `(default)` for the one without a name.
+
+    Raises:
+        UserError: There is no such role.
+    """
+    if role not in _GRANTS:
+        raise UserError(f'there is no role "{role}"; the roles are {", ".join(_GRANTS)}')
+    return _token(aws, {"sub": role, _GROUPS: [role], _LOCATIONS: locations})
 
 
 def _token(aws: Aws, claims: dict[str, Any]) -> str:

@@ -70,15 +70,17 @@ class AwsAccount:
             )
         return cls(session, session.region_name)
 
-    def client(self, service: str) -> Any:
-        """Create a client with short timeouts, because a user is waiting."""
+    def client(self, service: str, region: str | None = None) -> Any:
+        """Create a client with short timeouts, because a user is waiting; by default, for this region."""
         config = Config(
             connect_timeout=5,
             read_timeout=10,
             retries={"total_max_attempts": 2, "mode": "standard"},
         )
         # The type stubs need the service's name as a literal.
-        return self.session.client(service, config=config)  # type: ignore[call-overload]
+        return self.session.client(  # type: ignore[call-overload]
+            service, region_name=region, config=config
+        )
 
     def number(self) -> str:
         """Ask AWS for the account number.

@@ -174,7 +174,9 @@ ANSWERS: Mapping[str, str] = {
     "INVALID_CURSOR": "`cursor` is not the `next` of an earlier answer",
     "NO_SUBJECT": "the token does not name its user",
     "OTHER_USER": "customers may only act for themselves",
-    "OPERATORS_ONLY": "only operators may do this",
+    "OPERATORS_ONLY": "customers may not set this field",
+    "NOT_PERMITTED": "the token lacks the `permission` that the route requires",
+    "OTHER_LOCATION": "the token is limited to other locations",
     "UNKNOWN_ROUTE": "the API has no such route",
 }
 """Codes that only answers to direct commands and API requests have."""

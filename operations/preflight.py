@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
 from math import ceil
@@ -327,6 +328,50 @@ def check_issuer(issuer: str) -> str | None:
         f'jwt.issuer is "{issuer}" in cdk.json, but {address} names the issuer "{named}". The tokens contain this one, so API '
         f'Gateway would refuse each of them. Set jwt.issuer to "{named}"'
     )
+
+
+_COGNITO = re.compile(r"https://cognito-idp\.([a-z0-9-]+)\.amazonaws\.com[a-z.]*/([\w-]+)/?")
+
+
+def check_claims(
+    account: AwsAccount, issuer: str, clients: Iterable[str], claims: Sequence[str]
+) -> str | None:
+    """Check that users of a Cognito pool cannot write the claims that say what they may do.
+
+    Args:
+        account: The account.
+        issuer: The issuer of tokens.
+        clients: The pool's app clients.
+        claims: The names of the claims.
+
+    Returns:
+        Why an app client cannot be read; None if all is well, or if the issuer is not a Cognito pool.
+
+    Raises:
+        UserError: An app client lets its users write such a claim.
+    """
+    pool = _COGNITO.fullmatch(issuer)
+    if pool is None or not claims:
+        return None
+    cognito = account.client("cognito-idp", pool[1])
+    for client in clients:
+        try:
+            found = cognito.describe_user_pool_client(UserPoolId=pool[2], ClientId=client)
+        except (BotoCoreError, ClientError) as error:
+            return (
+                f"cannot read the app client {client} of jwt.issuer: {error}. Check that its users cannot write "
+                f"{', '.join(claims)}"
+            )
+        # Without a list, users can write all standard attributes, which have plain names:
+        # docs.aws.amazon.com/cognito-user-identity-pools/latest/APIReference/API_UserPoolClientType.html
+        writable = found["UserPoolClient"].get("WriteAttributes")
+        for claim in claims:
+            if claim in writable if writable is not None else ":" not in claim:
+                raise UserError(
+                    f"users of the app client {client} can write the claim {claim}, and so choose their own roles or locations. "
+                    "Remove it from the client's writable attributes, or use another claim"
+                )
+    return None
 
 
 def _read_json(address: str) -> Any:

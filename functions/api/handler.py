@@ -31,24 +31,20 @@ _ROUTES = {
     ),
     "GET /orders/{orderId}": Route(orders.get_order),
     **{
-        f"POST /orders/{{orderId}}/{action.path}": Route(
-            partial(orders.change_order, action), for_operators=True
-        )
+        f"POST /orders/{{orderId}}/{action.path}": Route(partial(orders.change_order, action))
         for action in OrderAction
         if action.path
     },
     "GET /products": Route(products.get_products, ("ids", "search", *_PAGE)),
     "GET /products/{productId}": Route(products.get_product),
     "GET /products/{productId}/adjustments": Route(
-        products.list_adjustments, ("locationId", *_PAGE), for_operators=True
+        products.list_adjustments, ("locationId", *_PAGE)
     ),
     "GET /products/{productId}/history": Route(
-        products.list_history, ("locationId", *_TIMES, *_PAGE), for_operators=True
+        products.list_history, ("locationId", *_TIMES, *_PAGE)
     ),
-    "GET /stock": Route(
-        products.list_stock, ("status", "inLanes", "locationId", *_PAGE), for_operators=True
-    ),
-    "GET /stock/{productId}": Route(products.get_stock, ("locationId",), for_operators=True),
+    "GET /stock": Route(products.list_stock, ("status", "inLanes", "locationId", *_PAGE)),
+    "GET /stock/{productId}": Route(products.get_stock, ("locationId",)),
 }
 
 

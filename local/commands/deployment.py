@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from infra.cdk_json import read_cdk_json
-from infra.settings import DEFAULT, Settings, SettingsError, check_names
+from infra.settings import DEFAULT, Jwt, Settings, SettingsError, check_names
 from inventory_orders.naming import stack_name
 from local import ROOT, stack
 from local.endpoint import environment_without_aws
@@ -194,7 +194,14 @@ def _check(account: AwsAccount, settings: Settings) -> None:
     )
     _note(preflight.check_event_quotas(account, settings.stack_name, warm))
     if settings.api and settings.jwt is not None:
-        _note(preflight.check_issuer(settings.jwt.issuer))
+        _check_tokens(account, settings.jwt, settings.roles or {})
+
+
+def _check_tokens(account: AwsAccount, jwt: Jwt, roles: Mapping[str, Any]) -> None:
+    _note(preflight.check_issuer(jwt.issuer))
+    claims = [roles[name] for name in ("claim", "locationsClaim") if name in roles]
+    claims += [jwt.operators_claim[0]] if jwt.operators_claim is not None else []
+    _note(preflight.check_claims(account, jwt.issuer, jwt.audience, claims))
 
 
 def _readers(

@@ -236,10 +236,20 @@ def print_tokens(
     customer: Annotated[
         str, typer.Option(metavar="USER", help="The userId of the customer.")
     ] = tokens.CUSTOMER,
+    role: Annotated[
+        str | None,
+        typer.Option(help="A role whose token to print, too: pickers, stock, support or owners."),
+    ] = None,
+    locations: Annotated[
+        str,
+        typer.Option(
+            help='The locations of the role, such as "berlin (default)"; * stands for all.'
+        ),
+    ] = "*",
 ) -> None:
     """Print shell commands that set variables for the customers' API: its URL, a customer's token and an operator's token.
 
-    The tokens are valid for 12 hours, on the embedded AWS only.
+    With `--role`, `ROLE_TOKEN` is the token of that role. The tokens are valid for 12 hours, on the embedded AWS only.
     """
     _running()
     aws = aws_of(None, aside)
@@ -247,6 +257,7 @@ def print_tokens(
         "CUSTOMER_API": HttpApi.of(aws, "CustomerApiUrl").url,
         "CUSTOMER_TOKEN": tokens.customer_token(aws, customer),
         "OPERATOR_TOKEN": tokens.operator_token(aws),
+        **({} if role is None else {"ROLE_TOKEN": tokens.role_token(aws, role, locations)}),
     }.items():
         screen.out(f"export {name}={shlex.quote(value)}")
 

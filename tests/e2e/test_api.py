@@ -161,6 +161,31 @@ def test_customers_with_a_token_see_their_own_orders_and_operators_all(
     assert api("POST", f"{path}/confirm", headers=operator).status == 200
 
 
+def test_a_picker_ships_orders_of_the_tokens_locations_and_does_nothing_else(
+    aws, api, with_tokens, issuer, new_id
+):
+    create(aws, new_id, 10)
+    path = f"/orders/{new_id}"
+    assert api("POST", "/orders", order(new_id, new_id), {"Prefer": "wait=20"}).status == 201
+    assert api("POST", f"{path}/confirm").status == 200
+    here, there = (
+        bearer(
+            issuer.token(
+                sub="tom", **{"cognito:groups": ["pickers"], "custom:locations": locations}
+            )
+        )
+        for locations in ("berlin (default)", ["berlin", "rome"])
+    )
+    refused = with_tokens("POST", f"{path}/cancel", headers=here)
+    assert (refused.status, refused.said["permission"]) == (403, "orders.cancel")
+    elsewhere = with_tokens("POST", f"{path}/fulfil", headers=there)
+    assert (elsewhere.status, elsewhere.said["code"]) == (403, "OTHER_LOCATION")
+    assert "(berlin, rome)" in elsewhere.said["detail"]
+    assert with_tokens("POST", f"{path}/fulfil", headers=here).status == 200
+    steps = with_tokens("GET", path, headers=here).said["steps"]
+    assert steps[-1]["actor"] == "tom"
+
+
 def test_a_token_for_another_api_is_refused(with_tokens, issuer):
     with Issuer() as stranger:
         forged = stranger.token(sub="u-7", iss=issuer.url)

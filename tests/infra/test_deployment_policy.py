@@ -119,9 +119,10 @@ def test_it_covers_the_stacks_roles_only_and_fits_into_a_managed_policy():
 def test_the_ci_role_may_call_everything_that_make_deploy_calls():
     source = inspect.getsource(preflight) + inspect.getsource(queues.depth_of)
     names = {*re.findall(r"\.(\w+)\(", source), *re.findall(r"get_paginator\(\"(\w+)\"", source)}
-    services = set(re.findall(r"\.client\(\"([\w-]+)\"\)", source))
+    services = set(re.findall(r"\.client\(\"([\w-]+)\"[,)]", source))
+    prefixes = {"service-quotas": "servicequotas"}
     needed = {
-        f"{service.replace('-', '')}:{action}"
+        f"{prefixes.get(service, service)}:{action}"
         for service in services
         for name, action in boto3.client(service).meta.method_to_api_mapping.items()
         if name in names

@@ -24,5 +24,5 @@ def test_every_output_and_every_environment_variable_has_its_meaning():
         for name in function["Properties"]["Environment"]["Variables"]
     }
     of_other_settings = {"POWERTOOLS_METRICS_DISABLED", "CUSTOMERS_MAY_SET", "LOCATIONS"}
-    of_other_settings |= {"OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"}
+    of_other_settings |= {"OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE", "ROLES"}
     assert set_here == VARIABLES.keys() - of_other_settings

@@ -25,6 +25,7 @@ from operations.errors import UserError
 from tests.support.template import shared_stack_of
 
 JWT = {"issuer": "https://a.example", "audience": ["a"]}
+ROLES = {"claim": "g", "grants": {"pickers": ["orders.read"]}}
 
 
 def changed(path, value):
@@ -270,6 +271,14 @@ def test_customers_hold_stock_forever_only_if_the_shop_says_so():
         assert Settings.from_context("dev", settings).hold_seconds is None
 
 
+def test_roles_that_do_not_fit_into_the_functions_environment_are_refused():
+    settings = {"jwt": JWT, "holdSeconds": 900, "roles": ROLES}
+    assert Settings.from_context("dev", settings).roles == ROLES
+    many = {f"role-{number}": ["orders.read"] for number in range(80)}
+    with pytest.raises(SettingsError, match=r"^settings\.roles has 2,[0-9]{3} characters"):
+        Settings.from_context("dev", settings, {"dev": {"roles": {"grants": many}}})
+
+
 def test_the_decimals_of_a_currency_are_not_those_of_libraries_but_of_iso_4217():
     assert Counter(DIGITS.values()) == {0: 17, 2: 139, 3: 7, 4: 2}
     assert all(re.fullmatch("[A-Z]{3}", code) for code in DIGITS)
@@ -356,7 +365,7 @@ def test_a_runtime_whose_support_ends_is_reported():
         ("monitoring", "none", 'settings.monitoring is "none"; it must be one of full, basic'),
         ("fifoQueue", None, "settings.fifoQueue is null; it must be true or false"),
         ("colour", "red", "settings.colour is unknown; did you mean cors?"),
-        ("rows", 5, "settings.rows is unknown; the known names are alarmEmail, allow"),
+        ("width", 5, "settings.width is unknown; the known names are alarmEmail, allow"),
         ("lanes", 91, "settings.lanes is 91; it must be a whole number from 1 to 90"),
         ("lanes", True, "settings.lanes is true"),
         ("holdSeconds", "900", 'settings.holdSeconds is "900"; it must be a whole number from 60'),
@@ -377,6 +386,12 @@ def test_a_runtime_whose_support_ends_is_reported():
         ("jwt", {"issuer": "https://a.example"}, "settings.jwt.audience is missing"),
         ("jwt", JWT | {"issuer": "a.example"}, '"a.example"; it must be an https address'),
         ("jwt", JWT | {"operatorsClaim": {"name": "g", "value": "a b"}}, "it must be a word"),
+        ("roles", ROLES, "settings.roles requires the setting jwt"),
+        ("roles", {"claim": "g"}, "settings.roles.grants is missing"),
+        ("roles", ROLES | {"grants": {}}, "must be an object with a list of permissions for each"),
+        ("roles", ROLES | {"grants": {"a b": ["*"]}}, "for each role, whose name is a word"),
+        ("roles", ROLES | {"grants": {"a": []}}, "grants.a is []; it must be a list of one or"),
+        ("roles", ROLES | {"grants": {"a": ["x"]}}, 'grants.a[0] is "x"; it must be one of *, ord'),
         ("customersMaySet", ["x"], 'customersMaySet[0] is "x"; it must be one of attributes, loc'),
         ("tableKey", "alias/aws/dynamodb", "must be the ARN of a KMS key"),
         ("functions", 3, "settings.functions is 3; it must be an object"),

@@ -40,6 +40,11 @@ from tests.support.template import (
 
 SETTINGS = Settings.from_context("dev")
 LONGEST = "live-shop-20-letters"
+ROLES = {
+    "claim": "cognito:groups",
+    "grants": {"pickers": ["orders.read", "orders.fulfil"]},
+    "locationsClaim": "custom:locations",
+}
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +161,7 @@ def optional():
             "userIdClaim": "customer",
             "operatorsClaim": {"name": "cognito:groups", "value": "operators"},
         },
+        roles=ROLES,
         cors=["https://shop.example.com"],
         showStock="numbers",
         customersMaySet=["locations", "split"],
@@ -463,6 +469,7 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
     assert (variables["USER_ID_CLAIM"], variables["SHOW_STOCK"]) == ("customer", "numbers")
     assert variables["OPERATORS_CLAIM_NAME"] == "cognito:groups"
     assert variables["OPERATORS_CLAIM_VALUE"] == "operators"
+    assert json.loads(variables["ROLES"]) == ROLES
     assert variables["HOLD_SECONDS"] == "900"
     limits = {"ThrottlingRateLimit": 10, "ThrottlingBurstLimit": 2000}
     assert [stage["DefaultRouteSettings"] for stage in only("Stage")] == [limits] * 2

@@ -203,7 +203,7 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
     placed, listed, refused, confirmed, seen = answers
     assert placed["status"] == "PENDING"
     assert listed["orders"] == [placed]
-    assert refused["code"] == "OPERATORS_ONLY"
+    assert refused["code"] == "NOT_PERMITTED"
     (order,) = seen["orders"]
     assert confirmed["status"] == order["status"] == "CONFIRMED"
     page = (ROOT / "docs" / "api.md").read_text("utf-8")

@@ -458,6 +458,77 @@ def test_deploy_checks_the_issuer_of_tokens(cdk, account, monkeypatch):
     assert len(asked) == 1
 
 
+POOL = "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_A1"
+
+
+def checked_claims(client, claims, issuer=POOL):
+    """Check claims with one app client, as Cognito describes it."""
+
+    class Cognito:
+        def describe_user_pool_client(self, **which):
+            assert which == {"UserPoolId": "eu-west-1_A1", "ClientId": "desk"}
+            if isinstance(client, Exception):
+                raise client
+            return {"UserPoolClient": client}
+
+    def connect(service, region_name, config):
+        assert (service, region_name) == ("cognito-idp", "eu-west-1")
+        return Cognito()
+
+    account = AwsAccount(SimpleNamespace(client=connect), "us-east-1")
+    return preflight.check_claims(account, issuer, ["desk"], claims)
+
+
+@pytest.mark.parametrize(
+    ("writable", "claim", "is_safe"),
+    [
+        (["email"], "cognito:groups", True),
+        (["email", "custom:locations"], "custom:locations", False),
+        (["email"], "custom:locations", True),
+        (["email"], "profile", True),
+        (["profile"], "profile", False),
+        (None, "custom:locations", True),
+        (None, "cognito:groups", True),
+        (None, "profile", False),
+    ],
+)
+def test_claims_that_users_can_write_are_refused(writable, claim, is_safe):
+    client = {} if writable is None else {"WriteAttributes": writable}
+    claims = ["cognito:groups", claim]
+    if is_safe:
+        assert checked_claims(client, claims) is None
+    else:
+        with pytest.raises(UserError, match=f"the app client desk can write the claim {claim}, "):
+            checked_claims(client, claims)
+
+
+def test_an_app_client_that_cannot_be_read_is_noted():
+    denied = ClientError({"Error": {"Code": "AccessDeniedException"}}, "DescribeUserPoolClient")
+    noted = checked_claims(denied, ["cognito:groups", "custom:locations"])
+    assert "cannot read the app client desk" in noted
+    assert noted.endswith("Check that its users cannot write cognito:groups, custom:locations")
+
+
+def test_claims_of_other_issuers_are_not_checked():
+    assert checked_claims(AssertionError(), ["roles"], "https://id.example") is None
+    assert checked_claims(AssertionError(), []) is None
+
+
+def test_deploy_checks_the_claims_of_operators_roles_and_locations(cdk, account, monkeypatch):
+    asked = []
+    monkeypatch.setattr(preflight, "check_issuer", lambda _: None)
+    monkeypatch.setattr(preflight, "check_claims", lambda _, *which: asked.append(which))
+    jwt = {
+        "issuer": POOL,
+        "audience": ["desk"],
+        "operatorsClaim": {"name": "group", "value": "operators"},
+    }
+    roles = {"claim": "roles", "grants": {"owners": ["*"]}, "locationsClaim": "places"}
+    with_settings(monkeypatch, jwt=jwt, holdSeconds=900, roles=roles)
+    deploy(cdk)
+    assert asked == [(POOL, ("desk",), ["roles", "places", "group"])]
+
+
 def alarm(title, state="OK"):
     name = f"InventoryOrders-prod-{title}"
     return {"AlarmName": name, "AlarmArn": f"arn:{title}", "StateValue": state}

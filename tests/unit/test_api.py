@@ -5,13 +5,11 @@ import json
 import random
 import re
 from collections import Counter
-from functools import cache
 from itertools import chain
 from urllib.parse import quote
 
 import jsonschema
 import pytest
-import yaml
 
 from inventory_orders.api import orders, products, requests
 from inventory_orders.api.products import availability
@@ -36,7 +34,6 @@ from inventory_orders.messages.documents import json_schema
 from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.lists import ListPosition
 from inventory_orders.store.tables import Table
-from local import ROOT
 from local.sample_orders import catalogue
 from operations import emf
 from testing.aws import ServiceError
@@ -45,154 +42,28 @@ from testing.schedules.in_turn.lanes import lend
 from testing.schedules.in_turn.shop import Fault
 from testing.world.events import sqs_event
 from testing.world.faults import cancelled
+from tests.support.http import (
+    CONTRACT,
+    EXAMPLES,
+    JSON,
+    OPERATIONS,
+    ROUTES,
+    TEA,
+    WAIT,
+    Api,
+    resolved,
+    send,
+)
 from tests.support.movements import record_movements
-from tests.support.schemas import closed, is_open
+from tests.support.schemas import is_open
 
-TEA = "tea-earl-grey"  # the catalogue has 60 packets
 ORDER = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 2}]}
-JSON = {"content-type": "application/json"}
-WAIT = JSON | {"prefer": "wait=5"}
 OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
 
 
-# Every test process parses this file, and libyaml is ten times as fast.
-CONTRACT = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
-
-
-def resolved(value):
-    """Replace all references in a part of the contract with their targets."""
-    if isinstance(value, dict) and "$ref" in value:
-        found = CONTRACT
-        for name in value["$ref"].removeprefix("#/").split("/"):
-            found = found[name]
-        return resolved(found)
-    if isinstance(value, dict):
-        return {name: resolved(inner) for name, inner in value.items()}
-    return [resolved(inner) for inner in value] if isinstance(value, list) else value
-
-
-OPERATIONS = {
-    (method.upper(), path): resolved(operation)
-    for path, operations in CONTRACT["paths"].items()
-    for method, operation in operations.items()
-    if method != "parameters"
-}
-ROUTES = {operation["operationId"]: route for route, operation in OPERATIONS.items()}
 FROM_API_GATEWAY_ONLY = {(*route, status) for route in OPERATIONS for status in (401, 429)} | {
     ("POST", "/orders", 500)
 }
-
-
-PATTERNS = {
-    route: re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]*)", route[1])) for route in OPERATIONS
-}
-
-
-def check_contract(route, said):
-    if route not in OPERATIONS:
-        assert said.status == 404
-        return
-    answer = OPERATIONS[route]["responses"][str(said.status)]
-    assert said.headers.keys() >= answer.get("headers", {}).keys() - {"Preference-Applied"}
-    if said.document is None:
-        assert "content" not in answer
-    else:
-        validator(*route, said.status, said.headers["Content-Type"]).validate(said.document)
-
-
-@cache
-def validator(method, path, status, kind):
-    """Make the validator of a kind of answer. It refuses fields that the contract does not list."""
-    content = OPERATIONS[method, path]["responses"][str(status)]["content"]
-    return jsonschema.Draft202012Validator(closed(content[kind]["schema"]))
-
-
-class Api:
-    """Sends requests to the handler in API Gateway's format."""
-
-    def __init__(self, shop):
-        self.shop = shop
-        self.functions = {
-            route: name
-            for name in ("api", "manage_products", "adjust_stock", "count_stock")
-            for route in shop.handler(name)._ROUTES
-        }
-
-    def __call__(
-        self, method, path, body=None, headers=JSON, query=None, claims=None, seconds=30.0, **more
-    ):
-        template, named = path, {}
-        for route, pattern in PATTERNS.items():
-            if route[0] == method and (found := pattern.fullmatch(path)):
-                template, named = route[1], found.groupdict()
-        authorizer = {"iam": {"userArn": "x"}} if claims is None else {"jwt": {"claims": claims}}
-        event = {
-            "version": "2.0",
-            "routeKey": f"{method} {template}",
-            "rawPath": path,
-            "headers": headers,
-            "requestContext": {
-                "authorizer": authorizer,
-                "http": {"method": method, "path": path},
-                "stage": "$default",
-            },
-            "body": body if isinstance(body, str) or body is None else json.dumps(body),
-            "isBase64Encoded": False,
-            **({"queryStringParameters": query} if query else {}),
-            **({"pathParameters": named} if named else {}),
-            **more,
-        }
-        function = self.functions.get(event["routeKey"], "api")
-        said = Said(self.shop.invoke(function, event, seconds))
-        check_contract((method, template), said)
-        return said
-
-    @property
-    def queued(self):
-        """The bodies of the messages in the order queue."""
-        return self.shop.waiting("Order")
-
-    @property
-    def express(self):
-        """The bodies of the messages in the queue of callers who wait."""
-        return self.shop.waiting("OrderExpress")
-
-    def work_off(self, *orders):
-        """Let a worker place the given orders, or else the ones in the queue of callers who wait."""
-        if orders:
-            self.shop.invoke("place_orders", sqs_event(*orders))
-        else:
-            self.shop.deliver("OrderExpress")
-
-    def state(self):
-        """Everything that a refused request must leave unchanged."""
-        return self.shop.stock(TEA), dict(self.shop.items(Table.ORDERS)), self.queued, self.express
-
-
-OF_QUEUES = re.compile(r"\b(message|event|SQS|[qQ]ueue|\w+Queue|Lambda|invocation)\b(?!:)")
-
-
-KEY_OF_A_PLACE = re.compile(r"\w#\w")
-
-
-class Said:
-    def __init__(self, answer):
-        self.status = answer["statusCode"]
-        self.text = answer.get("body") or ""
-        self.document = json.loads(self.text) if self.text else None
-        self.headers = dict(answer["headers"])
-        assert not KEY_OF_A_PLACE.search(self.text), self.text
-        if self.status >= 400:
-            assert self.status < 500 or "secret" not in self.text
-            assert self.headers["Content-Type"] == "application/problem+json"
-            assert self.document["status"] == self.status
-            assert self.document["detail"]
-            assert self.document["title"]
-            assert not OF_QUEUES.search(self.document["detail"]), self.text
-
-    @property
-    def code(self):
-        return self.status, self.document.get("code")
 
 
 @pytest.fixture
@@ -321,27 +192,6 @@ def test_generators_of_clients_can_read_all_constants():
             yield from chain.from_iterable(map(constants, part))
 
     assert {type(value) for value in constants(CONTRACT)} == {str}
-
-
-def example_of(operation):
-    """Return the body and the query in the examples of a route."""
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    query = {
-        parameter["name"]: given if isinstance(given, str) else ",".join(given)
-        for parameter in operation.get("parameters", [])
-        if parameter["in"] == "query" and (given := parameter.get("example"))
-    }
-    return {"body": content.get("example"), "query": query}
-
-
-EXAMPLES = {name: example_of(OPERATIONS[route]) for name, route in ROUTES.items()}
-
-
-def send(api, name, order_id="o-1001", product_id=TEA, **more):
-    """Send the example of a route to an order or a product, with some parts replaced."""
-    method, path = ROUTES[name]
-    path = path.format(orderId=order_id, productId=product_id)
-    return api(method, path, **{"headers": WAIT, **EXAMPLES[name], **more})
 
 
 LIFE = (
@@ -1500,7 +1350,7 @@ def test_a_longer_lease_is_reported_immediately(api):
 def test_customers_may_not_do_what_operators_do(customers):
     theirs = {"placeOrder", "listOrders", "getOrder", "getProducts", "getProduct"}
     for name in ROUTES.keys() - theirs:
-        assert send(customers, name, claims={"sub": "u-7"}).code == (403, "OPERATORS_ONLY")
+        assert send(customers, name, claims={"sub": "u-7"}).code == (403, "NOT_PERMITTED")
 
 
 @pytest.mark.parametrize(("claims", "per_row"), [({"sub": "u-7"}, 0.5), (None, 1.0)])

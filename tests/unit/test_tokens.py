@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 import local
 from infra.settings import Settings
 from local import stack, tokens
+from operations.errors import UserError
 
 
 class Bucket:
@@ -66,6 +67,16 @@ def test_the_embedded_stack_takes_the_tokens_as_those_of_a_customer_and_an_opera
         assert 0 < claims["exp"] - time.time() <= 12 * 3600
     # The embedded AWS reads a user pool's keys from the bucket that has the pool's name.
     assert list(aws.objects) == [jwt.issuer.rsplit("/", 1)[1]]
+
+
+def test_the_token_of_a_role_says_what_the_embedded_stack_expects(aws):
+    roles = Settings.from_context("dev", overrides=stack.SETTINGS).roles
+    claims = checked(aws, tokens.role_token(aws, "pickers", "berlin (default)"))
+    assert claims["sub"] == "pickers"
+    assert [each for each in claims[roles["claim"]] if each in roles["grants"]] == ["pickers"]
+    assert claims[roles["locationsClaim"]] == "berlin (default)"
+    with pytest.raises(UserError, match="the roles are pickers, stock, support, owners"):
+        tokens.role_token(aws, "cleaners")
 
 
 def test_the_key_stays_the_same_and_is_private(aws, tmp_path):

@@ -31,8 +31,9 @@ from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import IdempotencyMatch, OtherRequest
 from inventory_orders.domain.events import public_order
-from inventory_orders.domain.location import DEFAULT_LOCATION, product_of, stock_key
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
 from inventory_orders.domain.order import Order
+from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
@@ -97,6 +98,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     order = order_in(document, None, *defaults, whole="the body", request_id=request_id)
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "place orders for themselves")
+    caller.check_works_at(*map(location_of, order.product_ids))
     if caller.customer is not None:
         _check_fields_of_customer(document)
     body = json.dumps(document, separators=(",", ":"))
@@ -282,12 +284,20 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     # A tombstone is not an order yet, and another customer's order must look as if it did not exist.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
         raise _unknown_order(order_id)
+    if not _sees(caller, record):
+        raise caller.other_location()
     return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
 
 
 def _unknown_order(order_id: str) -> RejectedError:
     """Build the error for an unknown order. Another customer's order gets the same one, so that its id stays secret."""
     return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
+
+
+def _sees(caller: Caller, order: OrderRecord) -> bool:
+    """Whether the caller may see an order: all of it, if any of its units came from one of the caller's locations."""
+    supplied = (line.location_id for line in order.lines if line.product_created_at)
+    return caller.locations is None or not caller.locations.isdisjoint(supplied)
 
 
 def list_orders(request: Request, caller: Caller) -> HttpAnswer:
@@ -301,6 +311,11 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     """
     query = request.query
     wanted, limit = _filter_in(query, caller), limit_of(query)
+    if (location_id := location_in(query)) is not None:
+        caller.check_works_at(location_id)
+    # The index of late payments does not contain locations.
+    if caller.locations is not None and not wanted.paid_late:
+        wanted = replace(wanted, seen_at=tuple(sorted(caller.locations)))
     is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
     complete = (
@@ -323,8 +338,10 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         )
         if unreadable:
             logger.error("orders cannot be read", extra={"orders": unreadable})
+        if caller.locations is not None:
+            unreadable = []  # Their locations are unknown.
         # The index may still list orders as they were a moment ago, and at locations that have handed over their units.
-        orders = [each for each in orders if is_listed(wanted, *each)]
+        orders = [o for o in orders if is_listed(wanted, *o) and _sees(caller, o[0])]
         found = len(orders)
         if is_to_ship:
             orders = orders[: _with_few_products(order for order, _ in orders)]
@@ -414,12 +431,28 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: The order was not changed.
     """
     command = order_command(command_of(request, caller, "change_orders", action))
+    if caller.locations is not None:
+        _check_lines(command, caller)
     outcome = direct.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
         raise _unknown_order(command.order_id)
     if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
         raise UnsuccessfulError(outcome)
     return HttpAnswer(200, direct.of_command(command, outcome, *reading()))
+
+
+def _check_lines(command: OrderCommand, caller: Caller) -> None:
+    """Check that a command concerns only lines from the caller's locations. One without items concerns the whole order.
+
+    The locations of a placed order's lines do not change, so the check is still valid when the command is carried out.
+    """
+    order = direct.read_order(command.order_id, *reading())
+    if order is None:
+        raise _unknown_order(command.order_id)
+    if not _sees(caller, order):
+        raise caller.other_location()
+    named = command.quantities or {line.product_id for line in order.lines}
+    caller.check_works_at(*(each.location_id for each in order.lines if each.product_id in named))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

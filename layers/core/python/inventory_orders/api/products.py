@@ -27,6 +27,7 @@ from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
     location_of,
+    product_of,
     stock_key,
 )
 from inventory_orders.domain.product import Product, ProductStatus
@@ -167,7 +168,7 @@ def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[Stock
     return [levels[key] for key in keys if key in levels]
 
 
-def get_stock(request: Request, _: Caller) -> HttpAnswer:
+def get_stock(request: Request, caller: Caller) -> HttpAnswer:
     """Show operators how many units of a product there are at each location and in each lane.
 
     The numbers are a snapshot, or an estimate if other processes keep writing the rows.
@@ -177,9 +178,12 @@ def get_stock(request: Request, _: Caller) -> HttpAnswer:
     """
     key, everywhere = _key_in(request), "locationId" not in request.query
     client, deadline = reading()
-    levels = read_levels(client, key, deadline, CommitStats(), everywhere=everywhere)
-    if not levels:
+    found = read_levels(client, key, deadline, CommitStats(), everywhere=everywhere)
+    if not found:
         raise ProductNotFoundError(f"there is no product {in_words(key)}")
+    levels = [level for level in found if caller.works_at(_location_of(level))]
+    if not levels:
+        raise caller.other_location()
     return HttpAnswer(200, shown_stock(levels, runtime.process().locations))
 
 
@@ -188,7 +192,7 @@ def _key_in(request: Request) -> str:
     return stock_key(request.id_of("productId"), location_in(request.query) or DEFAULT_LOCATION)
 
 
-def list_stock(request: Request, _: Caller) -> HttpAnswer:
+def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     """List the stock of all products at each location for operators, unsorted; with a status, sorted by id.
 
     The numbers are estimates, because units move while they are read. Those of products in lanes come from the last sweep.
@@ -210,7 +214,8 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
     locations = runtime.process().locations
 
     def is_there(key: str) -> bool:
-        return location_id in (None, location_of(key))
+        there = location_of(key)
+        return location_id in (None, there) and caller.works_at(there)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         if "status" in query:
@@ -238,13 +243,14 @@ def list_stock(request: Request, _: Caller) -> HttpAnswer:
     return answer_with_page(f"#STOCK {query.get('status', '')}", query, read_page, deadline)
 
 
-def list_adjustments(request: Request, _: Caller) -> HttpAnswer:
+def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
     """List the adjustments of a product for operators, sorted by id. Adjustments of delisted products remain.
 
     Raises:
         InventoryOrdersError: The product never existed, or its adjustments cannot be read.
     """
     key, limit = _key_in(request), limit_of(request.query)
+    caller.check_works_at(location_of(key))
     client, deadline = reading()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
@@ -271,13 +277,14 @@ _ADJUSTMENT = (
 )
 
 
-def list_history(request: Request, _: Caller) -> HttpAnswer:
+def list_history(request: Request, caller: Caller) -> HttpAnswer:
     """List all stock changes of a product for operators, newest first: its adjustments, and the units that orders moved.
 
     Raises:
         InventoryOrdersError: The query is invalid, the product never existed, or DynamoDB failed.
     """
     key, limit, times = _key_in(request), limit_of(request.query), times_in(request.query)
+    caller.check_works_at(location_of(key))
     client, deadline = reading()
     has_movements = runtime.process().has_movements
 
@@ -324,7 +331,7 @@ def shown_stock(levels: Sequence[StockLevel], locations: Collection[str]) -> dir
     shown, own = [shown_level(level, locations) for level in levels], levels[0].product
     if len(shown) == 1:
         return shown[0]
-    names = {"productId": own.product_id, "name": own.name, "price": own.price}
+    names = {"productId": product_of(own.product_id), "name": own.name, "price": own.price}
     totals = {name: sum(level[name] for level in shown) for name in _UNITS}
     lanes: Counter[str] = sum((Counter(level["inLanes"]) for level in shown), Counter())
     is_exact = all(level.is_exact for level in levels)

@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
+from inventory_orders.api.permissions import EVERY_PERMISSION, FOR_CUSTOMERS, PERMISSIONS
 from inventory_orders.api.requests import (
     HttpAnswer,
     ProblemError,
@@ -17,6 +19,7 @@ from inventory_orders.api.requests import (
     problem_of,
 )
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.errors import InvalidMessageError, OutcomeError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
@@ -32,14 +35,18 @@ class Caller:
     """The sender of a request.
 
     Attributes:
-        customer: The customer's user id; None for an operator, which may call every route.
+        customer: The customer's user id; None for operators and staff.
         sees_numbers: Whether rejections tell the caller how many units are available.
         name: The name under which the caller's commands are recorded: the token's user id, or the role and its session.
+        permissions: The permissions of operators and staff.
+        locations: The only locations whose orders and stock the caller may see and change; None for all.
     """
 
     customer: str | None
     sees_numbers: bool = True
     name: str = ""
+    permissions: frozenset[str] = frozenset({EVERY_PERMISSION})
+    locations: frozenset[str] | None = None
 
     @classmethod
     def of(cls, authorizer: Mapping[str, Any], process: runtime.Process) -> Caller:
@@ -56,14 +63,11 @@ class Caller:
         given = authorizer.get("jwt", {}).get("claims", {})
         claims = {name: value for name, value in given.items() if isinstance(value, str)}
         user_id = claims.get(process.user_id_claim)
-        if process.operators_claim is not None:
-            name, value = process.operators_claim
-            if _says(claims.get(name, ""), value):
-                return cls(None, name=(user_id or "")[:_MAX_NAME])
         if not user_id:
             detail = f"the token does not name its user; it needs the claim {process.user_id_claim}"
             raise ProblemError(403, "NO_SUBJECT", detail)
-        return cls(user_id, process.shows_numbers)
+        staff = _staff_in(claims, user_id[:_MAX_NAME], process)
+        return staff or cls(user_id, process.shows_numbers)
 
     def acts_for(self, user_id: str | None) -> bool:
         """Whether the caller may act for a user, and see the user's orders."""
@@ -83,14 +87,80 @@ class Caller:
             detail = f"userId: customers may only {what}; send your own id"
             raise ProblemError(403, "OTHER_USER", detail)
 
+    def check_may_call(self, route: str) -> None:
+        """Check that the caller has the permission that a route requires.
+
+        Raises:
+            ProblemError: The caller lacks it. The answer names it.
+        """
+        permission = PERMISSIONS[route]
+        if self.customer is not None:
+            may_call = route in FOR_CUSTOMERS
+        else:
+            may_call = not self.permissions.isdisjoint({permission, EVERY_PERMISSION})
+        if not may_call:
+            detail = f"this requires the permission {permission}"
+            raise ProblemError(403, "NOT_PERMITTED", detail, {"permission": permission})
+
+    def works_at(self, location_id: str | None) -> bool:
+        """Whether the caller may see and change stock at a location. None stands for all locations together."""
+        return self.locations is None or location_id in self.locations
+
+    def check_works_at(self, *location_ids: str | None) -> None:
+        """Check that the caller may see and change stock at each of these locations.
+
+        Raises:
+            ProblemError: The caller may not. The answer names the caller's locations.
+        """
+        if not all(map(self.works_at, location_ids)):
+            raise self.other_location()
+
+    def other_location(self) -> ProblemError:
+        """Build the error for a request that concerns a location that is not one of the caller's."""
+        theirs = ", ".join(sorted(each or _DEFAULT for each in self.locations or ())) or "none"
+        detail = (
+            f"this concerns a location that is not one of the token's ({theirs}); name only these, or items of an order that "
+            "come from these"
+        )
+        return ProblemError(403, "OTHER_LOCATION", detail)
+
 
 _MAX_NAME = 128
+
+
+def _staff_in(claims: Mapping[str, str], name: str, process: runtime.Process) -> Caller | None:
+    """The operator or member of staff whom a token identifies; None if it is a customer's."""
+    if process.operators_claim is not None:
+        claim, value = process.operators_claim
+        if _says(claims.get(claim, ""), value):
+            return Caller(None, name=name)
+    roles = process.roles
+    held = claims.get(roles["claim"], "")
+    of_roles = (granted for role, granted in roles["grants"].items() if _says(held, role))
+    permissions = frozenset(chain.from_iterable(of_roles))
+    if not permissions:
+        return None
+    named = roles.get("locationsClaim")
+    locations = None if named is None else _locations_in(claims.get(named, ""))
+    return Caller(None, name=name, permissions=permissions, locations=locations)
 
 
 def _says(claim: str, value: str) -> bool:
     """Whether a claim equals or contains a value. API Gateway passes lists as strings such as `[staff operators]`."""
     in_list = re.fullmatch(r"\[(.*)\]", claim, re.DOTALL)
     return value in re.split(r"[\s,]+", in_list[1]) if in_list else claim == value
+
+
+_EVERYWHERE, _DEFAULT = "*", "(default)"
+"""What claims call all locations, and the location without a name. No location has such a name."""
+
+
+def _locations_in(claim: str) -> frozenset[str] | None:
+    """The locations in a claim: a list, or names separated by spaces. A claim without a name allows none."""
+    named = re.findall(r"[^\s,\[\]]+", claim)
+    if _EVERYWHERE in named:
+        return None
+    return frozenset(DEFAULT_LOCATION if each == _DEFAULT else each for each in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +170,10 @@ class Route:
     Attributes:
         answer: Answers a request. If it raises an `OutcomeError`, the caller gets a problem document.
         query: The names of its query parameters.
-        for_operators: Whether only operators may use it.
     """
 
     answer: Callable[[Request, Caller], HttpAnswer]
     query: tuple[str, ...] = ()
-    for_operators: bool = False
 
 
 def serve(event: Mapping[str, Any], context: Any, routes: Mapping[str, Route]) -> dict[str, Any]:
@@ -146,8 +214,7 @@ def _answer(request: Request, routes: Mapping[str, Route]) -> HttpAnswer:
         raise ProblemError(404, "UNKNOWN_ROUTE", "the API has no such route; see docs/api.md")
     for name, value in request.path.items():
         check_path_can_name(name, value)
-    if route.for_operators and caller.customer is not None:
-        raise ProblemError(403, "OPERATORS_ONLY", "only operators may do this")
+    caller.check_may_call(request.route)
     request.check_parameters(route.query)
     return route.answer(request, caller)
 
@@ -181,13 +248,24 @@ def answer_command(
         is_new = command["action"] == "create"
         if is_new:
             check_path_can_name("productId", command["productId"])
+        caller.check_works_at(*_locations_of(command))
         return HttpAnswer(201 if is_new else 200, carry_out(command, deadline))
 
     served = {
-        name: Route(partial(work, action), _QUERIES.get(action, ()), for_operators=True)
+        name: Route(partial(work, action), _QUERIES.get(action, ()))
         for name, action in routes.items()
     }
     return serve(event, context, served)
+
+
+def _locations_of(command: Mapping[str, Any]) -> list[str | None]:
+    """The locations that a command on a product or its stock concerns. None stands for all locations of the product."""
+    if "from" in command:
+        return [command["from"], command["to"]]
+    is_everywhere = command["action"] in ("discontinue", "listAgain")
+    return [
+        command.get("lease", command).get("locationId", None if is_everywhere else DEFAULT_LOCATION)
+    ]
 
 
 _QUERIES: Mapping[str | None, tuple[str, ...]] = {"delist": ("createdAt", "locationId")}

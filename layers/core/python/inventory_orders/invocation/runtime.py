@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -98,6 +99,13 @@ class Process:
         name = self._environment.get("OPERATORS_CLAIM_NAME")
         value = self._environment.get("OPERATORS_CLAIM_VALUE")
         return (name, value) if name and value else None
+
+    @cached_property
+    def roles(self) -> Mapping[str, Any]:
+        """The setting `roles`: the claim with a token's roles, their permissions, and the claim with its locations."""
+        given = self._environment.get("ROLES", '{"claim": "", "grants": {}}')
+        roles: Mapping[str, Any] = json.loads(given)
+        return roles
 
     @cached_property
     def customers_may_set(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Each function raises a `StoreError` if a request fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -76,6 +76,7 @@ class OrderFilter:
             units of the product.
         until: They did so before this time, as stored.
         location_id: A location that supplied some of their units; None for all.
+        seen_at: The locations whose orders the reader may see; None for all.
         reference: The reference of a step that moved some of their units; None for all.
         product_key: The key of the row that some of their units came from; None for all.
     """
@@ -86,6 +87,7 @@ class OrderFilter:
     since: str = " "
     until: str = "~"
     location_id: str | None = None
+    seen_at: Collection[str] | None = None
     reference: str | None = None
     product_key: str | None = None
 
@@ -103,18 +105,17 @@ class OrderFilter:
     def is_sparse(self) -> bool:
         """Whether it may leave out most entries that are read."""
         of_user = self.user_id is not None and self != OrderFilter(self.user_id)
-        return of_user or self.location_id is not None
+        return of_user or self.location_id is not None or self.seen_at is not None
 
     def includes(self, entry: Row) -> bool:
         """Whether it includes an order, by its entry in an index."""
         first, last = self.times
+        supplied_from = entry.get("suppliedFrom", [DEFAULT_LOCATION])
         return (
             self.status in (None, entry.get("status"))
             and first <= entry.get("statusAt", first) <= last
-            and (
-                self.location_id is None
-                or self.location_id in entry.get("suppliedFrom", [DEFAULT_LOCATION])
-            )
+            and (self.location_id is None or self.location_id in supplied_from)
+            and (self.seen_at is None or not {*self.seen_at}.isdisjoint(supplied_from))
         )
 
 

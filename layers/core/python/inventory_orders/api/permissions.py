@@ -1,0 +1,41 @@
+"""The permission that each route of the HTTP API requires, and the routes that customers need none for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PERMISSIONS: Mapping[str, str] = {
+    "POST /orders": "orders.place",
+    "GET /orders": "orders.read",
+    "GET /orders/{orderId}": "orders.read",
+    "POST /orders/{orderId}/confirm": "orders.confirm",
+    "POST /orders/{orderId}/extend": "orders.amend",
+    "POST /orders/{orderId}/fulfil": "orders.fulfil",
+    "POST /orders/{orderId}/cancel": "orders.cancel",
+    "POST /orders/{orderId}/returns": "orders.return",
+    "GET /products": "products.read",
+    "GET /products/{productId}": "products.read",
+    "POST /products": "products.write",
+    "PATCH /products/{productId}": "products.write",
+    "DELETE /products/{productId}": "products.write",
+    "POST /products/{productId}/discontinue": "products.write",
+    "POST /products/{productId}/list-again": "products.write",
+    "GET /products/{productId}/adjustments": "stock.read",
+    "GET /products/{productId}/history": "stock.read",
+    "GET /stock": "stock.read",
+    "GET /stock/{productId}": "stock.read",
+    "POST /products/{productId}/adjustments": "stock.adjust",
+    "POST /products/{productId}/transfers": "stock.adjust",
+    "POST /counts": "stock.count",
+}
+"""The permissions by route. The setting `roles.grants` lists those of each role."""
+
+EVERY_PERMISSION = "*"
+
+FOR_CUSTOMERS = frozenset(
+    {
+        *("POST /orders", "GET /orders", "GET /orders/{orderId}"),
+        *("GET /products", "GET /products/{productId}"),
+    }
+)
+"""The routes that customers may call without a permission, for products and their own orders."""
