@@ -148,7 +148,7 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
 
 def test_the_command_has_operators_commands_and_none_that_needs_a_checkout(command):
     assert command("--version").stdout == f"inventory-orders {VERSION}\n"
-    offered = set(re.findall(r"^│ ([a-z]+)", command("--help").stdout, re.MULTILINE))
+    offered = set(re.findall(r"^│ ([a-z-]+)", command("--help").stdout, re.MULTILINE))
     commands = get_command(main.app).commands
     here = {
         name for name, each in commands.items() if each.callback.__module__.startswith("local.")
@@ -170,7 +170,7 @@ def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(asse
     assert buses == {"InventoryOrders-tea", "InventoryOrders-seats"}
     kinds = [each["Type"] for each in template.values()]
     assert kinds.count("AWS::CloudWatch::Dashboard") == kinds.count("AWS::ApiGatewayV2::Api") == 1
-    assert kinds.count("AWS::DynamoDB::GlobalTable") == 8
+    assert kinds.count("AWS::DynamoDB::GlobalTable") == 12
     deployed = Deployed({}, template, {name: name for name in template})
     for service in ("Tea", "Seats"):
         (orders,) = (name for name in template if name.startswith(f"{service}TablesOrders"))
