@@ -148,7 +148,7 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
 
 def test_the_command_has_operators_commands_and_none_that_needs_a_checkout(command):
     assert command("--version").stdout == f"inventory-orders {VERSION}\n"
-    offered = set(re.findall(r"^│ ([a-z-]+)", command("--help").stdout, re.MULTILINE))
+    offered = set(re.findall(r"^│ ([a-z][a-z-]+)", command("--help").stdout, re.MULTILINE))
     commands = get_command(main.app).commands
     here = {
         name for name, each in commands.items() if each.callback.__module__.startswith("local.")
