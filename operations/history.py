@@ -112,6 +112,7 @@ class Rebuild:
 
     def run(self) -> Rebuilt:
         """Continue until everything is done."""
+        missing = movements.missing(self._aws.store())
         work = {Table.ORDERS: self._record, Table.MOVEMENTS: self._clean}
         for table, carry_out in work.items():
             with ThreadPoolExecutor(SEGMENTS) as pool:
@@ -119,6 +120,8 @@ class Rebuild:
         for table in work:
             for segment in range(SEGMENTS):
                 self._movements("delete_item", Key=_place(table, segment))
+        if not self.done.unreadable:
+            self._write(missing)
         return self.done
 
     def _segment(self, table: Table, carry_out: Callable[[list[Row]], None], segment: int) -> None:

@@ -342,6 +342,25 @@ def test_a_late_change_holds_the_time_back_until_a_while_after_the_last_attempt(
     assert not [row for row in shop.rows(Table.MOVEMENTS) if "triedAt" in row]
 
 
+def test_after_an_unreadable_change_movements_are_incomplete_until_a_rebuild(shop):
+    changed_at = ago(3600)
+    broken = change(None, order_row("o-2", createdAt="yesterday"))
+    broken["dynamodb"]["ApproximateCreationDateTime"] = changed_at.timestamp()
+    assert shop.invoke("record_movements", {"Records": [broken]})["unreadable"] == 1
+    # A readable change of the same minute is recorded late, too.
+    attempt(shop, changed_at)
+    shop.clock.sleep(DAY)
+    minute = timestamp(changed_at.replace(second=0, microsecond=1))
+    assert sweep(shop)[0] == minute
+    shop.edit(Table.ORDERS, "bad", items={"S": "?"}, userId={"S": "u"})
+    Rebuild(shop.stack, lambda _: None).run()
+    assert sweep(shop)[0] == minute, "an order is still unreadable"
+    del shop.items(Table.ORDERS)["bad",]
+    Rebuild(shop.stack, lambda _: None).run()
+    until, minute_ago = sweep(shop)
+    assert until == minute_ago
+
+
 def test_a_late_change_is_noted_even_if_it_cannot_be_recorded(shop):
     def throttle(operation, _):
         if operation == "BatchWriteItem":

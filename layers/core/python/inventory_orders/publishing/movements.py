@@ -42,7 +42,7 @@ class Recorder:
         Raises:
             StoreError: DynamoDB failed, or time ran out. The batch has to be repeated as a whole.
         """
-        self._note_if_late(records, deadline)
+        self._note_if_late(records, deadline, is_lost=False)
         rows, unreadable = dict[movements.Key, Row | None](), []
         for record in records:
             try:
@@ -50,6 +50,8 @@ class Recorder:
                 rows |= movements.changed_rows(before, after)
             except UnpublishableError as error:
                 unreadable.append(undeliverable(record, error))
+        if unreadable:
+            self._note_if_late(records, deadline, is_lost=True)
         self.write(rows, deadline)
         return len(rows), unreadable
 
@@ -73,15 +75,16 @@ class Recorder:
         )
         self._listed |= months.keys()
 
-    def _note_if_late(self, records: Sequence[Any], deadline: Deadline) -> None:
-        """Note if the oldest of these changes has been waiting, so that no reader takes the table for complete."""
+    def _note_if_late(self, records: Sequence[Any], deadline: Deadline, *, is_lost: bool) -> None:
+        """Note if a change is lost or the oldest one has been waiting, so that no reader takes the table for complete."""
         try:
             seconds = float(records[0]["dynamodb"]["ApproximateCreationDateTime"])
         except (LookupError, TypeError, ValueError):
             return
         changed_at, now = datetime.fromtimestamp(seconds, UTC), self._client.clock.now()
-        if (now - changed_at).total_seconds() > movements.LATE_SECONDS:
-            note = partial(movements.note_late, self._client.store, changed_at, now)
+        if is_lost or (now - changed_at).total_seconds() > movements.LATE_SECONDS:
+            tried_at = None if is_lost else now
+            note = partial(movements.note_late, self._client.store, changed_at, tried_at)
             self._client.call(note, deadline)
 
 

@@ -48,6 +48,8 @@ LATE_SECONDS = 20
 _ON_TIME_SECONDS = 60
 """More than an invocation that is not late takes, including its attempts that fail before they are."""
 
+_NEVER_AGAIN = "never again"  # sorts after all times
+
 _FORGET_LATE_SECONDS = 300
 """More than Lambda waits between two attempts, or between two batches of a shard that is behind."""
 
@@ -187,11 +189,24 @@ def _key(stock_month: str, movement_id: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- how far recording is behind
 
 
-def note_late(store: Store, changed_at: datetime, now: datetime) -> None:
-    """Note that changes of this minute are being recorded late."""
-    write = assign({"triedAt": timestamp(now)})
-    minute = timestamp(changed_at.replace(second=0, microsecond=0))
+def note_late(store: Store, changed_at: datetime, now: datetime | None) -> None:
+    """Note that changes of this minute are being recorded late.
+
+    Args:
+        store: The tables.
+        changed_at: When the first of them was made.
+        now: The time of this attempt; None if there will be no other, because a change is unreadable.
+    """
+    # Both notes may be of the same minute.
+    minute = timestamp(changed_at.replace(second=0, microsecond=int(now is None)))
+    write = assign({"triedAt": _NEVER_AGAIN if now is None else timestamp(now)})
     store.update(Table.MOVEMENTS, _key(_LATE, minute), write)
+
+
+def missing(store: Store) -> Rows:
+    """The notes of changes that only a rebuild can record, as rows to delete."""
+    notes = (row for row in _partition(store, _LATE) if row["triedAt"] == _NEVER_AGAIN)
+    return {(_LATE, row["movementId"]): None for row in notes}
 
 
 def advance(store: Store, now: datetime) -> None:
