@@ -195,7 +195,7 @@ def note_late(store: Store, changed_at: datetime, now: datetime | None) -> None:
     Args:
         store: The tables.
         changed_at: When the first of them was made.
-        now: The time of this attempt; None if there will be no other, because a change is unreadable.
+        now: The time of this attempt; None if it is the last one, as a change is unreadable.
     """
     # Both notes may be of the same minute.
     minute = timestamp(changed_at.replace(second=0, microsecond=int(now is None)))
