@@ -19,6 +19,14 @@ from tests.support.schemas import closed
 TEA = "tea-earl-grey"  # the catalogue has 60 packets
 JSON = {"content-type": "application/json"}
 WAIT = JSON | {"prefer": "wait=5"}
+BERLIN = {"productId": TEA, "locationId": "berlin", "openingStock": 0}
+LOST = {
+    "productId": TEA,
+    "createdAt": "2026-11-20T09:30:00.000000+00:00",
+    "owner": "w",
+    "version": 1,
+    "expiresAt": "1795176300.000000",
+}
 
 # Every test process parses this file, and libyaml is ten times as fast.
 CONTRACT: Any = yaml.load((ROOT / "docs" / "openapi.yaml").read_text("utf-8"), yaml.CSafeLoader)

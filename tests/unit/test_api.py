@@ -43,9 +43,11 @@ from testing.schedules.in_turn.shop import Fault
 from testing.world.events import sqs_event
 from testing.world.faults import cancelled
 from tests.support.http import (
+    BERLIN,
     CONTRACT,
     EXAMPLES,
     JSON,
+    LOST,
     OPERATIONS,
     ROUTES,
     TEA,
@@ -204,14 +206,6 @@ LIFE = (
 
 
 TOO_LARGE = "x" * 262_145
-BERLIN = {"productId": TEA, "locationId": "berlin", "openingStock": 0}
-LOST = {
-    "productId": TEA,
-    "createdAt": "2026-11-20T09:30:00.000000+00:00",
-    "owner": "w",
-    "version": 1,
-    "expiresAt": "1795176300.000000",
-}
 
 
 def test_every_example_of_the_contract_succeeds_and_every_status_occurs(customers, monkeypatch):

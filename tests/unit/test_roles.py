@@ -10,7 +10,18 @@ from inventory_orders.api.permissions import FOR_CUSTOMERS, PERMISSIONS
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.store.tables import Table
 from local.tokens import ROLES as LOCAL_ROLES
-from tests.support.http import CONTRACT, JSON, OPERATIONS, ROUTES, TEA, WAIT, Api, send
+from tests.support.http import (
+    BERLIN,
+    CONTRACT,
+    JSON,
+    LOST,
+    OPERATIONS,
+    ROUTES,
+    TEA,
+    WAIT,
+    Api,
+    send,
+)
 from tests.support.movements import record_movements
 
 GRANTS = LOCAL_ROLES["grants"] | {
@@ -20,14 +31,6 @@ GRANTS = LOCAL_ROLES["grants"] | {
 ROLES = {"claim": "cognito:groups", "grants": GRANTS, "locationsClaim": "custom:locations"}
 OPERATOR = {"sub": "staff-1", "cognito:groups": "[operators]"}
 CUP = "cup"
-BERLIN = {"productId": TEA, "locationId": "berlin", "openingStock": 0}
-LOST = {
-    "productId": TEA,
-    "createdAt": "2026-11-20T09:30:00.000000+00:00",
-    "owner": "w",
-    "version": 1,
-    "expiresAt": "1795176300.000000",
-}
 
 
 def staff(role, locations="*"):
