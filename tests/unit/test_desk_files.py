@@ -54,7 +54,7 @@ def test_a_phone_can_install_the_desk():
 
 
 def test_an_error_says_what_to_do(monkeypatch, tmp_path):
-    with pytest.raises(AssetError, match="cannot be built: .*missing.js"):
+    with pytest.raises(AssetError, match=r"cannot be built: .*missing\.js"):
         building.run_esbuild("missing.js")
     monkeypatch.setattr(building, "_MODULES", tmp_path)
     assert not building.can_build()
