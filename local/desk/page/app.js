@@ -1,5 +1,5 @@
 // The frame of all pages: which stage this is, who uses it, the links, the search, and the view that the address names.
-import { html, nothing, render } from "/lit-html/lit-html.js";
+import { html, nothing, render } from "lit-html";
 import { about, may, ownLocations, readAbout } from "./caller.js";
 import { arrive } from "./drafts.js";
 import { locationName, useCurrency } from "./format.js";
@@ -189,8 +189,8 @@ function read(isAfresh = false) {
 const decoded = (part) => new URLSearchParams(`part=${part.replace(/[+&]/g, encodeURIComponent)}`).get("part");
 
 function placeOf({ pathname, hash }) {
-  const path = pathname.split("/").at(-1);
-  if (path) return [path];
+  const part = PARTS.find(({ path }) => path === pathname.split("/").at(-1));
+  if (part) return [part.name];
   const [, name = "", ...ids] = hash.split("/").map(decoded);
   return VIEWS.includes(name) ? [name, ...ids] : beginning();
 }
