@@ -30,9 +30,10 @@ from inventory_orders.store.lists import OrderFilter
 from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
 from local.desk.drop import Drops
+from local.desk.letters import NotFoundError
 from local.desk.live import Live, reason
 from local.desk.trial import Trial
-from local.desk.work import Desk, NotFoundError
+from local.desk.work import Desk
 from operations.errors import LostAnswerError, UserError
 from operations.orders import restricted
 from operations.republish import moment
@@ -118,12 +119,12 @@ class Site:
             ),
             "/data/orders.csv": lambda query: desk.orders_file(_filter_in(query)),
             "/data/order": lambda query: desk.order(query["id"]),
-            "/data/dead-letters": lambda _: desk.dead_letters(),
+            "/local/dead-letters": lambda _: desk.letters.listed(),
             "/data/lanes": lambda _: desk.lanes(),
             "/data/events": lambda _: live.news(),
             "/data/drop": lambda query: drops.watch(query["id"]),
         }
-        self.writes = {"/data/command": desk.carry_out, "/data/dead-letter": desk.settle}
+        self.writes = {"/data/command": desk.carry_out, "/local/dead-letter": desk.letters.settle}
         if service is not None and trial is not None:
             self.files |= dict.fromkeys(("/dashboard", "/try"), files[PAGE])
             self.reads["/data/dashboard"] = lambda query: service.snapshots(

@@ -1,4 +1,4 @@
-"""Counts what needs attention in a stack: orders, holds, products and dead letters."""
+"""Counts what needs attention in a stack: orders, holds and products."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import Any
 
 from inventory_orders.domain.location import product_of
 from inventory_orders.store.sweep_rows import TODAY, read_swept
-from operations import queues, stock
+from operations import stock
 from operations.aws import Aws
-from operations.codes import DEAD_LETTERS
-from operations.dead_letters import POLL_SECONDS, peek_dead_letters
 from operations.stock import URGENCY
 
 Document = dict[str, Any]
 
 _MOST_LOW, _MOST_MISSING = 50, 10
-
-_MOST_DEAD_LETTERS = 100
-"""The maximum number of dead letters to read from each queue."""
 
 
 def last_sweep(aws: Aws) -> str | None:
@@ -67,24 +62,3 @@ def products(aws: Aws) -> Document:
         "promised": sorted(promised),
         "isAll": not has_more,
     }
-
-
-def depths(aws: Aws) -> dict[str, int]:
-    """Count the dead letters in each queue."""
-    return {name: queues.depth(aws, name).total for _, name in queues.pairs(aws)}
-
-
-def dead_letters(aws: Aws) -> Document:
-    """Count dead letters by cause. Empty queues are not read, because reading one takes a second."""
-    counts, causes = depths(aws), Counter[str]()
-    for name, count in counts.items():
-        if count:
-            found = peek_dead_letters(
-                aws.sqs, aws.outputs[name], min(count, _MOST_DEAD_LETTERS), POLL_SECONDS
-            )
-            causes.update(letter.code for letter in found)
-    shown = (
-        {"code": code, "count": count, "meaning": getattr(DEAD_LETTERS.get(code), "meaning", "")}
-        for code, count in causes.most_common()
-    )
-    return {"count": sum(counts.values()), "causes": [*shown]}

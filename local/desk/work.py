@@ -1,4 +1,4 @@
-"""An operator's work at the desk: reads products, orders, dead letters and lanes, and invokes the functions that change them."""
+"""An operator's work at the desk: reads products, orders and lanes, and invokes the functions that change them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,23 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from threading import Lock
 from typing import Any
 
 import psutil
 
 from inventory_orders.api.products import shown_change, shown_level
 from inventory_orders.api.requests import encode_cursor, place_after
-from inventory_orders.clock import timestamp
 from inventory_orders.domain.events import to_json
 from inventory_orders.domain.location import in_words, stock_key
 from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderStatus
-from inventory_orders.errors import InvalidMessageError
 from inventory_orders.lanes.levels import StockLevel
-from inventory_orders.messages.documents import strict_json
 from inventory_orders.store.lists import OrderFilter
 from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk import today
-from operations import orders, queues, redrive, search, stock
+from local.desk.letters import Letters, NotFoundError
+from operations import orders, queues, search, stock
 from operations.aws import Aws
-from operations.codes import DEAD_LETTERS, Redrive
-from operations.dead_letters import Delivery, read_dead_letters
 from operations.errors import UserError
 from operations.history import read_history
 from operations.lanes import read_lanes
@@ -44,9 +38,6 @@ ORDERS_OF_A_FILE = 10_000
 """A file has at most this many orders. To get more, ask for ranges of time on the command line."""
 
 TO_SHIP = OrderFilter(status=OrderStatus.CONFIRMED)
-
-MOST_DEAD_LETTERS = 100
-"""The desk shows at most this many dead letters of each queue."""
 
 MOST_HITS = 50
 """A search shows at most this many results of each kind."""
@@ -68,10 +59,6 @@ _NOT_IN_A_HOLDER = re.compile("[^A-Za-z0-9._:-]")
 """Characters that a user's name may have, but the holder of a count may not."""
 
 
-class NotFoundError(UserError):
-    """The requested product, order or dead letter does not exist."""
-
-
 class Desk:
     """Reads and changes the stack that `stack` returns. The stack may be deployed again at any time.
 
@@ -85,8 +72,7 @@ class Desk:
         self._stack = stack
         self._is_embedded = is_embedded
         self._actor = f"desk:{psutil.Process().username()}"
-        # One request at a time reads dead letters, because SQS hides messages from other readers.
-        self._dead_letters = Lock()
+        self.letters = Letters(stack)
         self._signals = signals
 
     def about(self) -> Document:
@@ -99,20 +85,16 @@ class Desk:
         """Return state that can change without an event: dead letters in each queue, alarms that are on, the last sweep."""
         aws = self._stack()
         alarms = self._signals and self._signals.alarms().get("on")
-        return today.depths(aws), alarms, today.last_sweep(aws)
+        return self.letters.depths(), alarms, today.last_sweep(aws)
 
     def today(self) -> Document:
         """Return the counts for the page Today. Those of orders are as of the last sweep."""
         aws, signals = self._stack(), self._signals
 
-        def letters() -> Document:
-            with self._dead_letters:
-                return today.dead_letters(aws)
-
         reads: dict[str, Callable[[], Document]] = {
             "orders": lambda: today.orders(aws),
             "products": lambda: today.products(aws),
-            "deadLetters": letters,
+            "deadLetters": self.letters.counted,
         }
         if signals is not None:
             reads["alarms"] = signals.alarms
@@ -185,7 +167,7 @@ class Desk:
         aws = self._stack()
         hits, unsearched = search.find_exactly(aws, text), [{"what": "parts"}]
         if not any(hits.values()):
-            hits, unsearched = search.find_others(aws, text, MOST_HITS, self._read_dead_letters)
+            hits, unsearched = search.find_others(aws, text, MOST_HITS, self.letters.read)
         is_all = all(len(some) <= MOST_HITS for some in hits.values())
         shown = {kind: some[:MOST_HITS] for kind, some in hits.items()}
         return {**shown, "isAll": is_all, "unsearched": unsearched}
@@ -234,40 +216,6 @@ class Desk:
         }
         return found | {"names": _names(aws, [found]), "attributes": attributes}
 
-    def dead_letters(self) -> Document:
-        """List the dead letters of all queues, explain their causes, and say which queues have `more` dead letters, and why."""
-        aws = self._stack()
-        by_queue, more = self._read_dead_letters()
-        names = {queue: name.removesuffix("Url") for name, queue in queues.pairs(aws)}
-        letters = [
-            {
-                "queue": queue,
-                "source": names[queue],
-                "messageId": delivery.message_id,
-                "group": delivery.group,
-                "sentAt": timestamp(datetime.fromtimestamp(delivery.sent_at / 1000, UTC)),
-                "code": delivery.content.code,
-                "message": delivery.content.message,
-                "body": delivery.content.body,
-                "orderIds": delivery.content.order_ids,
-            }
-            for queue, found in by_queue.items()
-            for delivery in found
-        ]
-        causes = {
-            code: {"meaning": meaning, "repair": repair, "mayHelp": again is not Redrive.NEVER}
-            for code, (meaning, repair, again) in DEAD_LETTERS.items()
-        }
-        listed = [
-            {"queue": names[queue], "listed": len(by_queue[queue]), "why": why}
-            for queue, why in more.items()
-        ]
-        return {"deadLetters": letters, "causes": causes, "more": listed}
-
-    def _read_dead_letters(self) -> tuple[dict[str, list[Delivery]], dict[str, str]]:
-        with self._dead_letters:
-            return read_dead_letters(self._stack(), MOST_DEAD_LETTERS)
-
     def lanes(self) -> Document:
         """List the lanes with their workers and units, and describe pages that cannot be read."""
         found, pages = read_lanes(self._stack())
@@ -284,35 +232,6 @@ class Desk:
             by = {"holder": _NOT_IN_A_HOLDER.sub("-", self._actor)[:64]}
         answer = self._stack().invoke(_FUNCTIONS[action], {**command, **by})
         return answer | {"done": "code" not in answer}
-
-    def settle(self, request: Mapping[str, Any]) -> Document:
-        """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
-
-        If the request has a `body`, send that instead of the original. The answer has the same form as that of
-        `carry_out`, because the body may be refused.
-        """
-        aws, queue, action = self._stack(), request.get("queue"), request.get("action")
-        sources = {letters: source for source, letters in queues.pairs(aws)}
-        if queue not in sources or action not in ("redrive", "delete"):
-            raise UserError(
-                "the desk can resend or delete only dead letters of this stack's queues"
-            )
-        body = request.get("body")
-        if body is not None:
-            try:
-                strict_json(body)
-            except InvalidMessageError as error:
-                return {"done": False, "code": error.code, "message": error.message}
-        source = aws.outputs[sources[queue]] if action == "redrive" else None
-        letter = str(request.get("messageId"))
-        with self._dead_letters:
-            was_there = redrive.settle(aws.sqs, aws.outputs[queue], letter, source, body)
-        if not was_there:
-            raise NotFoundError(
-                "the message is not in the dead-letter queue at the moment: it was resent or deleted, or another reader has "
-                "it for up to two minutes"
-            )
-        return {"done": True}
 
 
 def _levels(aws: Aws, product_id: str, location_id: str) -> tuple[StockLevel, list[StockLevel]]:

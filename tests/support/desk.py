@@ -93,7 +93,8 @@ class DeskOfShop:
         return self._data("POST", path, body)
 
     def _data(self, method: str, path: str, body: Any = None) -> Any:
-        reply = ask(self.origin, method, f"/data/{path}", body)
+        where = path if path.startswith("/") else f"/data/{path}"
+        reply = ask(self.origin, method, where, body)
         assert reply.status == 200, reply.said
         return reply.said
 

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import json
 import signal
 import threading
 from datetime import datetime
@@ -19,16 +18,13 @@ from infra.desk_files import desk_files
 from inventory_orders.store.tables import Table
 from local.commands import main, this_machine
 from local.desk import work
-from operations.commands import queues as queue_commands
-from operations.dead_letters import SEEN_IN_A_GROUP, DeadLetterReader
-from operations.redrive import MAY_SUCCEED_NOW
 from tests.support.desk import TEA, TOKEN, ask, desk_of_shop
 from tests.support.movements import record_movements
 
 PAGES = ("/", "/dashboard", "/try", "/contract")
 OF_TEA = (f"product?id={TEA}", f"promised?id={TEA}", f"history?id={TEA}")
 READS = ("about", "products", *OF_TEA, "orders", "order?id=o-1")
-LISTS = ("today", "search?text=x", "dead-letters", "lanes", "shelf", "events", f"drop?id={TEA}")
+LISTS = ("today", "search?text=x", "lanes", "shelf", "events", f"drop?id={TEA}")
 RECEIPT = {
     "action": "adjust",
     "adjustmentId": "desk-1",
@@ -65,8 +61,9 @@ def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(desk, header
     before = desk.shop.stock(TEA)
     delete = {"queue": "StockDeadLetterQueueUrl", "messageId": letter, "action": "delete"}
     requests = [("GET", f"/data/{path}", None) for path in (*READS, *LISTS)]
+    requests.append(("GET", "/local/dead-letters", None))
     requests += [("GET", "/as/operator/orders/o-1", None), ("POST", "/as/operator/orders", {})]
-    requests += [("POST", "/data/command", RECEIPT), ("POST", "/data/dead-letter", delete)]
+    requests += [("POST", "/data/command", RECEIPT), ("POST", "/local/dead-letter", delete)]
     for method, path, body in requests:
         reply = ask(desk.origin, method, path, body, **headers)
         assert (reply.status, reply.said.count("\n")) == (403, 1), path
@@ -335,112 +332,7 @@ def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin)
     assert [promised[""]["orders"], promised["berlin"]["orders"]] == [2, 1]
 
 
-# ---------------------------------------------------------------- dead letters, failures
-
-
-def test_one_dead_letter_goes_back_and_another_is_deleted(desk):
-    queue = "StockDeadLetterQueueUrl"
-    first, second, third = (
-        desk.dead_letter(queue, f'{{"number": {number}}}', code)
-        for number, code in enumerate(("BELOW_FLOOR", "SCHEMA_VIOLATION", "BELOW_FLOOR"))
-    )
-    found = desk.get("dead-letters")
-    assert [one["messageId"] for one in found["deadLetters"]] == [first, second, third]
-    assert found["deadLetters"][1].pop("sentAt").startswith("2027-01-15T08:00:00.")
-    assert found["deadLetters"][1] == {
-        "queue": queue,
-        "source": "StockQueue",
-        "messageId": second,
-        "group": None,
-        "code": "SCHEMA_VIOLATION",
-        "message": "why it is SCHEMA_VIOLATION",
-        "body": '{"number": 1}',
-        "orderIds": [],
-    }
-    causes = found["causes"]
-    assert causes["BELOW_FLOOR"]["repair"].startswith(
-        "book the receipt that is missing, or cancel lost units"
-    )
-    may_help = {code for code, cause in causes.items() if cause["mayHelp"]}
-    assert may_help == MAY_SUCCEED_NOW | {"UNKNOWN_ORDER_STATUS", "REFUSED_BY_DYNAMODB"}
-    assert found["more"] == []
-    desk.post("dead-letter", {"queue": queue, "messageId": third, "action": "redrive"})
-    desk.post("dead-letter", {"queue": queue, "messageId": second, "action": "delete"})
-    assert desk.shop.waiting("Stock") == ['{"number": 2}']
-    assert desk.shop.waiting("StockDeadLetter") == ['{"number": 0}'], (
-        "the message is visible again at once"
-    )
-    gone = {"queue": queue, "messageId": third, "action": "redrive"}
-    assert ask(desk.origin, "POST", "/data/dead-letter", gone).status == 404
-
-
-def test_a_corrected_letter_goes_to_its_group_and_is_deleted_once_sqs_has_it(desk, monkeypatch):
-    queue, source = "OrderFifoDeadLetterQueueUrl", desk.aws.outputs["OrderQueueFifoUrl"]
-    trace = {"trace": {"DataType": "String", "StringValue": "t-1"}}
-    letter = desk.dead_letter(queue, "{", "INVALID_JSON", group="g", attributes=trace)
-
-    def settle(**body):
-        return {"queue": queue, "messageId": letter, "action": "redrive", **body}
-
-    said = desk.post("dead-letter", settle(body='{"a": 1,\n"b"'))
-    assert (said["done"], said["code"]) == (False, "INVALID_JSON")
-    assert "line 2, column 4" in said["message"]
-    response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
-
-    def failing(name, **body):
-        with monkeypatch.context() as patch:
-            patch.setattr(desk.aws.sqs, name, Mock(side_effect=[ClientError(response, name)]))
-            return ask(desk.origin, "POST", "/data/dead-letter", settle(**body))
-
-    assert failing("send_message", body='{"a": 1}').status == 503
-    for body in ({"body": '{"a": 1}'}, {}):
-        lost = failing("delete_message", **body)
-        assert (lost.status, "SQS accepted the message" in lost.said) == (504, True), lost.said
-    assert desk.shop.waiting("OrderFifoDeadLetter") == ["{"]
-    desk.post("dead-letter", settle(body='{"a": 1}'))
-    # SQS dropped the second copy, but not the corrected message, which differs from the unchanged one.
-    names = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["MessageGroupId"]}
-    found = desk.aws.sqs.receive_message(QueueUrl=source, MaxNumberOfMessages=10, **names)
-    assert [one["Body"] for one in found["Messages"]] == ['{"a": 1}', "{"]
-    assert found["Messages"][0]["MessageAttributes"] == trace
-    assert {one["Attributes"]["MessageGroupId"] for one in found["Messages"]} == {"g"}
-    assert desk.shop.waiting("OrderFifoDeadLetter") == []
-
-
-def test_a_list_of_dead_letters_says_what_it_leaves_out(desk, monkeypatch):
-    queue = "StockDeadLetterQueueUrl"
-    for number in range(3):
-        desk.dead_letter(queue, f"{number}", "BELOW_FLOOR")
-
-    def more():
-        return [(each["listed"], each["why"]) for each in desk.get("dead-letters")["more"]]
-
-    with DeadLetterReader(desk.aws.sqs, desk.aws.outputs[queue]) as another:
-        another.receive()
-        assert more() == [(0, "READER")]
-    assert more() == []
-    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
-    assert more() == [(2, "LIMIT")]
-
-
-def test_a_fifo_group_may_hold_more_dead_letters_than_sqs_shows(desk, monkeypatch):
-    monkeypatch.setattr(queue_commands, "aws_of", lambda *_: desk.aws)
-
-    def found():
-        status = json.loads(CliRunner().invoke(main.app, ["status", "--json"]).stdout)
-        return desk.get("dead-letters")["more"], status["deadLettersAreAll"]
-
-    for number in range(SEEN_IN_A_GROUP):
-        assert found() == ([], True), number
-        desk.aws.sqs.send_message(
-            QueueUrl=desk.aws.outputs["OrderFifoDeadLetterQueueUrl"],
-            MessageBody="{}",
-            MessageGroupId="g",
-            MessageDeduplicationId=f"{number}",
-        )
-    more = {"queue": "OrderQueueFifo", "listed": SEEN_IN_A_GROUP, "why": "GROUP"}
-    assert found() == ([more], False)
-    assert "at least 10" in CliRunner().invoke(main.app, ["status"]).stdout
+# ---------------------------------------------------------------- failures
 
 
 def test_what_may_have_been_done_is_no_plain_failure(desk, monkeypatch):
@@ -449,28 +341,17 @@ def test_what_may_have_been_done_is_no_plain_failure(desk, monkeypatch):
         return ClientError(response, "X")
 
     died = {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "Timed out"}')}
-    letter = {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "redrive"}
-    for name, where, path, body, came, status in (
-        ("invoke", desk.aws.functions, "command", RECEIPT, died, 504),
-        ("invoke", desk.aws.functions, "command", RECEIPT, failed(502), 504),
-        ("invoke", desk.aws.functions, "command", RECEIPT, failed(429), 503),
-        ("settle", work.redrive, "dead-letter", letter, failed(503), 504),
-        ("settle", work.redrive, "dead-letter", letter, failed(403), 503),
-    ):
-        monkeypatch.setattr(where, name, Mock(side_effect=[came]))
-        assert ask(desk.origin, "POST", f"/data/{path}", body).status == status, came
+    for came, status in ((died, 504), (failed(502), 504), (failed(429), 503)):
+        monkeypatch.setattr(desk.aws.functions, "invoke", Mock(side_effect=[came]))
+        assert ask(desk.origin, "POST", "/data/command", RECEIPT).status == status, came
 
 
 def test_what_is_not_there_or_cannot_be_read_is_said_in_words(desk):
     for path in ("product?id=no", "promised?id=no", "history?id=no", "order?id=no"):
         reply = ask(desk.origin, "GET", f"/data/{path}")
         assert (reply.status, reply.said.endswith(" no\n")) == (404, True), reply.said
-    for path, body in (
-        ("command", {"action": "expire", "orderId": "o-1"}),
-        ("dead-letter", {"queue": "StockQueueUrl", "messageId": "m", "action": "delete"}),
-        ("dead-letter", {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "purge"}),
-    ):
-        assert ask(desk.origin, "POST", f"/data/{path}", body).status == 503
+    expire = {"action": "expire", "orderId": "o-1"}
+    assert ask(desk.origin, "POST", "/data/command", expire).status == 503
     del desk.aws.outputs["ProductsTableName"]
     reply = ask(desk.origin, "GET", "/data/products")
     assert (reply.status, reply.said) == (500, "KeyError: 'ProductsTableName'\n")

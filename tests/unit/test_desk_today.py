@@ -16,7 +16,7 @@ from inventory_orders.store.tables import Table
 from local.dashboard import service, signals
 from local.dashboard.metrics import Metric, Samples
 from local.dashboard.signals import CloudWatch, orders_of_last_hour
-from local.desk import today, work
+from local.desk import letters, today, work
 from operations.aws import Aws
 from tests.support.desk import TEA, desk_of_shop
 from tests.support.movements import record_movements
@@ -229,7 +229,7 @@ def test_the_search_finds_an_order_that_is_a_dead_letter(desk, monkeypatch):
     assert find("o-deep") == [("OrderQueue", ["o-deep"])]
     assert find("o-sns") == [("OrderQueue", ["o-sns"])]
     assert find("o-fifo") == [("OrderQueueFifo", ["o-fifo"])]
-    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
+    monkeypatch.setattr(letters, "MOST_DEAD_LETTERS", 2)
     unsearched = desk.get("search?text=o-csv")["unsearched"]
     assert unsearched[-1] == {"what": "otherLetters", "queue": "OrderQueue", "count": 2}
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ReceiveMessage")
