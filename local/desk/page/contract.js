@@ -34,9 +34,9 @@ async function show() {
   dark.addEventListener("change", follow);
   follow();
   const { embedded } = config;
-  await Promise.all([load("link", { rel: "stylesheet", href: "/swagger-ui.css" }), load("script", { src: "/swagger-ui.js" })]);
+  await Promise.all([load("link", { rel: "stylesheet", href: "swagger-ui.css" }), load("script", { src: "swagger-ui.js" })]);
   return SwaggerUIBundle({
-    url: "/openapi.yaml",
+    url: "openapi.yaml",
     domNode: place,
     deepLinking: true,
     // A link within a button is of no use to a keyboard. The button changes the address, too.
