@@ -45,11 +45,13 @@ class ApiOfShop(Api):
     Attributes:
         claims: The claims of the caller's token; None for an operator.
         calls: The method and path of each call, but not of questions for changes.
+        most: The most rows of a page of a list.
     """
 
     def __init__(self, shop: Shop) -> None:
         self.claims: Mapping[str, Any] | None = None
         self.calls: list[str] = []
+        self.most = 100
         self._send = http.Api(shop)
         self._changes: list[tuple[str, Any]] = []
 
@@ -66,6 +68,8 @@ class ApiOfShop(Api):
         if url.path == "/changes":
             return self._news(query.get("since"))
         self.calls.append(f"{method} {path}")
+        if "limit" in query:
+            query["limit"] = f"{min(int(query['limit']), self.most)}"
         named = {name.lower(): value for name, value in headers.items()}
         text = body and body.decode()
         said = self._send(method, unquote(url.path), text, named, query, self.claims)
@@ -78,6 +82,22 @@ class ApiOfShop(Api):
         news = {kind: [what for one, what in new if one == kind] for kind in ("orders", "products")}
         text = json.dumps(news | {"isAll": True, "next": f"{end}"})
         return Reply(200, {"content-type": "application/json"}, text.encode())
+
+
+class ApiOfNothing(Api):
+    """An HTTP API that only says who the caller is, for pages that use nothing else."""
+
+    def __init__(self) -> None:
+        pass
+
+    def call(
+        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Reply:
+        caller_of = {"name": "x", "permissions": ["*"], "locations": None}
+        about = {"caller": caller_of, "stage": "shop", "production": False, "locations": [""]}
+        answer = about | {"currency": {"code": "", "digits": 0}, "movements": True, "next": "1"}
+        answer |= {"orders": [], "products": [], "isAll": True}
+        return Reply(200, {"content-type": "application/json"}, json.dumps(answer).encode())
 
 
 @dataclass
@@ -138,7 +158,7 @@ class DeskOfShop:
         """Sweep, as the schedule does once a minute."""
         assert self.aws.invoke("Sweep", {"action": "sweep"})["result"] == "SWEPT"
 
-    def happens(self, *, orderId: str = "", productId: str = "") -> None:  # noqa: N803 - as in the API
+    def happens(self, *, orderId: str = "", productId: str = "") -> None:
         """Note a change of an order or a product, and let the page that shows the desk ask for changes at once."""
         if orderId:
             self.api.change("orders", orderId)
