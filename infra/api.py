@@ -19,6 +19,8 @@ from .removal import kept_in_production
 from .settings import Jwt, Settings
 
 ROUTES = {
+    "GET /about": "Api",
+    "GET /today": "Api",
     "POST /orders": "Api",
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",
@@ -34,6 +36,7 @@ ROUTES = {
     "POST /products/{productId}/adjustments": "AdjustStock",
     "POST /products/{productId}/transfers": "AdjustStock",
     "GET /products/{productId}/history": "Api",
+    "GET /products/{productId}/transfers": "Api",
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",
     "POST /counts": "CountStock",
