@@ -440,9 +440,13 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     outcome = direct.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
         raise _unknown_order(command.order_id)
-    if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
+    if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED):
         raise UnsuccessfulError(outcome)
-    return HttpAnswer(200, direct.of_command(command, outcome, *reading()))
+    answer = direct.of_command(command, outcome, *reading())
+    if outcome.kind is Outcome.REJECTED:
+        outcome = replace(outcome, detail=answer["message"])
+        raise UnsuccessfulError(outcome, {"earlierStep": answer.get("earlierStep")})
+    return HttpAnswer(200, answer)
 
 
 def _check_lines(command: OrderCommand, caller: Caller) -> None:
