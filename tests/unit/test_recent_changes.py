@@ -2,14 +2,18 @@
 
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import RepairNeededError
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
 from inventory_orders.publishing import recent_changes
 from inventory_orders.publishing.recent_changes import Noter
+from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.recent_changes import MOST, RecentChanges
 from inventory_orders.store.tables import STREAM_BATCH, Table
 from testing.aws import ServiceError
@@ -348,6 +352,21 @@ def test_without_a_desk_nothing_is_noted(shop, ask):
     note(shop, order_row("o-1"))
     assert shop.item(Table.ALLOTMENTS, *ROW) is None
     assert changes(ask, cursor(ask)) == NOTHING
+
+
+def test_the_sweep_reports_a_stream_whose_changes_are_not_noted(shop, monkeypatch):
+    monkeypatch.setattr(Store, "stream", lambda _, table: f"stream of {table}")
+    read = {"EventSourceArn": "stream of Orders", "State": "Enabled"}
+    functions = SimpleNamespace(get_event_source_mapping=lambda UUID: read)
+    client = runtime.client
+    monkeypatch.setattr(
+        runtime,
+        "client",
+        lambda name, *more: functions if name == "lambda" else client(name, *more),
+    )
+    shop.restart(CHANGE_MAPPINGS="uuid-1 uuid-2")
+    with pytest.raises(RepairNeededError, match=r"^changes of Products are not noted for the desk"):
+        shop.invoke("sweep", {"action": "sweep"})
 
 
 def test_a_row_never_lists_more_than_it_may():
