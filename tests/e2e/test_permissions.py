@@ -412,8 +412,7 @@ NEEDED = {
         outcome that cannot be published: UndeliverableEventsQueue sqs:SendMessage""",
     "record_movements": """
         outcome: MovementsTable dynamodb:BatchWriteItem
-            + AllotmentsTable dynamodb:BatchGetItem
-        outcome: AllotmentsTable dynamodb:UpdateItem
+        outcome: AllotmentsTable dynamodb:BatchGetItem dynamodb:UpdateItem
         outcome, recorded late: MovementsTable dynamodb:UpdateItem
         outcome that cannot be recorded: UnrecordedMovementsQueue sqs:SendMessage""",
 }
