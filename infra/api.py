@@ -21,6 +21,7 @@ from .settings import Jwt, Settings
 ROUTES = {
     "GET /about": "Api",
     "GET /today": "Api",
+    "GET /changes": "Api",
     "POST /orders": "Api",
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",

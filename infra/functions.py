@@ -150,8 +150,9 @@ _FUNCTIONS = {
     _PUBLISH_EVENTS: _Function("publish_events", "Publishes events of orders and products"),
     _RECORD_MOVEMENTS: _Function(
         "record_movements",
-        "Lists the units that orders move by product and by reference",
+        "Lists the units that orders move by product and by reference, and notes changes for the desk",
         {"Movements": "BatchWriteItem UpdateItem"},
+        settings=("NOTES_CHANGES",),
     ),
     _API: _Function(
         "api",
@@ -213,15 +214,17 @@ VARIABLES = {
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
     "ROLES": "the setting `roles` as JSON, for the functions that answer the API",
-    "ABOUT": "the stage's name, whether it is in production, and its currency, as JSON, for `api`",
+    "ABOUT": "the stage's name, whether it is in production, its currency, and whether it notes changes for the desk, as JSON, for `api`",
     "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
     "UNRECORDED_MOVEMENTS_QUEUE_URL": "the queue of changes to orders whose movements could not be recorded, for `record_movements`",
+    "NOTES_CHANGES": "`true` with the setting `desk`, for `record_movements`",
     "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` checks",
-    "MOVEMENT_MAPPING": "the event source mapping of `record_movements`, which `sweep` checks",
+    "MOVEMENT_MAPPING": "the event source mapping through which `record_movements` reads the stream of `Orders`, which `sweep` checks, with the setting `movements`",
+    "CHANGE_MAPPINGS": "all event source mappings of `record_movements`, which `sweep` checks, with the setting `desk`",
 }
 """The environment variables of the functions, each with its meaning."""
 
@@ -267,7 +270,7 @@ class Functions(Construct):
         self._environment = _environment(settings, queues)
         exists = {
             _API: settings.api,
-            _RECORD_MOVEMENTS: settings.movements,
+            _RECORD_MOVEMENTS: settings.movements or settings.desk is not None,
             _SERVE_DESK: settings.desk is not None,
         }
         self.all = {
@@ -296,14 +299,25 @@ class Functions(Construct):
             self._tables.products,
         )
         self._watch(self.all[_SWEEP], "STREAM_MAPPINGS", publishing)
-        if queues.unrecorded_movements is not None:
-            recording = events.record(
-                self.all[_RECORD_MOVEMENTS],
-                self.live[_RECORD_MOVEMENTS],
-                queues.unrecorded_movements,
-                self._tables.orders,
-            )
-            self._watch(self.all[_SWEEP], "MOVEMENT_MAPPING", [recording])
+        if _RECORD_MOVEMENTS in self.all:
+            self._record_movements(queues, events)
+
+    def _record_movements(self, queues: Queues, events: Events) -> None:
+        """Let a function record movements, and note changes for the desk, as far as the settings `movements` and `desk` are on."""
+        function, is_for_desk = self.all[_RECORD_MOVEMENTS], self._settings.desk is not None
+        recording = events.record(
+            function,
+            self.live[_RECORD_MOVEMENTS],
+            queues.unrecorded_movements,
+            self._tables.orders,
+            self._tables.products if is_for_desk else None,
+        )
+        if self._settings.movements:
+            self._watch(self.all[_SWEEP], "MOVEMENT_MAPPING", recording[:1])
+        if is_for_desk:
+            arn = self._tables.allotments.table_arn
+            allow(function, arn, "dynamodb:BatchGetItem", "dynamodb:UpdateItem")
+            self._watch(self.all[_SWEEP], "CHANGE_MAPPINGS", recording)
 
     @staticmethod
     def _watch(
@@ -515,6 +529,7 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "CUSTOMERS_MAY_SET": ",".join(settings.customers_may_set),
         "SHOW_STOCK": settings.show_stock,
         "ABOUT": _about(settings),
+        "NOTES_CHANGES": None if settings.desk is None else "true",
     } | _claims(settings)
     return {name: value for name, value in values.items() if value}
 
@@ -526,6 +541,7 @@ def _about(settings: Settings) -> str:
         "stage": settings.stage,
         "production": settings.is_production,
         "currency": {"code": code or "", "digits": DIGITS[code] if code else 0},
+        "changes": settings.desk is not None,
     }
     return json.dumps(facts, separators=(",", ":"))
 

@@ -267,7 +267,7 @@ ALARMS = (
         "RecordMovementsIteratorAge",
         _MOVEMENTS_AGE,
         When(_LATE_EVENTS_MS, periods=3),
-        "Movements are recorded more than 5 minutes late, so histories are behind. Orders and events are not affected. "
+        "Movements are recorded more than 5 minutes late, so histories and the desk are behind. Orders and events are not affected. "
         "First: check whether Movements is throttled, then read the log of RecordMovements.",
     ),
     Alarm(

@@ -27,7 +27,7 @@ from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
-from operations.preflight import READERS
+from operations.preflight import FOR_DESK, READERS
 from testing.world.streams import product_row
 from tests.support.template import (
     EVERYTHING,
@@ -251,7 +251,7 @@ def test_event_sources_come_from_the_configuration(dev):
 def test_streams_are_read_from_the_beginning_and_no_record_blocks_its_shard(dev):
     sources = mappings(dev, "StreamArn")
     assert sorted(source["ParallelizationFactor"] for source in sources) == sorted(
-        batches for tables, batches in READERS.values() for _ in tables
+        batches for name, (tables, batches) in READERS.items() for _ in tables if name != FOR_DESK
     )
     for source in sources:
         assert source["StartingPosition"] == "TRIM_HORIZON", "LATEST can miss records"
@@ -274,6 +274,25 @@ def test_streams_are_read_from_the_beginning_and_no_record_blocks_its_shard(dev)
 def test_no_stream_has_more_than_two_readers(dev):
     readers = Counter(json.dumps(source["EventSourceArn"]) for source in mappings(dev, "StreamArn"))
     assert sorted(readers.values()) == [1, 2]
+
+
+@pytest.mark.parametrize("movements", [True, False])
+def test_for_the_desk_changes_of_both_tables_are_collected_for_two_seconds(movements):
+    template = synthesise("dev", **EVERYTHING, movements=movements)
+    sources = mappings(template, "StreamArn")
+    readers = Counter(json.dumps(source["EventSourceArn"]) for source in sources)
+    assert sorted(readers.values()) == [2, 2]
+    of_desk = [source for source in sources if source["ParallelizationFactor"] == 1]
+    assert [source["MaximumBatchingWindowInSeconds"] for source in of_desk] == [2, 2]
+    assert not any("FilterCriteria" in source for source in of_desk)
+    # Changes that are only noted are not worth an alarm when they are given up.
+    assert sum("DestinationConfig" in source for source in of_desk) == movements
+    recorder = variables_of(properties_of(template, "Lambda::Function", "FunctionsRecordMovements"))
+    sweep = variables_of(properties_of(template, "Lambda::Function", "FunctionsSweep"))
+    assert recorder["NOTES_CHANGES"] == "true"
+    assert ("UNRECORDED_MOVEMENTS_QUEUE_URL" in recorder) is movements
+    assert ("MOVEMENT_MAPPING" in sweep) is movements
+    assert "CHANGE_MAPPINGS" in sweep
 
 
 def test_without_movements_nothing_of_them_is_created():
