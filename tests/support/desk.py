@@ -171,7 +171,7 @@ class DeskOfShop:
         """Sweep, as the schedule does once a minute."""
         assert self.aws.invoke("Sweep", {"action": "sweep"})["result"] == "SWEPT"
 
-    def happens(self, *, orderId: str = "", productId: str = "") -> None:  # noqa: N803 - as in the API
+    def happens(self, *, orderId: str = "", productId: str = "") -> None:
         """Note a change of an order or a product, and let the page that shows the desk ask for changes at once."""
         if orderId:
             self.api.change("orders", orderId)
