@@ -49,6 +49,9 @@ export async function ask(path, { lost = (why) => why, ...options } = {}) {
   return JSON.parse(said);
 }
 
+export const pathOf = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
+export const api = (method, path, { query = {} } = {}) => ask(`/api${path}?${new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined))}`, { method });
+
 // Sends a command, and returns the answer of what takes it. `lost` says what to do if the answer is lost.
 export async function send(command, path = "/data/command", lost = T.lostAnswer) {
   const answer = await ask(path, { method: "POST", body: JSON.stringify(command), seconds: SEND_SECONDS, lost });
