@@ -18,6 +18,8 @@ from .removal import kept_in_production
 from .settings import Jwt, Settings
 
 ROUTES = {
+    "GET /about": "Api",
+    "GET /today": "Api",
     "POST /orders": "Api",
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",
@@ -33,6 +35,7 @@ ROUTES = {
     "POST /products/{productId}/adjustments": "AdjustStock",
     "POST /products/{productId}/transfers": "AdjustStock",
     "GET /products/{productId}/history": "Api",
+    "GET /products/{productId}/transfers": "Api",
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",
     "POST /counts": "CountStock",

@@ -17,6 +17,7 @@ from constructs import Construct
 from inventory_orders.store.tables import Table
 
 from . import assets
+from .currencies import DIGITS
 from .events import Events
 from .permissions import allow
 from .queues import QueuePair, Queues
@@ -166,7 +167,7 @@ _FUNCTIONS = {
             "Words": "Query",
         },
         settings=(
-            *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET"),
+            *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET", "ABOUT"),
             *(*_LANES, *_DEFAULTS_OF_ORDERS, *_CALLERS),
         ),
     ),
@@ -202,6 +203,7 @@ VARIABLES = {
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
     "ROLES": "the setting `roles` as JSON, for the functions that answer the API",
+    "ABOUT": "the stage's name, whether it is in production, and its currency, as JSON, for `api`",
     "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
@@ -487,8 +489,20 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "EXPRESS_QUEUE_URL": queues.express and queues.express.queue.queue_url,
         "CUSTOMERS_MAY_SET": ",".join(settings.customers_may_set),
         "SHOW_STOCK": settings.show_stock,
+        "ABOUT": _about(settings),
     } | _claims(settings)
     return {name: value for name, value in values.items() if value}
+
+
+def _about(settings: Settings) -> str:
+    """The facts about the stage that its staff are shown, as JSON."""
+    code = settings.currency
+    facts = {
+        "stage": settings.stage,
+        "production": settings.is_production,
+        "currency": {"code": code or "", "digits": DIGITS[code] if code else 0},
+    }
+    return json.dumps(facts, separators=(",", ":"))
 
 
 def _claims(settings: Settings) -> dict[str, str | None]:

@@ -47,6 +47,7 @@ export async function read(_, state) {
 }
 export const rowsOf = ({ deadLetters }, { settled }) =>
   deadLetters.map((row) => (settled.has(keyOf(row)) ? { ...row, isGone: true } : row)).sort((one, other) => one.sentAt.localeCompare(other.sentAt));
+export const attends = true;
 export const follows = ({ changed }) => changed === true;
 
 function parsed(body) {

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+EVERY_PERMISSION = "*"
+
+ANY_PERMISSION = "any"
+"""Stands for a route that is open to operators and to all staff, whatever their permissions."""
+
 PERMISSIONS: Mapping[str, str] = {
+    "GET /about": ANY_PERMISSION,
+    "GET /today": "orders.read",
     "POST /orders": "orders.place",
     "GET /orders": "orders.read",
     "GET /orders/{orderId}": "orders.read",
@@ -22,6 +29,7 @@ PERMISSIONS: Mapping[str, str] = {
     "POST /products/{productId}/list-again": "products.write",
     "GET /products/{productId}/adjustments": "stock.read",
     "GET /products/{productId}/history": "stock.read",
+    "GET /products/{productId}/transfers": "stock.read",
     "GET /stock": "stock.read",
     "GET /stock/{productId}": "stock.read",
     "POST /products/{productId}/adjustments": "stock.adjust",
@@ -29,8 +37,6 @@ PERMISSIONS: Mapping[str, str] = {
     "POST /counts": "stock.count",
 }
 """The permissions by route. The setting `roles.grants` lists those of each role."""
-
-EVERY_PERMISSION = "*"
 
 FOR_CUSTOMERS = frozenset(
     {

@@ -108,6 +108,12 @@ class Process:
         return roles
 
     @cached_property
+    def about(self) -> Mapping[str, Any]:
+        """The facts about the stage that its staff are shown: `stage`, `production` and `currency`."""
+        facts: Mapping[str, Any] = json.loads(self._text("ABOUT"))
+        return facts
+
+    @cached_property
     def customers_may_set(self) -> tuple[str, ...]:
         """The fields of an order that customers may set, in addition to those that every order has."""
         return tuple(self._environment.get("CUSTOMERS_MAY_SET", "").split(","))
