@@ -50,7 +50,9 @@ _DESK = "/desk/"
 
 _POWERTOOLS = Path(str(distribution("aws-lambda-powertools").locate_file("aws_lambda_powertools")))
 _SWAGGER_UI = _POWERTOOLS / "event_handler" / "openapi" / "swagger_ui"
-_CSS, _JS, _YAML = (f"{kind}; charset=utf-8" for kind in ("text/css", "text/javascript", "application/yaml"))
+_CSS, _JS, _YAML = (
+    f"{kind}; charset=utf-8" for kind in ("text/css", "text/javascript", "application/yaml")
+)
 _FILES = {
     "swagger-ui.css": (_CSS, _SWAGGER_UI / "swagger-ui.min.css"),
     "swagger-ui.js": (_JS, _SWAGGER_UI / "swagger-ui-bundle.min.js"),
@@ -118,7 +120,12 @@ class Site:
         """Return what needs no token, by path. Pages are one file, whose script reads the address."""
         built = desk_files()
         pages = ("", "contract", *(("dashboard", "try") if self.is_embedded else ()))
-        config = {"desk": "local", "api": f"..{_API.rstrip('/')}", "embedded": self.is_embedded, "signIn": None}
+        config = {
+            "desk": "local",
+            "api": f"..{_API.rstrip('/')}",
+            "embedded": self.is_embedded,
+            "signIn": None,
+        }
         contract = (ROOT / "docs" / _CONTRACT).read_text("utf-8")
         if self.is_embedded:
             contract = re.sub(r"servers:\n( .*\n)+", _SERVERS, contract)
@@ -199,7 +206,9 @@ class Handler(BaseHTTPRequestHandler):
         except Exception as error:
             status = _status_of(error)
             why = f"{type(error).__name__}: {error}" if status == 500 else str(error)
-            answer = _Answer(status, {"Content-Type": "text/plain; charset=utf-8"}, f"{why}\n".encode())
+            answer = _Answer(
+                status, {"Content-Type": "text/plain; charset=utf-8"}, f"{why}\n".encode()
+            )
         self._send(answer)
 
     do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - as http.server wants it
