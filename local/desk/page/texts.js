@@ -70,6 +70,8 @@ export const T = {
   applied: "done",
   warned: (warnings) => `done, but ${warnings.join("; ")}`,
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing was changed, because the product has been listed again since: refresh this page" },
+  you: "you",
+  withFirst: (words, what, who, when) => `${words}. ${what}${who ? ` by ${who}` : ""}, ${when}`,
   // The field that a refusal is about, or several: one of each form that can get it.
   fieldOf: {
     INVALID_JSON: ["body"],
