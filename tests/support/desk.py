@@ -201,10 +201,17 @@ class DeskOfShop:
             self.page.evaluate("dispatchEvent(new Event('online'))")
 
     def dead_letter(
-        self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
+        self,
+        queue: str,
+        body: str,
+        code: str,
+        group: str = "",
+        attributes: Any = None,
+        message: str = "",
     ) -> str:
         """Put a dead letter into a dead-letter queue, with a group if that is a FIFO queue. Returns the letter's id."""
-        texts = {"errorCode": code, "errorMessage": f"why it is {code}", "originalMessageId": "m"}
+        why = message or f"why it is {code}"
+        texts = {"errorCode": code, "errorMessage": why, "originalMessageId": "m"}
         cause: Any = {
             name: {"DataType": "String", "StringValue": text} for name, text in texts.items()
         }
