@@ -23,6 +23,7 @@ _TIMES = ("from", "to")
 _ROUTES = {
     "GET /about": Route(staff.get_about),
     "GET /today": Route(staff.get_today),
+    "GET /changes": Route(staff.list_changes, ("since",)),
     "POST /orders": Route(orders.place_order),
     "GET /orders": Route(
         orders.list_orders,

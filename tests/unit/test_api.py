@@ -199,7 +199,7 @@ def test_generators_of_clients_can_read_all_constants():
 
 
 LIFE = (
-    *("getAbout", "getToday"),
+    *("getAbout", "getToday", "listChanges"),
     *("placeOrder", "getOrder", "listOrders", "extendHold", "confirmOrder", "fulfilOrder"),
     *("takeBack", "cancelOrder", "getProducts", "getProduct", "createProduct", "changeProduct"),
     *("adjustStock", "listAdjustments", "listHistory", "listStock", "getStock", "transferStock"),

@@ -12,6 +12,7 @@ ANY_PERMISSION = "any"
 PERMISSIONS: Mapping[str, str] = {
     "GET /about": ANY_PERMISSION,
     "GET /today": "orders.read",
+    "GET /changes": ANY_PERMISSION,
     "POST /orders": "orders.place",
     "GET /orders": "orders.read",
     "GET /orders/{orderId}": "orders.read",

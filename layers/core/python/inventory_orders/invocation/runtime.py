@@ -153,6 +153,11 @@ class Process:
         return self._environment.get("MOVEMENT_MAPPING", "").split()
 
     @cached_property
+    def change_mappings(self) -> list[str]:
+        """UUIDs of the event source mappings through which changes are noted for the desk; empty if none are."""
+        return self._environment.get("CHANGE_MAPPINGS", "").split()
+
+    @cached_property
     def store(self) -> Store:
         """The tables in DynamoDB."""
         names = self._table_names
@@ -170,6 +175,11 @@ class Process:
     def has_movements(self) -> bool:
         """Whether the stage records movements."""
         return "MOVEMENTS_TABLE_NAME" in self._environment
+
+    @property
+    def notes_changes(self) -> bool:
+        """Whether the stage notes for its desk which orders and products changed."""
+        return "NOTES_CHANGES" in self._environment
 
     @cached_property
     def customers_client(self) -> RetryingClient:
