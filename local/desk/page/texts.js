@@ -514,7 +514,7 @@ export const T = {
     range: "Show",
     ranges: { latest: "the latest traffic", "5m": "5 minutes", "15m": "15 minutes", "1h": "1 hour", "3h": "3 hours" },
     unreadable: (why) => `The embedded AWS cannot be read: ${why}`,
-    noTraffic: "No traffic yet: run `make demo` in another terminal, and watch it here.",
+    noTraffic: "No traffic yet: place orders on the page Try it, and watch them here.",
     stacked: "stacked", alarms: "Alarms", alarm: "Alarm", state: "State", reason: "Why", meaning: "What it means",
     states: { ALARM: "▲ on", OK: "● off", UNKNOWN: "○ not known" },
     on: (amount) => (amount === 0 ? "No alarm is on" : counted(amount, "alarm is on", "alarms are on")),
