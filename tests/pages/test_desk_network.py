@@ -317,6 +317,7 @@ def test_what_was_chosen_and_edited_stays_across_a_reload_until_discarded(page, 
     letter = desk.dead_letter("StockDeadLetterQueueUrl", "{}", "SCHEMA_VIOLATION")
     show(page, desk, "dead-letters", "Dead letters")
     page.get_by_role("button", name=f"Edit and send again: message {letter}").click()
+    page.get_by_role("button", name="Edit as JSON").click()
     body = page.get_by_role("textbox", name="Body of the message")
     body.fill('{"a": 1}')
     show(page, desk, "orders", "Orders to ship")
