@@ -1,5 +1,5 @@
 // The one place that talks to the HTTP API and, on an operator's machine, to the desk's own server.
-import { bearer } from "./session.js";
+import { bearer, ended } from "./session.js";
 import { T } from "./texts.js";
 
 const READ_SECONDS = 60;
@@ -46,6 +46,7 @@ export async function request(address, { seconds = READ_SECONDS, lost = (why) =>
     const token = await bearer();
     const allowed = token ? { Authorization: `Bearer ${token}` } : {};
     const answer = await fetch(address, { ...options, headers: { ...allowed, ...(TOKEN && { "X-Desk-Token": TOKEN }), ...headers }, signal });
+    if (token && answer.status === 401) throw ended();
     return Object.assign(answer, { said: await answer.text() });
   } catch (error) {
     if (error.isSignedOut) throw error;

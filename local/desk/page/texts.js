@@ -40,12 +40,13 @@ export const T = {
 
   // ---------------------------------------------------------------- the session
   session: {
-    title: "Sign in",
+    title: "Signed out",
     signIn: "Sign in", signOut: "Sign out",
     ended: "your session has ended: sign in again. What you typed is kept",
     refused: (why) => `you could not be signed in: ${why}`,
+    silent: "you could not be signed in: the sign-in service does not answer",
     foreign: "you could not be signed in: the answer does not belong to this page's request. Sign in again",
-    until: (time) => `Changes to your roles take effect by ${time}`,
+    until: (time) => `Role changes apply by ${time}`,
   },
 
   // ---------------------------------------------------------------- messages
@@ -86,6 +87,7 @@ export const T = {
   yes: "Yes, do it",
 
   // ---------------------------------------------------------------- things that several pages name
+  sentence: (words) => `${words[0].toUpperCase()}${words.slice(1)}.`,
   pair: (name, value) => `${name} ${value}`,
   seconds: (amount) => `${number(amount)} s`,
   defaultLocation: "the default location",
