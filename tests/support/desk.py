@@ -74,11 +74,13 @@ class ApiOfShop(Api):
     Attributes:
         claims: The claims of a caller without a token; None for an operator.
         calls: The method and path of each call, but not of questions for changes.
+        most: The most rows of a page of a list.
     """
 
     def __init__(self, shop: Shop) -> None:
         self.claims: Mapping[str, Any] | None = None
         self.calls: list[str] = []
+        self.most = 100
         self._send = http.Api(shop)
         self._changes: list[tuple[str, Any]] = []
 
@@ -95,6 +97,8 @@ class ApiOfShop(Api):
         if url.path == "/changes":
             return self._news(query.get("since"))
         self.calls.append(f"{method} {path}")
+        if "limit" in query:
+            query["limit"] = f"{min(int(query['limit']), self.most)}"
         named = {name.lower(): value for name, value in headers.items()}
         text, claims = body and body.decode(), self.claims
         if "authorization" in named:
@@ -109,6 +113,22 @@ class ApiOfShop(Api):
         news = {kind: [what for one, what in new if one == kind] for kind in ("orders", "products")}
         text = json.dumps(news | {"isAll": True, "next": f"{end}"})
         return Reply(200, {"content-type": "application/json"}, text.encode())
+
+
+class ApiOfNothing(Api):
+    """An HTTP API that only says who the caller is, for pages that use nothing else."""
+
+    def __init__(self) -> None:
+        pass
+
+    def call(
+        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Reply:
+        caller_of = {"name": "x", "permissions": ["*"], "locations": None}
+        about = {"caller": caller_of, "stage": "shop", "production": False, "locations": [""]}
+        answer = about | {"currency": {"code": "", "digits": 0}, "movements": True, "next": "1"}
+        answer |= {"orders": [], "products": [], "isAll": True}
+        return Reply(200, {"content-type": "application/json"}, json.dumps(answer).encode())
 
 
 @dataclass
@@ -181,10 +201,17 @@ class DeskOfShop:
             self.page.evaluate("dispatchEvent(new Event('online'))")
 
     def dead_letter(
-        self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
+        self,
+        queue: str,
+        body: str,
+        code: str,
+        group: str = "",
+        attributes: Any = None,
+        message: str = "",
     ) -> str:
         """Put a dead letter into a dead-letter queue, with a group if that is a FIFO queue. Returns the letter's id."""
-        texts = {"errorCode": code, "errorMessage": f"why it is {code}", "originalMessageId": "m"}
+        why = message or f"why it is {code}"
+        texts = {"errorCode": code, "errorMessage": why, "originalMessageId": "m"}
         cause: Any = {
             name: {"DataType": "String", "StringValue": text} for name, text in texts.items()
         }

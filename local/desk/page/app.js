@@ -2,7 +2,7 @@
 import { html, nothing, render } from "lit-html";
 import { about, may, ownLocations, readAbout } from "./caller.js";
 import { arrive } from "./drafts.js";
-import { locationName, minute, useCurrency } from "./format.js";
+import { locationName, minute, person, useCurrency } from "./format.js";
 import { ELSEWHERE, dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, link, problem, steady } from "./parts.js";
 import { listenToScans, sendForm, swallow } from "./scanner.js";
@@ -71,7 +71,7 @@ const endOf = () => (shown.signedOut ? html`<p class="problem" role="alert">${sh
 
 function whoOf({ name, permissions, locations }) {
   const granted = [permissions].flat();
-  return T.who(name, granted.includes("*") ? "" : granted.join(", "), locations?.map((locationId) => locationName({ locationId })).join(", "));
+  return T.who(person(name), granted.includes("*") ? "" : granted.join(", "), locations?.map((locationId) => locationName({ locationId })).join(", "));
 }
 
 function navOf(name) {
@@ -170,8 +170,10 @@ async function readOnce(mine) {
   shown.isAfresh = false;
   let why = "";
   try {
+    const around = isLocal() && view.attends ? lookAround() : undefined;
     const data = await view.read?.(ids, state, isAfresh);
     if (mine !== reads) return;
+    shown.around = await around;
     shown.data = data;
     arrange(isAfresh);
     Object.assign(shown, { isRead: true, readAt: Date.now(), error: "" });
@@ -270,14 +272,14 @@ async function followChanges(since) {
 }
 
 // Only an operator's machine may look at dead letters and alarms.
+const lookAround = () => ask("/local/attention").then(JSON.stringify, () => undefined);
+
 async function followLocal() {
-  let seen;
   for (;;) {
     await pause(LOOK_MILLISECONDS[config.embedded ? "embedded" : "account"]);
     if (document.hidden || !shown.view?.attends) continue;
-    const found = await ask("/local/attention").then(JSON.stringify, () => seen);
-    if (seen !== undefined && found !== seen) hear({ orders: [], products: [], isAll: true, changed: true });
-    seen = found;
+    const found = await lookAround();
+    if (found !== undefined && found !== shown.around) hear({ orders: [], products: [], isAll: true, changed: true });
   }
 }
 
