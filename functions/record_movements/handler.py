@@ -52,7 +52,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         rows, unreadable = _record(recorder, records, context) if process.has_movements else (0, 0)
     finally:
         if process.notes_changes:
-            _note(records)
+            _note(records, context)
     return {"result": "RECORDED", "rows": rows, "unreadable": unreadable}
 
 
@@ -72,10 +72,11 @@ def _record(recorder: Recorder, records: Sequence[Any], context: LambdaContext) 
     return rows, len(unreadable)
 
 
-def _note(records: Sequence[Any]) -> None:
+def _note(records: Sequence[Any], context: LambdaContext) -> None:
     """Note which orders and products changed. A failure is only logged, because it must not repeat the batch."""
     try:
-        soon = Deadline.after(_SECONDS_FOR_NOTES, SystemClock())
+        left = runtime.deadline(context).remaining()
+        soon = Deadline.after(min(_SECONDS_FOR_NOTES, left), SystemClock())
         _noter(runtime.process()).note(records, soon)
     except OutcomeError as error:
         logger.error("changes not noted", extra={"error": str(error)})
