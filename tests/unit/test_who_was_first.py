@@ -5,7 +5,7 @@ import json
 import pytest
 
 from local.tokens import ROLES
-from tests.support.http import TEA, Api
+from tests.support.http import TEA, WAIT, Api
 
 
 def staff(name):
@@ -22,7 +22,7 @@ def api(tea_shop):
     tea_shop.restart(USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES))
     api = Api(tea_shop)
     order = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 3}]}
-    api("POST", "/orders", order, headers={"content-type": "application/json", "prefer": "wait=5"})
+    api("POST", "/orders", order, headers=WAIT)
     return api
 
 
@@ -73,6 +73,19 @@ def test_the_second_person_is_told_who_was_first_and_when(api, before, second, c
     words = said.document["message" if said.status == 200 else "detail"]
     assert f"ed by {step['actor']} at {step['at']}" in words
     assert len(steps(api)) == len(before), "the second command changes nothing"
+
+
+def test_the_step_is_one_that_moved_the_same_product(api):
+    api.shop.invoke("manage_products", {"action": "create", "productId": "cup", "openingStock": 9})
+    both = [{"productId": each, "quantity": 1} for each in (TEA, "cup")]
+    api("POST", "/orders", {"orderId": "o-2", "userId": "u-7", "items": both}, headers=WAIT)
+    api("POST", "/orders/o-2/confirm")
+    for name, item in zip(("anna", "ben"), both, strict=True):
+        step = {"stepId": name, "items": [item]}
+        assert api("POST", "/orders/o-2/fulfil", step, claims=staff(name)).status == 200
+    said = api("POST", "/orders/o-2/fulfil", {"stepId": "s-9", "items": both[:1]})
+    assert said.code == (409, "NOT_OPEN")
+    assert said.document["earlierStep"]["actor"] == "anna"
 
 
 @pytest.mark.parametrize(
