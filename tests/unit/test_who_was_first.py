@@ -8,8 +8,8 @@ from local.tokens import ROLES
 from tests.support.http import TEA, WAIT, Api
 
 
-def staff(name):
-    return {"sub": name, "cognito:groups": "[owners]", "custom:locations": "*"}
+def staff(name, locations="*"):
+    return {"sub": name, "cognito:groups": "[owners]", "custom:locations": locations}
 
 
 def part(step, units, **more):
@@ -19,7 +19,9 @@ def part(step, units, **more):
 @pytest.fixture
 def api(tea_shop):
     """Make the API of a shop with roles, and place an order for three packets of tea."""
-    tea_shop.restart(USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES))
+    tea_shop.restart(
+        USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES | {"locationsClaim": "custom:locations"})
+    )
     api = Api(tea_shop)
     order = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 3}]}
     api("POST", "/orders", order, headers=WAIT)
@@ -115,3 +117,20 @@ def test_the_first_answer_names_nobody_and_direct_commands_are_told_the_same(api
     said = api.shop.invoke("change_orders", {"action": "cancel", "orderId": "o-1"})
     assert said["earlierStep"].keys() == {"action", "at"}, "the sender named no actor"
     assert said["message"].endswith(f"(already fulfilled at {said['earlierStep']['at']})")
+
+
+def test_only_who_may_act_on_a_line_is_told_who_was_first(api):
+    there = {"productId": TEA, "locationId": "berlin"}
+    api.shop.invoke("manage_products", {"action": "create", **there, "openingStock": 9})
+    order = {"orderId": "o-2", "userId": "u-7", "items": [there | {"quantity": 2}]}
+    api("POST", "/orders", order, headers=WAIT)
+    api("POST", "/orders/o-2/confirm")
+    parcel = part("s-1", 2)
+    first, second = staff("anna", "berlin"), staff("ben", "[rome berlin]")
+    assert api("POST", "/orders/o-2/fulfil", parcel, claims=first).status == 200
+    said = api("POST", "/orders/o-2/fulfil", part("s-2", 2), claims=second)
+    assert (said.document["code"], said.document["earlierStep"]["actor"]) == ("NOT_OPEN", "anna")
+    for claims in (staff("carla", "rome"), {"sub": "u-7"}):
+        said = api("POST", "/orders/o-2/fulfil", parcel, claims=claims)
+        assert said.status == 403
+        assert "anna" not in said.text
