@@ -81,9 +81,7 @@ class Write:
     def on_unchanged(self, product: Product, now: datetime, owner: str | None = None) -> Write:
         """Add the condition that the product has not changed since it was read, and that no other owner has a lease on it."""
         write = self.on(AS_READ, version=product.version, createdAt=product.created_at)
-        if owner is None:
-            return write.on(NO_LIVE_LEASE, now=unix(now))
-        return write.on(OWNED, owner=owner)
+        return write.on(OWNED, owner=owner) if owner else write.on(NO_LIVE_LEASE, now=unix(now))
 
     def moving(self, units: int) -> Write:
         """Make the write also add units to the units on hand.
@@ -396,10 +394,12 @@ def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action
         version=before["_version"],
         status=before["status"],
     )
-    if "userId" in before:
-        update = update.on("#userId = :userId", userId=before["userId"])
-    else:
-        update = update.on("attribute_not_exists(#userId)")
+    user_id = write.before.user_id
+    update = (
+        update.on("attribute_not_exists(#userId)")
+        if user_id is None
+        else update.on("#userId = :userId", userId=user_id)
+    )
     return Action(ActionKind.RECORD, key, update)
 
 
@@ -483,9 +483,11 @@ def product_delete_action(product: Product, now: datetime) -> Action:
 
 def fold_action(lot: Generation, units: int, now: datetime) -> Action:
     """Build the action that subtracts the units of an outbound page from the units on hand in their product's row."""
-    write = Write("SET #onHand = #onHand - :units", "", {"units": units})
-    condition = f"#createdAt = :createdAt AND {NO_LIVE_LEASE}"
-    write = write.on(condition, createdAt=lot.created_at, now=unix(now))
+    write = Write(
+        "SET #onHand = #onHand - :units",
+        f"#createdAt = :createdAt AND {NO_LIVE_LEASE}",
+        {"units": units, "createdAt": lot.created_at, "now": unix(now)},
+    )
     return Action(ActionKind.PRODUCT, lot.product_id, write, by_version=True)
 
 
