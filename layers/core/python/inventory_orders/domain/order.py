@@ -31,7 +31,6 @@ from inventory_orders.domain.record import (
     OrderLine,
     OrderRecord,
     OrderStatus,
-    Record,
 )
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
@@ -239,12 +238,11 @@ class Order(Change):
             lines.append(line)
         return tuple(lines)
 
-    def match(self, record: Record) -> MatchResult:
-        stored = as_order(record)
-        if stored.user_id is None:
-            return CancelledBeforehand(self, stored.require_version())
+    def match(self, record: OrderRecord) -> MatchResult:
+        if record.user_id is None:
+            return CancelledBeforehand(self, record.require_version())
         sent = replace(
-            stored,
+            record,
             user_id=self.user_id,
             lines=self.lines({}),
             hold_seconds=self.hold_seconds,
@@ -252,14 +250,14 @@ class Order(Change):
             locations=self.locations,
             split=self.split,
         )
-        if stored.pseudonymised_at is not None:
+        if record.pseudonymised_at is not None:
             # Once the user is replaced by a pseudonym, only the ordered items can be compared.
-            sent = replace(sent, user_id=stored.user_id, attributes=stored.attributes)
-        other = OtherRequest.between(_content_of(stored), _content_of(sent))
+            sent = replace(sent, user_id=record.user_id, attributes=record.attributes)
+        other = OtherRequest.between(_content_of(record), _content_of(sent))
         if not other.differences:
             return IdempotencyMatch.SAME_REQUEST
         # A customer must not learn what another one has ordered.
-        return other if stored.user_id == self.user_id else OtherRequest(["userId"])
+        return other if record.user_id == self.user_id else OtherRequest(["userId"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,14 +320,3 @@ def _content_of(order: OrderRecord) -> dict[str, Any]:
         "split": order.split,
         **{f"attributes.{name}": value for name, value in order.attributes.items()},
     }
-
-
-def as_order(record: Record) -> OrderRecord:
-    """Narrow a record to an order.
-
-    Raises:
-        TypeError: The record is not an order.
-    """
-    if not isinstance(record, OrderRecord):
-        raise TypeError(f"{record.key} is not an order")
-    return record

@@ -69,7 +69,7 @@ from inventory_orders.store.writes import (
     price_write,
     product_create_action,
     product_delete_action,
-    product_replace_action,
+    product_update_action,
     record_action,
     word_actions,
 )
@@ -198,7 +198,7 @@ class ProductCatalogue:
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
             return Update(stored, after), [
-                product_replace_action(stored, after, moment),
+                product_update_action(stored, after, moment),
                 *word_actions(stored.product_id, stored.words, after.words),
             ]
         closing = AdjustmentRecord(

@@ -365,7 +365,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     """
     at = timestamp(now)
     actions = [
-        (_loan if transaction.is_loan(u) else _row_update)(u.before, u.after, now)
+        (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
         for u in transaction.updates
     ]
     actions += [page_action(update, at) for update in transaction.pages]
@@ -448,22 +448,26 @@ def place_action(key: str, *, is_new: bool) -> Action:
     return Action(ActionKind.PLACES, product_of(key), write)
 
 
-def product_replace_action(before: Product, after: Product, now: datetime) -> Action:
-    """Build the action that turns one state of a product into another. It only writes the attributes that differ.
+def product_update_action(before: Product, after: Product, now: datetime) -> Action:
+    """Build the action that updates a product's row, or checks it, if it has not changed since it was read.
 
     Args:
         before: The product as read.
-        after: Its new state.
+        after: Its new state. Only the attributes that differ are written. If it is the same object, the row is only checked.
         now: The current time.
-
-    Raises:
-        ValueError: Lanes may hold units of the product, but the new state does not allow that.
     """
-    if after.lent_to and not after.may_be_lent:
-        raise ValueError(
-            f"{after.product_id} is in lanes: reclaim its units before it becomes {after}"
+    if before is after:
+        check = Write().on(AS_READ, version=before.version, createdAt=before.created_at)
+        return Action(
+            ActionKind.PRODUCT, before.product_id, check, "ConditionCheck", by_version=True
         )
-    return _row_update(before, after, now)
+    is_owner = after.lock_version != before.lock_version
+    row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
+    write = difference(product_row(before), row)
+    if after.on_hand != before.on_hand:
+        write = write.moving(after.on_hand - before.on_hand)
+    write = write.on_unchanged(before, now, before.locked_by if is_owner else None)
+    return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
 def product_delete_action(product: Product, now: datetime) -> Action:
@@ -489,22 +493,6 @@ def fold_action(lot: Generation, units: int, now: datetime) -> Action:
         {"units": units, "createdAt": lot.created_at, "now": unix(now)},
     )
     return Action(ActionKind.PRODUCT, lot.product_id, write, by_version=True)
-
-
-def _row_update(before: Product, after: Product, now: datetime) -> Action:
-    """Build the action that updates a row, or checks it, if it has not changed since it was read."""
-    if before is after:
-        check = Write().on(AS_READ, version=before.version, createdAt=before.created_at)
-        return Action(
-            ActionKind.PRODUCT, before.product_id, check, "ConditionCheck", by_version=True
-        )
-    is_owner = after.lock_version != before.lock_version
-    row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
-    write = difference(product_row(before), row)
-    if after.on_hand != before.on_hand:
-        write = write.moving(after.on_hand - before.on_hand)
-    write = write.on_unchanged(before, now, before.locked_by if is_owner else None)
-    return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
 def _loan(before: Product, after: Product, now: datetime) -> Action:
