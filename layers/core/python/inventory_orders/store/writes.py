@@ -433,8 +433,8 @@ def word_actions(product_id: str, before: frozenset[str], after: frozenset[str])
     ]
 
 
-def place_action(key: str, *, is_new: bool) -> Action:
-    """Build the action that adds a location to the list in the product's own row, or removes it from there.
+def place_actions(key: str, *, is_new: bool) -> list[Action]:
+    """Build the action that adds a location to the list in the product's own row, or removes it. The default one is not listed.
 
     It neither raises the version nor respects leases, because the list does not affect any decision that the version guards.
     So it does not compete with counts or orders at the default location. Only the row's deletion has a condition on the list.
@@ -445,7 +445,7 @@ def place_action(key: str, *, is_new: bool) -> Action:
         write = replace(write, update="ADD #places :place").on(
             "(attribute_not_exists(#places) OR size(#places) < :most)", most=MAX_PLACES
         )
-    return Action(ActionKind.PLACES, product_of(key), write)
+    return [Action(ActionKind.PLACES, product_of(key), write)] if location_of(key) else []
 
 
 def product_update_action(before: Product, after: Product, now: datetime) -> Action:
