@@ -194,8 +194,8 @@ def note_late(store: Store, changed_at: datetime, now: datetime | None) -> None:
     """
     # Both notes may be of the same minute.
     minute = timestamp(changed_at.replace(second=0, microsecond=int(now is None)))
-    write = assign({"triedAt": _NEVER_AGAIN if now is None else timestamp(now)})
-    store.update(Table.MOVEMENTS, _key(_LATE, minute), write)
+    tried_at = _NEVER_AGAIN if now is None else timestamp(now)
+    store.update(Table.MOVEMENTS, _key(_LATE, minute), assign({"triedAt": tried_at}))
 
 
 def missing(store: Store) -> Rows:
@@ -218,8 +218,7 @@ def advance(store: Store, now: datetime) -> None:
             until = min(until, minute)
         else:
             write_rows(store, {(_LATE, minute): None})
-    write = assign({"completeUntil": until})
-    store.update(Table.MOVEMENTS, _key(_PROGRESS, _PROGRESS), write)
+    store.update(Table.MOVEMENTS, _key(_PROGRESS, _PROGRESS), assign({"completeUntil": until}))
 
 
 def complete_until(store: Store) -> str | None:
@@ -230,8 +229,9 @@ def complete_until(store: Store) -> str | None:
 
 def _partition(store: Store, stock_month: str) -> list[Row]:
     """Read a partition with few rows, with strong consistency."""
-    condition, values = "#stockMonth = :name", {"name": stock_month}
-    found = store.query(Table.MOVEMENTS, condition, values, None, ConsistentRead=True)
+    found = store.query(
+        Table.MOVEMENTS, "#stockMonth = :name", {"name": stock_month}, None, ConsistentRead=True
+    )
     return [decode(item) for item in found["Items"]]
 
 
