@@ -125,7 +125,8 @@ def _source_of(wanted: OrderFilter) -> tuple[Index, Sequence[str], bool]:
         return BY_USER, [wanted.user_id], False
     if wanted.paid_late:
         return BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], False
-    return BY_STATUS, status_shards(wanted.status or ""), wanted.status in _WAITING
+    # A filter without a known status is an error, so that it does not pass for an empty list.
+    return BY_STATUS, status_shards(OrderStatus(wanted.status or "")), wanted.status in _WAITING
 
 
 def list_orders(
