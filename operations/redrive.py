@@ -168,8 +168,8 @@ def redrive(
 
 def settle(
     sqs: SQSClient, url: str, message_id: str, source_url: str | None, body: str | None = None
-) -> bool:
-    """Send a dead letter back to its source or, without a source, delete it. Returns whether it was in the queue.
+) -> str | None:
+    """Send a dead letter back to its source or, without a source, delete it.
 
     Args:
         sqs: A client.
@@ -177,6 +177,9 @@ def settle(
         message_id: The dead letter's id in that queue.
         source_url: URL of the queue that it belongs to.
         body: A corrected body to send; None sends it unchanged.
+
+    Returns:
+        Its new message id in the source queue, "" if it was deleted, or None if it was not in the dead-letter queue.
 
     Raises:
         LostAnswerError: It was sent back, but may still be in the dead-letter queue.
@@ -187,16 +190,16 @@ def settle(
                 continue
             if source_url is None:
                 reader.delete(delivery)
-                return True
-            _send(sqs, source_url, delivery, delivery.original_attributes, body)
+                return ""
+            sent = _send(sqs, source_url, delivery, delivery.original_attributes, body)
             try:
                 reader.delete(delivery)
             except (BotoCoreError, ClientError) as error:
                 raise LostAnswerError(
                     f"SQS accepted the message, but did not delete the dead letter: {error}"
                 ) from error
-            return True
-    return False
+            return sent
+    return None
 
 
 def _send(

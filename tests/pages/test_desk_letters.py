@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from local.desk import work
+from local.desk import letters
 from operations.redrive import settle
 from tests.support.desk import desk_of_shop
 
@@ -102,23 +102,23 @@ def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
     page, cause = failing, "UNKNOWN_ORDER_STATUS"
     body = '{"orderId": "o-1", "big": 12345678901234567890, "a": {}, "a": ["x, {y}", 1.0]}'
     first, second = desk.dead_letter(ORDERS, body, cause), desk.dead_letter(ORDERS, "{}", cause)
-    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
+    monkeypatch.setattr(letters, "MOST_DEAD_LETTERS", 2)
     open_letters(page, desk)
     page.get_by_text("OrderQueue holds more messages than the 2 shown here").wait_for()
     # The page keeps its content when it cannot be read again, and updates when it can.
-    page.route("**/data/dead-letters", lambda route: route.fulfill(status=503, body="no"))
+    page.route("**/local/dead-letters", lambda route: route.fulfill(status=503, body="no"))
     page.get_by_role("button", name="Refresh").click()
     page.get_by_text("Cannot refresh this page: no").wait_for()
-    page.unroute("**/data/dead-letters")
+    page.unroute("**/local/dead-letters")
     page.get_by_role("button", name="Refresh").click()
     page.locator("#said-page .close").wait_for(state="detached")
     # No part of a body is rounded or dropped.
     shown = letter(page, first).locator("pre").inner_text()
     assert "".join(shown.split()) == body.replace(" ", "")
-    page.route("**/data/dead-letter", lambda route: route.fulfill(status=504, body="timed out"))
+    page.route("**/local/dead-letter", lambda route: route.fulfill(status=504, body="timed out"))
     letter(page, first).get_by_role("button", name="Send again unchanged").click()
     letter(page, first).get_by_role("alert").get_by_text("applied only once").wait_for()
-    page.unroute("**/data/dead-letter")
+    page.unroute("**/local/dead-letter")
     # Another reader deletes a letter that is still listed.
     settle(desk.aws.sqs, desk.aws.outputs[ORDERS], second, None)
     page.get_by_role("button", name="Send all 2 again unchanged").click()
@@ -130,11 +130,11 @@ def test_what_is_not_known_about_a_letter_is_said(failing, desk, monkeypatch):
 def test_a_deep_or_long_letter_hides_no_other_and_is_sent_as_it_was(page, desk):
     deep, far = "[" * 60_000 + "]" * 60_000, '{"a":' * 40 + "1" + "}" * 40
     bodies = (deep, json.dumps({"orderId": "o-1", "note": "x" * 200_000}), far, "a\r\nb")
-    letters = [desk.dead_letter(ORDERS, body, "INVALID_JSON") for body in bodies]
+    sent = [desk.dead_letter(ORDERS, body, "INVALID_JSON") for body in bodies]
     small = desk.dead_letter(ORDERS, damage(1), "SCHEMA_VIOLATION")
     open_letters(page, desk)
     letter(page, small).get_by_text('"adjustmentId": "r-1"').wait_for()
-    first, second, third, fourth = (letter(page, each) for each in letters)
+    first, second, third, fourth = (letter(page, each) for each in sent)
     second.get_by_role("link", name="order o-1").wait_for()
     assert third.locator("pre").inner_text().count("\n") == 80
     # A part is shown, and the rest is there.
@@ -156,7 +156,7 @@ def test_a_letter_that_two_presses_send_is_sent(failing, desk):
     open_letters(page, desk)
     held = []
     page.route(
-        "**/data/dead-letter",
+        "**/local/dead-letter",
         lambda route: held.append(route) if len(held) < 2 else route.continue_(),
     )
     letter(page, first).get_by_role("button", name="Send again unchanged").click()
@@ -181,7 +181,7 @@ def test_a_row_that_cannot_be_drawn_hides_no_other(failing, desk):
                 one["body"] = None
         route.fulfill(json=found)
 
-    page.route("**/data/dead-letters", spoil)
+    page.route("**/local/dead-letters", spoil)
     open_letters(page, desk)
     letter(page, good).get_by_role("button", name="Send again unchanged").wait_for()
     page.get_by_role("listitem").get_by_text(f"Cannot show {STOCK}/{bad}: ").wait_for()

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from inventory_orders import overview
-from local.desk import today, work
+from local.desk import letters, today
 from tests.support.desk import TEA, card, desk_of_shop
 from tests.support.hands import PERSON_MILLISECONDS
 from tests.support.movements import record_movements
@@ -232,14 +232,14 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk, monkeypa
     page.get_by_text("shipments, cancellations and returns were searched up to").wait_for()
 
     # An order that is a dead letter is found, and has the focus among the others.
-    letters = [
+    dead = [
         desk.dead_letter("OrderDeadLetterQueueUrl", f'{{"orderId": "o-dead-{n}"}}', "INVALID_JSON")
         for n in range(9)
     ]
     find("o-dead-8")
-    page.locator("li:focus", has_text=letters[-1]).wait_for()
+    page.locator("li:focus", has_text=dead[-1]).wait_for()
     # What was not searched is said.
-    monkeypatch.setattr(work, "MOST_DEAD_LETTERS", 2)
+    monkeypatch.setattr(letters, "MOST_DEAD_LETTERS", 2)
     find("o-dead-9")
     page.get_by_role("heading", level=2, name="Nothing found in what was searched").wait_for()
     about = page.locator("#about").inner_text()

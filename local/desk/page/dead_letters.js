@@ -16,9 +16,10 @@ export function start(state, [messageId]) {
   Object.assign(state, { edited: new Set(), settled: new Map(), ...state, messageId });
 }
 
-export const read = () => ask("/data/dead-letters");
+export const read = () => ask("/local/dead-letters");
 export const rowsOf = ({ deadLetters }, { settled }) =>
   deadLetters.map((row) => (settled.has(keyOf(row)) ? { ...row, isGone: true } : row)).sort((one, other) => one.sentAt.localeCompare(other.sentAt));
+export const attends = true;
 export const follows = ({ changed }) => changed === true;
 
 function parsed(body) {
@@ -53,7 +54,7 @@ function linksOf({ body, orderIds }) {
 
 async function settle(state, letter, action, more = {}) {
   const { queue, messageId, source } = letter;
-  await send({ queue, messageId, action, ...more }, "/data/dead-letter", T.letters.lost[action]);
+  await send({ queue, messageId, action, ...more }, "/local/dead-letter", T.letters.lost[action]);
   state.settled.set(keyOf(letter), T.letters.settled[action](clock(Date.now() / 1000)));
   return T.letters.outcomes[action](source);
 }

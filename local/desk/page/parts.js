@@ -1,15 +1,15 @@
 // The building blocks of all pages: cards, facts, tables, forms and buttons.
-import { html, nothing, svg } from "/lit-html/lit-html.js";
-import { keyed } from "/lit-html/directives/keyed.js";
-import { ref } from "/lit-html/directives/ref.js";
-import { repeat as each } from "/lit-html/directives/repeat.js";
+import { html, nothing, svg } from "lit-html";
+import { keyed } from "lit-html/directives/keyed.js";
+import { ref } from "lit-html/directives/ref.js";
+import { repeat as each } from "lit-html/directives/repeat.js";
 import { changed, draftOf, drop, idOf, isKept, isTyped } from "./drafts.js";
 import { change, idOfMessage, isWrong, messageOf, page, refuse } from "./messages.js";
 import { T } from "./texts.js";
 
 export { change, html, messageOf, nothing, svg };
 
-export const hrefOf = (path, ...parts) => `/#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
+export const hrefOf = (path, ...parts) => `./#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
 export const link = (text, path, ...parts) => html`<a href=${hrefOf(path, ...parts)}>${text}</a>`;
 export const card = (title, ...content) => html`<section class="card"><h2>${title}</h2>${content}</section>`;
 

@@ -60,6 +60,16 @@ _ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | Idempotency
 }
 """The answers that only depend on the command and the order's status."""
 
+_STEPS_BEHIND: Mapping[RejectionReason, Collection[str]] = {
+    RejectionReason.ORDER_CANCELLED: (OrderAction.CANCEL,),
+    RejectionReason.ORDER_EXPIRED: (OrderAction.EXPIRE,),
+    RejectionReason.ORDER_FULFILLED: (OrderAction.FULFIL,),
+    RejectionReason.NOT_HELD: (OrderAction.CONFIRM,),
+    RejectionReason.NOT_OPEN: (OrderAction.FULFIL, OrderAction.CANCEL),
+    RejectionReason.NOT_DELIVERED: (OrderAction.RETURN,),
+}
+"""The actions of earlier steps because of which commands are rejected."""
+
 _STAMPS: Mapping[str, str] = {
     OrderStatus.CONFIRMED: "confirmed_at",
     OrderStatus.FULFILLED: "fulfilled_at",
@@ -144,6 +154,21 @@ class OrderCommand(Change):
     def step(self, at: str, moved: Mapping[str, int] | None = None) -> Step:
         """Build the step that records the command in its order. `moved` are the units that it moves, by product id."""
         return Step(self.action, at, self.step_id, moved, restock=self.restock, notes=self.notes)
+
+    def earlier_step(self, order: OrderRecord, rejection: Rejection | None) -> Step | None:
+        """Find the step that did what the command asks or, if it was rejected, that prevents it; None if no step did."""
+        actions: Collection[str] = (self.action, OrderAction.EXPIRE)
+        named = set[str]()
+        if rejection is not None:
+            actions = _STEPS_BEHIND.get(rejection.reason, ())
+            named = {rejection.subject} & self.quantities.keys()
+        steps = [
+            step
+            for step in order.steps
+            if step.action in actions and named <= (step.quantities or dict.fromkeys(named)).keys()
+        ]
+        own = [step for step in steps if step.step_id == self.step_id]
+        return next(reversed(own or steps), None)
 
     @property
     def restocks(self) -> bool | None:

@@ -69,30 +69,32 @@ class OrderAction(StrEnum):
             unless the command says otherwise. None for all other actions.
         counted_as: The public attribute of a line that counts the units that it moves; empty if there is none.
         path: The path below the order in the HTTP API; empty for actions of the service itself.
+        past: What it did, in words.
     """
 
     restocks: bool | None
     counted_as: str
     path: str
+    past: str
 
     # The columns have no defaults, so an action that lacks one raises an error at import.
     def __new__(cls, code: str, *columns: Any) -> Self:
         action = str.__new__(cls, code)
         action._value_ = code
-        action.restocks, action.counted_as, action.path = columns
+        action.restocks, action.counted_as, action.path, action.past = columns
         return action
 
-    CONFIRM = "confirm", None, "", "confirm"
+    CONFIRM = "confirm", None, "", "confirm", "confirmed"
     """It was paid."""
-    FULFIL = "fulfil", False, "fulfilled", "fulfil"
+    FULFIL = "fulfil", False, "fulfilled", "fulfil", "fulfilled"
     """Units are handed over."""
-    CANCEL = "cancel", True, "cancelled", "cancel"
+    CANCEL = "cancel", True, "cancelled", "cancel", "cancelled"
     """Units are no longer wanted, before they are handed over."""
-    EXPIRE = "expire", True, "", ""
+    EXPIRE = "expire", True, "", "", "expired"
     """Its hold has ended."""
-    EXTEND = "extend", None, "", "extend"
+    EXTEND = "extend", None, "", "extend", "extended"
     """Its hold ends later."""
-    RETURN = "return", None, "returned", "returns"
+    RETURN = "return", None, "returned", "returns", "returned"
     """Units come back after they were handed over."""
 
 

@@ -141,10 +141,12 @@ def of_command(
 ) -> Answer:
     """Answer a command with `result`, the order's current status and the restocked units. After a failure, say what to do.
 
+    If an earlier step of the order is the reason why the command changes nothing, say who made it, and when.
+
     Args:
         command: The command.
         outcome: The outcome of the command.
-        client: A client that reads the order if the command was a repetition.
+        client: A client that reads the order if the command changed nothing.
         deadline: When to give up reading the order.
 
     Raises:
@@ -163,9 +165,29 @@ def of_command(
         }
     elif outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
         order = read_order(command.order_id, client, deadline)
+        result |= _earlier_step(command, outcome, order)
+    elif outcome.kind is Outcome.REJECTED:
+        stored = read_order(command.order_id, client, deadline)
+        result |= _earlier_step(command, outcome, stored)
     if command.until and order is not None and command.until > (order.expires_at or command.until):
         result["message"] = (
             f"until: the hold ends at {order.expires_at}, not at {command.until}, because a hold ends at most "
             f"{MAX_HOLD.days} days after the order"
         )
     return result | of_order(order)
+
+
+def _earlier_step(
+    command: OrderCommand, outcome: ChangeOutcome, order: OrderRecord | None
+) -> Answer:
+    """The fields of an answer that show the step because of which a command changes nothing; none if there is no such step."""
+    step = None if order is None else command.earlier_step(order, outcome.rejection)
+    if step is None:
+        return {}
+    actor = step.notes.get("actor")
+    by = f" by {actor}" if actor else ""
+    words = f"already {OrderAction(step.action).past}{by} at {step.at}"
+    return {
+        "message": f"{outcome.detail} ({words})" if outcome.detail else words,
+        "earlierStep": drop_none({"action": step.action, "at": step.at, "actor": actor}),
+    }
