@@ -3,12 +3,12 @@
 import re
 
 import pytest
+from local.desk.live import Live
+from local.desk.work import Desk
 
 from bench.grown.shop import GrownShop
 from bench.studies import growth
-from local.desk.live import Live
 from local.desk.site import Site
-from local.desk.work import Desk
 from operations.audit import read_books
 from operations.aws import Aws
 from testing.world.handlers import load_handler

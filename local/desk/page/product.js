@@ -161,8 +161,8 @@ function detailsOf({ productId, total, state, ...own }) {
 }
 
 // A product that is discontinued without a location is discontinued everywhere.
-function promisedIn({ locationId, total, ...own }) {
-  const { committed, isExact } = locationId ? own : (total ?? own);
+async function promisedIn({ productId, locationId }) {
+  const { committed, isExact } = await api("GET", pathOf("stock", productId), { query: { locationId } });
   return committed === 0 ? T.product.nothingPromised : T.product.promised(number(committed), isExact);
 }
 
@@ -172,7 +172,7 @@ function saleOf(product) {
   // The command for the product itself, unlike the one to delist it, is about all of its locations.
   const what = hasPlaces ? T.product.everywhere(productId) : inWords(product);
   const end = (text, command, warning) => () => {
-    const question = { warning: T.pair(promisedIn(product), warning), yes: text, kind: "danger" };
+    const question = async () => ({ warning: T.pair(await promisedIn(product), warning), yes: text, kind: "danger" });
     return act(product, "sale", T.pair(text, what), { ...command, ...named(product) }, question);
   };
   const { discontinue, delist, listAgain } = T.product;

@@ -40,12 +40,13 @@ export const T = {
 
   // ---------------------------------------------------------------- the session
   session: {
-    title: "Sign in",
+    title: "Signed out",
     signIn: "Sign in", signOut: "Sign out",
     ended: "your session has ended: sign in again. What you typed is kept",
     refused: (why) => `you could not be signed in: ${why}`,
+    silent: "you could not be signed in: the sign-in service does not answer",
     foreign: "you could not be signed in: the answer does not belong to this page's request. Sign in again",
-    until: (time) => `Changes to your roles take effect by ${time}`,
+    until: (time) => `Role changes apply by ${time}`,
   },
 
   // ---------------------------------------------------------------- messages
@@ -70,6 +71,8 @@ export const T = {
   applied: "done",
   warned: (warnings) => `done, but ${warnings.join("; ")}`,
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing was changed, because the product has been listed again since: refresh this page" },
+  you: "you",
+  withFirst: (words, what, who, when) => `${words}. ${what}${who ? ` by ${who}` : ""}, ${when}`,
   // The field that a refusal is about, or several: one of each form that can get it.
   fieldOf: {
     INVALID_JSON: ["body"],
@@ -86,6 +89,7 @@ export const T = {
   yes: "Yes, do it",
 
   // ---------------------------------------------------------------- things that several pages name
+  sentence: (words) => `${words[0].toUpperCase()}${words.slice(1)}.`,
   pair: (name, value) => `${name} ${value}`,
   seconds: (amount) => `${number(amount)} s`,
   defaultLocation: "the default location",
@@ -461,7 +465,25 @@ export const T = {
     queue: "Queue", group: "Group", message: "Message id", body: "Body of the message",
     gone: "This message is no longer in the dead-letter queue, or another reader has it.",
     send: "Send again unchanged", edit: "Edit and send again", sendEdited: "Send edited message",
-    discard: "Discard changes", remove: "Delete",
+    discard: "Discard changes", remove: "Delete", json: "Show as JSON", editJson: "Edit as JSON", addLine: "Add a line",
+    // The form.
+    emptied: "Empty fields are left out, and so are empty lines. (default) is the location without a name.",
+    default: "(default)", notGiven: "not given", flags: { true: "yes", false: "no" }, notWhole: "write a whole number",
+    line: (number) => `Line ${number}`,
+    unknown: (name) => `${name} (unknown field)`,
+    fields: {
+      orderId: "Order id", userId: "Customer", items: "Items", productId: "Product", quantity: "Quantity", locationId: "Location",
+      holdSeconds: "Hold in seconds", locations: "Locations, the preferred ones first", split: "From several locations?", attributes: "Attributes",
+      action: "Action", stepId: "Step id", restock: "Back on sale?", until: "Hold until", actor: "Sent by", reference: "Reference", reason: "Reason",
+      adjustmentId: "Adjustment id", delta: "Units", eventId: "Event id", eventTime: "Time of the event", details: "Details", name: "Name", price: "Price in minor units",
+    },
+    // What became of a message that was sent again.
+    fate: {
+      notYet: "No outcome yet.",
+      notCarriedOut: "Not carried out so far. A command that its order does not allow ends without a trace.",
+      back: (code) => `It failed again: ${code}`,
+      booked: "Booked:", changed: "These details apply:",
+    },
     named: (text, messageId) => `${text}: message ${messageId}`,
     sendAll: (amount) => `Send all ${number(amount)} again unchanged`,
     progress: (at, all) => `Sending ${number(at)} of ${number(all)} …`,
