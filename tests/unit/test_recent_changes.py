@@ -1,6 +1,8 @@
 """Which orders and products changed: how the streams' reader notes them, and what `GET /changes` lists for whom."""
 
 import json
+import random
+from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -8,13 +10,13 @@ import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import RepairNeededError
+from inventory_orders.errors import RepairNeededError, StoreError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
 from inventory_orders.publishing import recent_changes
 from inventory_orders.publishing.recent_changes import Noter
 from inventory_orders.store.dynamodb import Store
-from inventory_orders.store.recent_changes import MOST, RecentChanges
+from inventory_orders.store.recent_changes import MOST, RecentChanges, read_recent_changes
 from inventory_orders.store.tables import STREAM_BATCH, Table
 from testing.aws import ServiceError
 from testing.world.clock import ManualClock
@@ -285,6 +287,38 @@ def test_a_lost_answer_does_no_harm(shop, ask):
     shop.on("UpdateItem", lose, lambda request: request["TableName"] == "Allotments")
     note(shop, order_row("o-1"))
     assert changes(ask, since) == NOTHING | {"orders": ["o-1"]}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_fails_no_reader_misses_a_change_for_good(shop, seed):
+    """Three processes note changes while their requests and answers are lost, and a reader asks now and then."""
+    chance, noters = random.Random(seed), [noter(shop) for _ in range(3)]
+    cursor, unknown = "0", set()
+
+    def fail(operation, request):
+        if chance.random() < 0.3:
+            if chance.random() < 0.5:
+                shop.aws.dynamodb.answer(operation, request)
+            raise ServiceError("ThrottlingException", "slow down")
+
+    def read(cursor):
+        recent = read_recent_changes(shop.store)
+        found = recent.since(cursor)
+        unknown.difference_update(unknown if found is None else {key for _, key in found})
+        return str(recent.version)
+
+    for _ in range(300):
+        shop.before = fail
+        unknown.add(order_id := f"o-{chance.randrange(250)}")
+        with suppress(StoreError):
+            note_with(chance.choice(noters), order_row(order_id), seconds=0.2)
+        shop.calm()
+        if chance.random() < 0.1:
+            cursor = read(cursor)
+    for each in noters:
+        note_with(each, order_row("o-last"))
+    read(cursor)
+    assert unknown == set()
 
 
 def test_changes_are_noted_although_movements_cannot_be_recorded(shop, ask):

@@ -385,12 +385,8 @@ def list_transfers(
     """
     # One more shows that the last one is the only one of its time.
     size = 1000 if most is None else most + 1
-
-    def read(key: str) -> list[Row]:
-        every = read_range(store, Table.STOCK_ADJUSTMENTS, BY_TIME, key, (" ", "~"), size)
-        return [*islice(every, most)]
-
-    newest = [*side_by_side(read, keys)]
+    read = partial(read_range, store, Table.STOCK_ADJUSTMENTS, BY_TIME, times=(" ", "~"), size=size)
+    newest = [*side_by_side(lambda key: [*islice(read(key), most)], keys)]
     # For earlier transfers, the departure may have been read, but not the arrival.
     since = max((rows[-1]["appliedAt"] for rows in newest if len(rows) == most), default=None)
     steps = [row for row in chain.from_iterable(newest) if row["appliedAt"] > (since or "")]
