@@ -97,6 +97,40 @@ class Jwt:
     operators_claim: tuple[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class Domain:
+    """A domain of the desk and the API for customers.
+
+    Attributes:
+        name: Its name, such as `desk.shop.example`.
+        certificate: The ARN of its certificate.
+    """
+
+    name: str
+    certificate: str
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The hosted desk, and how its users sign in.
+
+    Attributes:
+        client_id: The id of the desk's client at the issuer.
+        authorize: The address of the issuer's authorization endpoint.
+        token: The address of the issuer's token endpoint.
+        sign_out: The issuer's address for signing out.
+        scope: The scopes to request, separated by spaces.
+        domain: A domain of the desk and the API; None for the address that API Gateway chooses.
+    """
+
+    client_id: str
+    authorize: str
+    token: str
+    sign_out: str
+    scope: str
+    domain: Domain | None
+
+
 class Arguments(TypedDict, total=False):
     """The settings as keyword arguments of the construct. The keys of nested settings are spelt as in the schema."""
 
@@ -124,6 +158,7 @@ class Arguments(TypedDict, total=False):
     api_limits: Mapping[str, int]
     jwt: Mapping[str, Any] | None
     roles: Mapping[str, Any] | None
+    desk: Mapping[str, Any] | None
     cors: Sequence[str]
     customers_may_set: Sequence[str]
     show_stock: str
@@ -167,6 +202,7 @@ class Settings:
     api_limits: ApiLimits
     jwt: Jwt | None
     roles: Mapping[str, Any] | None
+    desk: Desk | None
     cors: tuple[str, ...]
     customers_may_set: tuple[str, ...]
     show_stock: str
@@ -236,6 +272,7 @@ class Settings:
             },
             "api_limits": ApiLimits(**chosen["apiLimits"]),
             "jwt": chosen["jwt"] and _jwt(**chosen["jwt"]),
+            "desk": chosen["desk"] and _desk(chosen["desk"]),
             "cors": tuple(chosen["cors"]),
             "customers_may_set": tuple(chosen["customersMaySet"]),
             "locations": tuple(chosen["locations"]),
@@ -264,6 +301,11 @@ def _jwt(
 ) -> Jwt:
     claim = operatorsClaim and (operatorsClaim["name"], operatorsClaim["value"])
     return Jwt(issuer, tuple(audience), userIdClaim, claim or None)
+
+
+def _desk(chosen: Mapping[str, Any]) -> Desk:
+    fields = {_field(name): value for name, value in chosen.items()}
+    return Desk(**fields | {"domain": chosen["domain"] and Domain(**chosen["domain"])})
 
 
 def check_names(config: Mapping[str, Any], context: Mapping[str, Any]) -> None:
@@ -363,6 +405,7 @@ def _fill_in(chosen: dict[str, Any], stage: str, sources: dict[str, str]) -> Non
     _check_holds(chosen, sources)
     _check_currency(chosen["currency"], sources)
     _check_roles(chosen, sources)
+    _check_desk(chosen, sources)
     if chosen["cors"] and chosen["jwt"] is None:
         raise SettingsError(
             f"{_named('cors', sources)} requires the setting jwt: without tokens, a web page would have to sign its requests "
@@ -430,6 +473,28 @@ def _check_roles(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
         raise SettingsError(
             f"{_named('roles', sources)} has {size:,} characters as JSON; it may have at most {_MOST_BYTES_OF_ROLES:,}. Grant "
             "fewer roles, or use shorter names"
+        )
+
+
+def _check_desk(chosen: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Refuse a desk whose users could not sign in, or could do nothing there."""
+    desk, jwt = chosen["desk"], chosen["jwt"]
+    if desk is None:
+        return
+    named = _named("desk", sources)
+    if jwt is None or not chosen["api"]:
+        raise SettingsError(
+            f"{named} requires the settings api and jwt: the desk uses the API with its users' tokens"
+        )
+    if chosen["roles"] is None and "operatorsClaim" not in jwt:
+        raise SettingsError(
+            f"{named} requires the setting roles or jwt.operatorsClaim: without them, all tokens are customers', who may not "
+            "use the desk"
+        )
+    if desk["clientId"] not in jwt["audience"]:
+        raise SettingsError(
+            f"{named}.clientId is {json.dumps(desk['clientId'])}; it must be in jwt.audience, or the API would refuse the "
+            "desk's tokens"
         )
 
 

@@ -27,6 +27,7 @@ SETTINGS: dict[str, object] = {
     # For the tokens from `inventory-orders tokens`. The samples place orders without a hold.
     "jwt": tokens.SETTING,
     "roles": tokens.ROLES,
+    "desk": tokens.DESK,
     "allowEndlessHolds": True,
     # The demo and the dashboard show all metrics, which cost nothing here.
     "monitoring": "full",

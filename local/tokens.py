@@ -44,6 +44,13 @@ _GRANTS = {
 ROLES = {"claim": _GROUPS, "grants": _GRANTS, "locationsClaim": _LOCATIONS}
 """The setting `roles` of the embedded AWS."""
 
+DESK = {
+    "clientId": _AUDIENCE,
+    # Placeholders: only `make desk` has pages to sign in.
+    **{name: f"https://issuer.invalid/{name}" for name in ("authorize", "token", "signOut")},
+}
+"""The setting `desk` of the embedded AWS."""
+
 CUSTOMER = "u-7"
 """The customer whose token is made by default."""
 

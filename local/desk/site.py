@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.desk_files import PAGE, desk_files
 from inventory_orders.domain.events import to_json
 from inventory_orders.errors import InventoryOrdersError
 from inventory_orders.store.lists import OrderFilter
@@ -46,23 +47,13 @@ _PASSED_BACK = ("content-type", "etag", "location", "preference-applied", "retry
 # The API accepts less, so it refuses bodies that are too large itself.
 _MAX_BODY_BYTES = 1 << 20
 
-_PAGE = Path(__file__).parent / "page"
-_UPLOT = ROOT / "node_modules" / "uplot" / "dist"
-_LIT = ROOT / "node_modules" / "lit-html"
 _POWERTOOLS = Path(str(distribution("aws-lambda-powertools").locate_file("aws_lambda_powertools")))
 _SWAGGER_UI = _POWERTOOLS / "event_handler" / "openapi" / "swagger_ui"
 _FILES = {
-    **dict.fromkeys(("/", "/contract"), _PAGE / "page.html"),
-    **{f"/{path.name}": path for path in _PAGE.iterdir() if path.suffix != ".html"},
-    **{f"/lit-html/{path.name}": path for path in _LIT.glob("*.js")},
-    **{f"/lit-html/directives/{path.name}": path for path in _LIT.glob("directives/*.js")},
     "/openapi.yaml": ROOT / "docs" / "openapi.yaml",
     "/swagger-ui.css": _SWAGGER_UI / "swagger-ui.min.css",
     "/swagger-ui.js": _SWAGGER_UI / "swagger-ui-bundle.min.js",
-    "/uplot.css": _UPLOT / "uPlot.min.css",
-    "/uplot.js": _UPLOT / "uPlot.iife.min.js",
 }
-_FILES_OF_THE_EMBEDDED_AWS = dict.fromkeys(("/dashboard", "/try"), _PAGE / "page.html")
 _CONTRACT = "/openapi.yaml"
 _SERVERS = f"""servers:
   - {{url: {_AS}operator, description: embedded AWS with an operator's token}}
@@ -70,9 +61,7 @@ _SERVERS = f"""servers:
 """
 _KINDS = {
     ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
     ".yaml": "application/yaml",
 }
 _POLICY = (
@@ -105,7 +94,9 @@ class Site:
     ) -> None:
         self.token = token
         self.trial = trial
-        self.files = dict(_FILES)
+        files = desk_files()
+        self.files = {f"/{name}": file for name, file in files.items()}
+        self.files |= dict.fromkeys(("/", "/contract"), files[PAGE])
         self.contract = _FILES[_CONTRACT].read_bytes()
         drops = Drops(desk, live)
 
@@ -135,7 +126,7 @@ class Site:
         }
         self.writes = {"/data/command": desk.carry_out, "/local/dead-letter": desk.letters.settle}
         if service is not None and trial is not None:
-            self.files |= _FILES_OF_THE_EMBEDDED_AWS
+            self.files |= dict.fromkeys(("/dashboard", "/try"), files[PAGE])
             self.reads["/data/dashboard"] = lambda query: service.snapshots(
                 query.get("range", LATEST)
             )
@@ -209,7 +200,10 @@ class Handler(BaseHTTPRequestHandler):
         self._check_host()
         url, site, is_read = urlsplit(self.path), self.site, self.command == "GET"
         if is_read and url.path in site.files:
-            path = site.files[url.path]
+            file = site.files[url.path]
+            return _Answer(HTTPStatus.OK, file.headers, file.content)
+        if is_read and url.path in _FILES:
+            path = _FILES[url.path]
             content = site.contract if url.path == _CONTRACT else path.read_bytes()
             return _Answer(HTTPStatus.OK, {"Content-Type": _KINDS[path.suffix]}, content)
         self._check_page()
@@ -274,7 +268,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        for name, value in {**headers, **_HEADERS}.items():
+        for name, value in {**_HEADERS, **headers}.items():
             self.send_header(name, value)
         policy = _POLICIES.get(urlsplit(self.path).path, _POLICY)
         self.send_header("Content-Security-Policy", policy)

@@ -26,6 +26,13 @@ from tests.support.template import shared_stack_of
 
 JWT = {"issuer": "https://a.example", "audience": ["a"]}
 ROLES = {"claim": "g", "grants": {"pickers": ["orders.read"]}}
+DESK = {
+    "clientId": "a",
+    "authorize": "https://id.example/authorize",
+    "token": "https://id.example/token",
+    "signOut": "https://id.example/logout",
+}
+CERTIFICATE = "arn:aws:acm:eu-central-1:123456789012:certificate/0a-1"
 
 
 def changed(path, value):
@@ -279,6 +286,25 @@ def test_roles_that_do_not_fit_into_the_functions_environment_are_refused():
         Settings.from_context("dev", settings, {"dev": {"roles": {"grants": many}}})
 
 
+def test_a_desk_needs_the_api_tokens_and_staff():
+    settings = {"jwt": JWT, "holdSeconds": 900, "roles": ROLES, "desk": DESK}
+    desk = Settings.from_context("dev", settings).desk
+    assert (desk.client_id, desk.sign_out, desk.scope) == ("a", DESK["signOut"], "openid")
+    assert desk.domain is None
+    operators = JWT | {"operatorsClaim": {"name": "g", "value": "operators"}}
+    domain = {"name": "desk.shop.example", "certificate": CERTIFICATE}
+    chosen = settings | {"roles": None, "jwt": operators, "desk": DESK | {"domain": domain}}
+    assert Settings.from_context("dev", chosen).desk.domain.certificate == CERTIFICATE
+    for change, says in (
+        ({"api": False}, "requires the settings api and jwt"),
+        ({"jwt": None, "roles": None}, "requires the settings api and jwt"),
+        ({"roles": None}, "requires the setting roles or jwt.operatorsClaim"),
+        ({"desk": DESK | {"clientId": "b"}}, '.clientId is "b"; it must be in jwt.audience'),
+    ):
+        with pytest.raises(SettingsError, match=rf"^settings\.desk.*{re.escape(says)}"):
+            Settings.from_context("dev", settings | change)
+
+
 def test_the_decimals_of_a_currency_are_not_those_of_libraries_but_of_iso_4217():
     assert Counter(DIGITS.values()) == {0: 17, 2: 139, 3: 7, 4: 2}
     assert all(re.fullmatch("[A-Z]{3}", code) for code in DIGITS)
@@ -392,6 +418,20 @@ def test_a_runtime_whose_support_ends_is_reported():
         ("roles", ROLES | {"grants": {"a b": ["*"]}}, "for each role, whose name is a word"),
         ("roles", ROLES | {"grants": {"a": []}}, "grants.a is []; it must be a list of one or"),
         ("roles", ROLES | {"grants": {"a": ["x"]}}, 'grants.a[0] is "x"; it must be one of *, ord'),
+        ("desk", DESK, "settings.desk requires the settings api and jwt"),
+        ("desk", {"clientId": "a"}, "settings.desk.authorize is missing"),
+        (
+            "desk",
+            DESK | {"token": "http://id.example"},
+            "it must be an https address without ? and",
+        ),
+        ("desk", DESK | {"signOut": "https://id.example/?a=b"}, "an https address without ? and #"),
+        ("desk", DESK | {"scope": "email"}, 'scope is "email"; it must be scopes that begin with'),
+        (
+            "desk",
+            DESK | {"domain": {"name": "localhost"}},
+            "settings.desk.domain.certificate is mi",
+        ),
         ("customersMaySet", ["x"], 'customersMaySet[0] is "x"; it must be one of attributes, loc'),
         ("tableKey", "alias/aws/dynamodb", "must be the ARN of a KMS key"),
         ("functions", 3, "settings.functions is 3; it must be an object"),

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.desk import TOKEN, desk_of_shop
+from tests.support.pages import module
 
 
 @pytest.fixture
@@ -30,22 +31,7 @@ def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
     failing.get_by_text("Embedded AWS on this machine: account 123456789012").wait_for()
 
 
-def test_a_refresh_stops_no_reader_on_the_way_to_another_page(failing, desk):
-    page = failing
-    page.goto(desk.address())
-    title(page, "Today")
-    # A product may be called as what every object has.
+def test_a_product_may_be_called_as_what_every_object_has(page):
+    script = module("format.js")
     items = "[{productId: 'constructor', quantity: 1}]"
-    words = page.evaluate(f"import('/format.js').then((all) => all.itemsInWords({items}, {{}}))")
-    assert words == "1 constructor"
-    held = []
-    page.route("**/scan.js", lambda route: held.append(route))  # noqa: PLW0108 - Playwright takes no built-in method
-    page.get_by_role("link", name="Scan", exact=True).click()
-    while not held:
-        page.wait_for_timeout(20)
-    # News does the same as the button.
-    page.get_by_role("button", name="Refresh").click()
-    page.locator("#view[aria-busy=false]").wait_for()
-    held[0].continue_()
-    title(page, "Scan")
-    assert page.locator("#title").all_inner_texts() == ["Scan"]
+    assert page.evaluate(f"{script}; tested.itemsInWords({items}, {{}})") == "1 constructor"

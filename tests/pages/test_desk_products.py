@@ -6,6 +6,7 @@ import re
 from operations.currency import NONE, Currency
 from tests.support.desk import TEA, card, desk_for, said, show
 from tests.support.movements import record_movements
+from tests.support.pages import module
 
 DECAF = "tea-earl-grey-decaf"
 ANNA = "arn:aws:sts::123456789012:assumed-role/Admin/anna@example.com"
@@ -249,8 +250,8 @@ PRICES = {
     NONE: ("1,200", {"1250": 1250, "12.50": None}),
 }  # fmt: skip
 READ_PRICES = r"""
-async ([currency, typed]) => {
-  const { useCurrency, price, priceFault, typedPrice, unitsOf } = await import("/format.js");
+([currency, typed]) => {
+  const { useCurrency, price, priceFault, typedPrice, unitsOf } = tested;
   useCurrency(currency);
   const read = typed.map((text) => [text, priceFault(text) ? null : unitsOf(text)]);
   return [price(1200).replace("\u00a0", " "), unitsOf(typedPrice(1200)), Object.fromEntries(read)];
@@ -258,7 +259,8 @@ async ([currency, typed]) => {
 """
 
 
-def test_prices_are_shown_and_read_with_the_decimals_of_the_currency(page, desk):
+def test_prices_are_shown_and_read_with_the_decimals_of_the_currency(page):
+    page.evaluate(f"{module('format.js')}; globalThis.tested = tested")
     for currency, (shown, typed) in PRICES.items():
         found = page.evaluate(READ_PRICES, [currency._asdict(), list(typed)])
         assert found == [shown, 1200, typed], currency

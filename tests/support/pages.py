@@ -6,6 +6,7 @@ import json
 import re
 from typing import NamedTuple
 
+from infra.desk_files import run_esbuild
 from local import ROOT
 from local.sample_orders import HOT_PRODUCT
 from tests.support.desk import TEA, DeskOfShop
@@ -58,6 +59,11 @@ def views() -> list[str]:
         r"^const PARTS = (.*?)^const states", APP.read_text("utf-8"), re.M | re.S
     )
     return re.findall(r'"([\w-]+)"', listed)
+
+
+def module(name: str) -> str:
+    """Bundle a script of the desk into one that a page can evaluate: the variable `tested` has its exports."""
+    return run_esbuild(name, "--bundle", "--format=iife", "--global-name=tested")
 
 
 def fill(desk: DeskOfShop) -> None:

@@ -1,5 +1,5 @@
 // The frame of all pages: which stack this is, the links, the search, and the view that the address names.
-import { html, nothing, render } from "/lit-html/lit-html.js";
+import { html, nothing, render } from "lit-html";
 import { arrive } from "./drafts.js";
 import { useCurrency } from "./format.js";
 import { ELSEWHERE, dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";

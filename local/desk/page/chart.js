@@ -1,6 +1,7 @@
 // Charts over time, drawn by uPlot: lines or stacked areas. The legend shows the values of a chosen moment.
-import { AsyncDirective, directive } from "/lit-html/async-directive.js";
-import { render } from "/lit-html/lit-html.js";
+import { AsyncDirective, directive } from "lit-html/async-directive.js";
+import { render } from "lit-html";
+import uPlot from "uplot";
 import { clock, day, measured, minute } from "./format.js";
 import { page } from "./messages.js";
 import { html, nothing } from "./parts.js";

@@ -1,5 +1,5 @@
 // The deployed dashboard, from the logs and queues of the embedded AWS: alarms that are on, charts, and what is not measured.
-import { unsafeHTML } from "/lit-html/directives/unsafe-html.js";
+import { unsafeHTML } from "lit-html/directives/unsafe-html.js";
 import { lineChart } from "./chart.js";
 import { clock, measured } from "./format.js";
 import { page, withCode } from "./messages.js";

@@ -1,5 +1,5 @@
 // What came of what the reader did. A message appears next to what was pressed, and stays until it is dismissed or replaced.
-import { html, nothing } from "/lit-html/lit-html.js";
+import { html, nothing } from "lit-html";
 import { draftOf, drop, fail, here } from "./drafts.js";
 import { pause } from "./server.js";
 import { T } from "./texts.js";

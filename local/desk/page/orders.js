@@ -4,7 +4,7 @@
 import { age, atLocation, itemsInWords, locationName, moment, number } from "./format.js";
 import { locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, change, checkbox, choice, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
-import { live } from "/lit-html/directives/live.js";
+import { live } from "lit-html/directives/live.js";
 import { changed, draftOf, drop, idOf } from "./drafts.js";
 import { page, refuse, say } from "./messages.js";
 import { ask, carryOut } from "./server.js";

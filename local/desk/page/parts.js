@@ -1,8 +1,8 @@
 // The building blocks of all pages: cards, facts, tables, forms and buttons.
-import { html, nothing, svg } from "/lit-html/lit-html.js";
-import { keyed } from "/lit-html/directives/keyed.js";
-import { ref } from "/lit-html/directives/ref.js";
-import { repeat as each } from "/lit-html/directives/repeat.js";
+import { html, nothing, svg } from "lit-html";
+import { keyed } from "lit-html/directives/keyed.js";
+import { ref } from "lit-html/directives/ref.js";
+import { repeat as each } from "lit-html/directives/repeat.js";
 import { changed, draftOf, drop, idOf, isKept, isTyped } from "./drafts.js";
 import { change, idOfMessage, isWrong, messageOf, page, refuse } from "./messages.js";
 import { T } from "./texts.js";

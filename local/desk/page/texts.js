@@ -37,6 +37,16 @@ export const T = {
   notDrawn: (key, why) => `Cannot show ${key}: ${why}`,
   notRefreshed: (why) => `Cannot refresh this page: ${why}`,
 
+  // ---------------------------------------------------------------- the session
+  session: {
+    title: "Sign in",
+    signIn: "Sign in", signOut: "Sign out",
+    ended: "your session has ended: sign in again. What you typed is kept",
+    refused: (why) => `you could not be signed in: ${why}`,
+    foreign: "you could not be signed in: the answer does not belong to this page's request. Sign in again",
+    until: (time) => `Changes to your roles take effect by ${time}`,
+  },
+
   // ---------------------------------------------------------------- messages
   dismiss: "Dismiss this message",
   doing: (words) => `${words} …`,
