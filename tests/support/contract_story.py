@@ -109,6 +109,7 @@ class Story:
         self.leave_units_on_pages()
         self.end_processes_at_the_depot()
         self.shop.publish()
+        self.shop.restart(NOTES_CHANGES="true")
         record_movements(self.shop, late=True)
 
     # ------------------------------------------------------------------ commands

@@ -108,6 +108,12 @@ class Process:
         return roles
 
     @cached_property
+    def about(self) -> Mapping[str, Any]:
+        """The facts about the stage that its staff are shown: `stage`, `production` and `currency`."""
+        facts: Mapping[str, Any] = json.loads(self._text("ABOUT"))
+        return facts
+
+    @cached_property
     def customers_may_set(self) -> tuple[str, ...]:
         """The fields of an order that customers may set, in addition to those that every order has."""
         return tuple(self._environment.get("CUSTOMERS_MAY_SET", "").split(","))
@@ -137,9 +143,10 @@ class Process:
         return 60 * self._whole_number("SWEEP_MINUTES")
 
     @cached_property
-    def stream_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings through which changes in the tables are published; empty if none are published."""
-        return self._environment.get("STREAM_MAPPINGS", "").split()
+    def stream_mappings(self) -> Mapping[str, Sequence[str]]:
+        """UUIDs of the event source mappings that read the tables' streams, by what happens to the changes; empty if nothing does."""
+        variables = {"published": "STREAM_MAPPINGS", "noted for the desk": "CHANGE_MAPPINGS"}
+        return {what: self._environment.get(name, "").split() for what, name in variables.items()}
 
     @cached_property
     def movement_mapping(self) -> list[str]:
@@ -164,6 +171,11 @@ class Process:
     def has_movements(self) -> bool:
         """Whether the stage records movements."""
         return "MOVEMENTS_TABLE_NAME" in self._environment
+
+    @property
+    def notes_changes(self) -> bool:
+        """Whether the stage notes for its desk which orders and products changed."""
+        return "NOTES_CHANGES" in self._environment
 
     @cached_property
     def customers_client(self) -> RetryingClient:
