@@ -235,7 +235,12 @@ def desk_of_shop(
 ) -> Iterator[DeskOfShop]:
     """Serve the desk of a new tea shop. `signals` is its monitoring, and `variables` are further settings of its functions."""
     with open_shop(catalogue()) as shop:
-        about = {"stage": "shop", "production": is_production, "currency": currency._asdict()}
+        about = {
+            "stage": "shop",
+            "production": is_production,
+            "currency": currency._asdict(),
+            "changes": True,
+        }
         shop.restart(ABOUT=json.dumps(about), **variables)
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
