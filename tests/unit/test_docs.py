@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 28_678
+MAX_WORDS_IN_ALL = 29_470
 
 MAX_WORDS = {
     "README.md": 600,
@@ -28,11 +28,11 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 5_364,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_216,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_820,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 470,
+    "docs/desk.md": 650,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }
