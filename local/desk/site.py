@@ -282,8 +282,8 @@ class Handler(BaseHTTPRequestHandler):
         token = self.headers.get(_TOKEN, "")
         if not hmac.compare_digest(token.encode(), self.site.token.encode()):
             raise _RefusedError(
-                "this address has no token, or an earlier server's token: open the address that "
-                "`make desk` or `make dashboard` prints",
+                "this address has no token, or an earlier server's token: open the address that the desk's command "
+                "printed last",
             )
 
     def _check_origin(self) -> None:

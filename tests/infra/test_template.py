@@ -27,7 +27,7 @@ from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
-from operations.preflight import FOR_DESK, READERS
+from operations.preflight import DESK_EXECUTIONS, FOR_DESK, READERS
 from testing.world.streams import product_row
 from tests.support.template import (
     EVERYTHING,
@@ -506,7 +506,7 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
 def test_the_desk_has_a_function_of_its_own_that_may_only_write_its_log():
     template = synthesise("prod", **EVERYTHING)
     desk = properties_of(template, "Lambda::Function", "ServeDesk")
-    assert desk["ReservedConcurrentExecutions"] == 5
+    assert desk["ReservedConcurrentExecutions"] == DESK_EXECUTIONS == 5
     assert not desk.keys() & {"Layers", "Environment"}
     (policy,) = (
         each

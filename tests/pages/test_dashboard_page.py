@@ -244,7 +244,7 @@ def test_alarms_that_are_on_come_first_and_the_others_open_by_keyboard(page, sho
 
 def test_the_page_asks_for_what_is_new_in_the_chosen_range(page, show, service):
     show(graph("One", series("placed", ORANGE, [1] * COUNT)), traffic=False)
-    page.get_by_text("No traffic yet: run make demo").wait_for()
+    page.get_by_text("No traffic yet: place orders").wait_for()
     for _ in range(3):
         service.show(graph("Two", series("placed", ORANGE, [1] * COUNT)), earlier=True)
     page.wait_for_selector('[data-title="Two"]')

@@ -126,6 +126,7 @@ class ApiOfNothing(Api):
     ) -> Reply:
         caller_of = {"name": "x", "permissions": ["*"], "locations": None}
         about = {"caller": caller_of, "stage": "shop", "production": False, "locations": [""]}
+        about["changes"] = True
         answer = about | {"currency": {"code": "", "digits": 0}, "movements": True, "next": "1"}
         answer |= {"orders": [], "products": [], "isAll": True}
         return Reply(200, {"content-type": "application/json"}, json.dumps(answer).encode())
@@ -230,12 +231,18 @@ def desk_of_shop(
     is_embedded: bool = True,
     is_production: bool = False,
     currency: Currency = EURO,
+    notes_changes: bool = True,
     signals: Any = None,
     **variables: str,
 ) -> Iterator[DeskOfShop]:
     """Serve the desk of a new tea shop. `signals` is its monitoring, and `variables` are further settings of its functions."""
     with open_shop(catalogue()) as shop:
-        about = {"stage": "shop", "production": is_production, "currency": currency._asdict()}
+        about = {
+            "stage": "shop",
+            "production": is_production,
+            "currency": currency._asdict(),
+            "changes": notes_changes,
+        }
         shop.restart(ABOUT=json.dumps(about), **variables)
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)

@@ -1,6 +1,6 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
 import { may } from "./caller.js";
-import { atLocation, bookedAt, inWords, locationName, moment, number, price, signed } from "./format.js";
+import { atLocation, bookedAt, inWords, locationName, moment, number, person, price, signed } from "./format.js";
 import { idOf, refuse, withCode } from "./messages.js";
 import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
@@ -209,9 +209,9 @@ function locationsOf({ total, productId, locationId: here = "" }) {
 }
 
 // Where its available units are, for operators.
-function lanesOf({ stockCount, inLanes, version, createdAt }) {
+function lanesOf({ stockCount, inLanes, version, createdAt, changedBy, changedAt }) {
   const lanes = Object.entries(inLanes).map(([lane, amount]) => [T.product.lane(Number(lane)), number(amount)]);
-  const all = [[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)]];
+  const all = [[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)], [T.product.changedBy, changedBy && T.by(person(changedBy), moment(changedAt))]];
   return folded(T.product.forOperators, hint(T.product.lanesMean), facts(all), isLocal() ? html`<p>${link(T.nav.lanes, "lanes")}</p>` : nothing);
 }
 
