@@ -63,7 +63,7 @@ export const T = {
   answered: (status, message) => `the API answered ${status}: ${message}`,
   // What API Gateway itself says.
   statuses: {
-    401: "you are not signed in any more", 403: "the API does not know you: sign in again", 404: "the API has no such address",
+    401: "you are not signed in any more", 404: "the API has no such address",
     413: "this is too large", 429: "there are too many requests at the moment: try again in a few seconds",
   },
   notPermitted: (permission) => `your role does not include the permission ${permission}`,
