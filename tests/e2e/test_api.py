@@ -15,7 +15,9 @@ import boto3
 import pytest
 
 from infra.api import ROUTES
+from inventory_orders.api.permissions import ANY_PERMISSION, FOR_CUSTOMERS, PERMISSIONS
 from local import ROOT
+from local.tokens import ROLES
 from tests.support.api import JsonApi
 from tests.support.stack import create
 from tests.support.tokens import Issuer, issued_by
@@ -157,6 +159,10 @@ def bearer(token):
     return {"Authorization": f"Bearer {token}"}
 
 
+def staff(issuer, role, **claims):
+    return bearer(issuer.token(sub=role, **{"cognito:groups": [role], **claims}))
+
+
 def test_customers_with_a_token_see_their_own_orders_and_operators_all(
     aws, with_tokens, issuer, new_id
 ):
@@ -177,29 +183,87 @@ def test_customers_with_a_token_see_their_own_orders_and_operators_all(
     assert api("POST", f"{path}/confirm", headers=operator).status == 200
 
 
-def test_a_picker_ships_orders_of_the_tokens_locations_and_does_nothing_else(
+def test_each_caller_may_use_exactly_the_routes_of_its_permissions(with_tokens, issuer):
+    """The requests change nothing: what they name does not exist, and their bodies are empty."""
+    granted = {role: {ANY_PERMISSION, *allowed} for role, allowed in ROLES["grants"].items()}
+    callers = {role: staff(issuer, role, **{"custom:locations": "*"}) for role in granted}
+    callers |= {"operators": staff(issuer, "operators"), "customer": staff(issuer, "cleaners")}
+
+    def may(caller, route):
+        if caller == "customer":
+            return route in FOR_CUSTOMERS
+        return not granted.get(caller, {"*"}).isdisjoint({PERMISSIONS[route], "*"})
+
+    def tried(caller, route):
+        method, path = route.split()
+        path = path.format(orderId="nothing", productId="nothing")
+        body = None if method == "GET" else {}
+        said = with_tokens(method, path, body, callers.get(caller), signed=False)
+        is_refused = said.status in (401, 403) or said.status >= 500
+        return said.status if is_refused else None, said.said.get("permission")
+
+    tries = {(caller, route) for caller in [*callers, "no token"] for route in ROUTES}
+    with ThreadPoolExecutor(4) as pool:
+        found = dict(zip(tries, pool.map(lambda each: tried(*each), tries), strict=True))
+    refused = {each: (403, PERMISSIONS[each[1]]) for each in tries if not may(*each)}
+    refused |= {("no token", route): (401, None) for route in ROUTES}
+    assert found == {each: refused.get(each, (None, None)) for each in tries}
+
+
+def test_staff_see_and_change_only_what_is_at_the_locations_of_their_token(
     aws, api, with_tokens, issuer, new_id
 ):
-    create(aws, new_id, 10)
-    path = f"/orders/{new_id}"
-    assert api("POST", "/orders", order(new_id, new_id), {"Prefer": "wait=20"}).status == 201
-    assert api("POST", f"{path}/confirm").status == 200
-    here, there = (
-        bearer(
-            issuer.token(
-                sub="tom", **{"cognito:groups": ["pickers"], "custom:locations": locations}
-            )
-        )
-        for locations in ("berlin (default)", ["berlin", "rome"])
-    )
-    refused = with_tokens("POST", f"{path}/cancel", headers=here)
-    assert (refused.status, refused.said["permission"]) == (403, "orders.cancel")
-    elsewhere = with_tokens("POST", f"{path}/fulfil", headers=there)
-    assert (elsewhere.status, elsewhere.said["code"]) == (403, "OTHER_LOCATION")
-    assert "(berlin, rome)" in elsewhere.said["detail"]
-    assert with_tokens("POST", f"{path}/fulfil", headers=here).status == 200
-    steps = with_tokens("GET", path, headers=here).said["steps"]
-    assert steps[-1]["actor"] == "tom"
+    berlin, rome = f"{new_id}-berlin", f"{new_id}-rome"
+    places = {"", berlin, rome}
+    products = (new_id, f"{new_id}-cup")
+    for product_id in products:
+        for place in sorted(places):
+            create(aws, product_id, 9, locationId=place)
+    lines = {"default": [""], "berlin": [berlin], "both": [berlin, rome]}
+    for name, taken_from in lines.items():
+        items = [
+            {"productId": product_id, "quantity": 1, "locationId": place}
+            for product_id, place in zip(products, taken_from, strict=False)
+        ]
+        body = {"orderId": f"{new_id}-{name}", "userId": new_id, "items": items}
+        assert api("POST", "/orders", body, {"Prefer": "wait=20"}).status == 201
+
+    def may(method, path, body=None):
+        """Whether a request to an order, or to the product at a location, is not refused."""
+        said = with_tokens(method, path, body, headers)
+        assert said.status == 200 or said.said["code"] == "OTHER_LOCATION"
+        return said.status == 200
+
+    def receipt(place):
+        return {"adjustmentId": place or "r", "delta": 1, "reason": "RECEIPT", "locationId": place}
+
+    everything = {*lines}
+    for claim, seen, changed, at in (
+        (berlin, {"berlin", "both"}, {"berlin"}, {berlin}),
+        ([berlin, rome], {"berlin", "both"}, {"berlin", "both"}, {berlin, rome}),
+        (f"{rome} (default)", {"default", "both"}, {"default"}, {"", rome}),
+        ("(default)", {"default"}, {"default"}, {""}),
+        ("*", everything, everything, places),
+        ("", set(), set(), set()),
+        (None, set(), set(), set()),
+    ):
+        headers = staff(issuer, "owners", **({} if claim is None else {"custom:locations": claim}))
+        listed = with_tokens("GET", f"/orders?userId={new_id}", headers=headers).said["orders"]
+        assert {order["orderId"].removeprefix(f"{new_id}-") for order in listed} == seen
+        path = f"/orders/{new_id}"
+        assert {name for name in lines if may("GET", f"{path}-{name}")} == seen
+        # Later confirmations are repetitions, which succeed.
+        assert {name for name in lines if may("POST", f"{path}-{name}/confirm")} == changed
+        path = f"/products/{new_id}"
+        assert {place for place in places if may("GET", f"{path}/history?locationId={place}")} == at
+        assert {each for each in places if may("POST", f"{path}/adjustments", receipt(each))} == at
+        stock = with_tokens("GET", f"/stock/{new_id}", headers=headers)
+        assert (stock.status == 200) is bool(at)
+        levels = stock.said.get("places", [stock.said]) if at else []
+        assert {each.get("locationId", "") for each in levels} == at
+    for name in lines:
+        steps = api("GET", f"/orders/{new_id}-{name}").said["steps"]
+        assert [step["actor"] for step in steps] == ["owners"]
 
 
 def test_a_token_for_another_api_is_refused(with_tokens, issuer):

@@ -21,7 +21,7 @@ def desk(page):
 
 
 def act_as(page, desk, role, locations="*"):
-    """Let the page call the API as somebody with a role."""
+    """Let the page call the API as anna, who has a role."""
     desk.api.claims = {
         "sub": "anna",
         "cognito:groups": f"[{role}]",

@@ -120,17 +120,8 @@ class Process:
 
     @cached_property
     def shows_numbers(self) -> bool:
-        """Whether customers see the number of units, or only whether a product is available.
-
-        Raises:
-            ConfigurationError: The setting is missing or wrong.
-        """
-        shown = self._text("SHOW_STOCK")
-        if shown not in ("numbers", "availability"):
-            raise ConfigurationError(
-                f"the environment variable SHOW_STOCK is {shown!r}; it must be numbers or availability"
-            )
-        return shown == "numbers"
+        """Whether customers see the number of units. By default, they only see whether a product is available."""
+        return self._environment.get("SHOW_STOCK") == "numbers"
 
     @cached_property
     def hold_grace_seconds(self) -> int:
