@@ -10,9 +10,9 @@ const RATE_SECONDS = 10;
 const MOST_SAMPLES = 300;
 const CHART_HEIGHT = 260;
 
-// What was read at a time: units `left`, and units `sold` since the page was opened. Receipts and cancellations add units, and are no sales.
 const now = () => Date.now() / 1000;
 
+// Adds a sample: units `left`, and units `sold` since the page was opened. Units that receipts and cancellations add are not counted as negative sales.
 export async function read([productId], state) {
   const product = await api("GET", pathOf("stock", productId));
   const { available, leftToSell: left } = product;
