@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from aws_cdk import ArnFormat, Aws, Fn, Stack
@@ -18,6 +19,9 @@ from .removal import kept_in_production
 from .settings import Jwt, Settings
 
 ROUTES = {
+    "GET /about": "Api",
+    "GET /today": "Api",
+    "GET /changes": "Api",
     "POST /orders": "Api",
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",
@@ -33,6 +37,7 @@ ROUTES = {
     "POST /products/{productId}/adjustments": "AdjustStock",
     "POST /products/{productId}/transfers": "AdjustStock",
     "GET /products/{productId}/history": "Api",
+    "GET /products/{productId}/transfers": "Api",
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",
     "POST /counts": "CountStock",
@@ -102,16 +107,8 @@ class Api(Construct):
         if jwt is not None:
             kind, authorizer = "JWT", self._authorizer(jwt)
         for route, name in ROUTES.items():
-            apigatewayv2.CfnRoute(
-                self,
-                route.replace("/", " ").title().replace(" ", "").replace("{", "").replace("}", ""),
-                api_id=self.http_api.ref,
-                route_key=route,
-                target=f"integrations/{integrations[name].ref}",
-                authorization_type=kind,
-                authorizer_id=authorizer,
-            )
-        apigatewayv2.CfnStage(
+            self._route(route, integrations[name], kind, authorizer)
+        self.stage = apigatewayv2.CfnStage(
             self,
             "Stage",
             api_id=self.http_api.ref,
@@ -124,6 +121,40 @@ class Api(Construct):
             access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
                 destination_arn=access_log.log_group_arn, format=json.dumps(LOGGED)
             ),
+        )
+
+    def add_open_routes(
+        self, name: str, live: lambda_.Alias, limits: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Let a function answer requests without a token.
+
+        Args:
+            name: The name of the function.
+            live: Its alias.
+            limits: Its routes, each with the limits of its requests per second, which do not count towards `apiLimits`.
+        """
+        integration = self._integration(name, live)
+        for route in limits:
+            made = self._route(route, integration, "NONE", None)
+            # The stage is refused if it limits a route that does not exist.
+            self.stage.add_dependency(made)
+        self.stage.route_settings = {**limits}
+
+    def _route(
+        self,
+        route: str,
+        integration: apigatewayv2.CfnIntegration,
+        kind: str,
+        authorizer: str | None,
+    ) -> apigatewayv2.CfnRoute:
+        return apigatewayv2.CfnRoute(
+            self,
+            re.sub("[ /{}+]", "", route.replace("/", " ").title()),
+            api_id=self.http_api.ref,
+            route_key=route,
+            target=f"integrations/{integration.ref}",
+            authorization_type=kind,
+            authorizer_id=authorizer,
         )
 
     def _integration(self, name: str, live: lambda_.Alias) -> apigatewayv2.CfnIntegration:

@@ -85,10 +85,13 @@ def layer(runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
     return _build("layer-core", runtime, files, folder)
 
 
-def function(name: str, runtime: str, folder: Path = OF_THE_CHECKOUT) -> Asset:
-    """Build the code of one function from its folder."""
+def function(
+    name: str, runtime: str, folder: Path = OF_THE_CHECKOUT, more: Mapping[str, Path] | None = None
+) -> Asset:
+    """Build the code of one function from its folder, and from more files, by their path in the asset."""
     home = _DATA if _DATA.is_dir() else ROOT
-    return _build(f"function-{name}", runtime, sources(home / "functions" / name), folder)
+    files = sources(home / "functions" / name) | {**(more or {})}
+    return _build(f"function-{name}", runtime, files, folder)
 
 
 def dependencies(runtime: str, prefix: str = "") -> dict[str, Path]:

@@ -1,17 +1,25 @@
-"""Builds the files of the desk: one script and one style sheet for all pages, with digests in their names."""
+"""Builds the files of the desk: one script and one style sheet for all pages, with digests in their names.
+
+On a stack, a function serves them. Its answers are composed here, too, so it does not need to know anything about files.
+"""
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
+import json
 import re
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from .assets import ROOT, AssetError
+from .settings import Desk
 
 PAGE = "page.html"
 """The only page, which loads the other files."""
@@ -32,10 +40,21 @@ _KINDS = {
 }
 _COMPRESSED = {".png"}
 
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src 'self'; "
+    "connect-src 'self' {issuer}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; report-uri reports"
+)
+_HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
 
 @dataclass(frozen=True)
 class DeskFile:
-    """A file of the desk as it is sent.
+    """A file of the desk, ready to send.
 
     Attributes:
         headers: The headers that describe it: its type, encoding, and how long it may be cached.
@@ -125,8 +144,55 @@ def _hashed(name: str, content: bytes) -> str:
 
 def _sent(name: str, content: bytes) -> DeskFile:
     suffix = Path(name).suffix
-    cached = "no-cache" if name == PAGE else "public, max-age=31536000, immutable"
+    cached = "no-store" if name == PAGE else "public, max-age=31536000, immutable"
     headers = {"Content-Type": _KINDS[suffix], "Cache-Control": cached}
     if suffix in _COMPRESSED:
         return DeskFile(headers, content)
     return DeskFile(headers | {"Content-Encoding": "gzip"}, gzip.compress(content, mtime=0))
+
+
+def answers(desk: Desk, issuer: str) -> dict[str, dict[str, Any]]:
+    """Compose the answer for each file of the desk, as API Gateway expects it from a function.
+
+    Raises:
+        AssetError: The files cannot be built, or this package was built without them.
+    """
+    token = urlsplit(desk.token)
+    headers = _HEADERS | {
+        "Content-Security-Policy": _POLICY.format(issuer=f"{token.scheme}://{token.netloc}")
+    }
+    if desk.domain is not None:
+        headers["Strict-Transport-Security"] = "max-age=31536000"
+    files = desk_files() | {"config.json": _config(desk, issuer)}
+    return {
+        name: {
+            "statusCode": 200,
+            "headers": headers | file.headers,
+            "body": base64.b64encode(file.content).decode(),
+            "isBase64Encoded": True,
+        }
+        for name, file in files.items()
+    }
+
+
+def _config(desk: Desk, issuer: str) -> DeskFile:
+    """Compose the file that tells the pages where the API is and how staff sign in."""
+    sign_in = {
+        "issuer": issuer,
+        "clientId": desk.client_id,
+        "authorize": desk.authorize,
+        "token": desk.token,
+        "signOut": desk.sign_out,
+        "scope": desk.scope,
+    }
+    content = json.dumps({"desk": "hosted", "api": "..", "signIn": sign_in}).encode()
+    return DeskFile({"Content-Type": "application/json", "Cache-Control": "no-store"}, content)
+
+
+def answers_file(desk: Desk, issuer: str, folder: Path) -> Path:
+    """Write the answers to a file in this folder, for the code of the function."""
+    content = json.dumps(answers(desk, issuer)).encode()
+    path = folder / f"desk-{hashlib.sha256(content).hexdigest()[:16]}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
 from aws_cdk import Duration, Names
@@ -12,13 +13,13 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from inventory_orders.store.tables import STREAM_BATCH
+
 from .permissions import allow
 from .settings import Settings
 
-BATCH_SIZE = 100
-
-# Readers of movements can wait, so changes are collected to save invocations.
-_RECORDING_WINDOW = Duration.seconds(5)
+# Readers of movements can wait, so changes are collected to save invocations. The desk should show changes within five seconds.
+_RECORDING_WINDOW, _WINDOW_FOR_DESK = Duration.seconds(5), Duration.seconds(2)
 
 
 class Events(Construct):
@@ -62,24 +63,38 @@ class Events(Construct):
     def record(
         function: lambda_.Function,
         live: lambda_.Alias,
-        unrecorded: sqs.Queue,
+        unrecorded: sqs.Queue | None,
         orders: dynamodb.TableV2,
-    ) -> lambda_.EventSourceMapping:
-        """Let a function record the movements in changes to orders. Returns the event source mapping of the stream.
+        products: dynamodb.TableV2 | None,
+    ) -> list[lambda_.EventSourceMapping]:
+        """Let a function record the movements in changes to orders, and note for the desk which orders and products changed.
 
         A stream may throttle more than two readers, and this is the second.
         docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_GetRecords.html
+
+        Args:
+            function: The function.
+            live: Its alias, which the streams invoke.
+            unrecorded: The queue for movements that cannot be recorded; None if none are recorded.
+            orders: The table of orders.
+            products: The table of products, if changes are noted.
+
+        Returns:
+            The event source mappings of the tables' streams, that of orders first.
         """
-        function.add_environment("UNRECORDED_MOVEMENTS_QUEUE_URL", unrecorded.queue_url)
-        mapping = _listen(function, live, unrecorded, orders, window=_RECORDING_WINDOW, at_once=1)
-        allow(function, unrecorded.queue_arn, "sqs:SendMessage")
-        return mapping
+        if unrecorded is not None:
+            function.add_environment("UNRECORDED_MOVEMENTS_QUEUE_URL", unrecorded.queue_url)
+            allow(function, unrecorded.queue_arn, "sqs:SendMessage")
+        window = _RECORDING_WINDOW if products is None else _WINDOW_FOR_DESK
+        listen = partial(_listen, function, live, window=window, at_once=1)
+        of_products = [] if products is None else [listen(None, products)]
+        return [listen(unrecorded, orders), *of_products]
 
 
 def _listen(
     function: lambda_.Function,
     live: lambda_.Alias,
-    undeliverable: sqs.Queue,
+    undeliverable: sqs.Queue | None,
     table: dynamodb.TableV2,
     filters: list[Mapping[str, object]] | None = None,
     *,
@@ -94,7 +109,7 @@ def _listen(
         # LATEST can miss changes while the mapping is created or updated.
         # docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
         starting_position=lambda_.StartingPosition.TRIM_HORIZON,
-        batch_size=BATCH_SIZE,
+        batch_size=STREAM_BATCH,
         max_batching_window=window,
         # Batches of a shard in parallel. Records of one item stay in sequence.
         # docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-eventsourcemapping.html
@@ -110,11 +125,12 @@ def _listen(
     )
     # The CDK's own grant allows more than sending.
     resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
-    resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(
-        on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
-            destination=undeliverable.queue_arn
+    if undeliverable is not None:
+        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(
+            on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
+                destination=undeliverable.queue_arn
+            )
         )
-    )
     allow(function, table.table_stream_arn or "", *_READ_STREAM)
     return mapping
 

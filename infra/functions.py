@@ -17,11 +17,14 @@ from constructs import Construct
 from inventory_orders.store.tables import Table
 
 from . import assets
+from .currencies import DIGITS
+from .desk import CONCURRENT_EXECUTIONS
+from .desk_files import answers_file
 from .events import Events
 from .permissions import allow
 from .queues import QueuePair, Queues
 from .removal import kept_in_production
-from .settings import Settings
+from .settings import FunctionSettings, Settings
 from .tables import Tables
 
 # docs.aws.amazon.com/lambda/latest/dg/lambda-runtimes.html
@@ -51,6 +54,7 @@ class _Function:
         tables: The function's permissions on each table or index (`Orders/byUser`).
         fed_by: The queues that invoke the function.
         settings: The function's environment variables, in addition to the common ones.
+        alone: Memory and timeout of a function that needs neither the layer nor environment variables; otherwise None.
     """
 
     name: str
@@ -58,10 +62,11 @@ class _Function:
     tables: Mapping[str, str] = field(default_factory=dict)
     fed_by: Sequence[str] = ()
     settings: Sequence[str] = ()
+    alone: FunctionSettings | None = None
 
 
 _PLACE_ORDERS, _SWEEP, _PUBLISH_EVENTS, _API = "PlaceOrders", "Sweep", "PublishEvents", "Api"
-_RECORD_MOVEMENTS = "RecordMovements"
+_RECORD_MOVEMENTS, _SERVE_DESK = "RecordMovements", "ServeDesk"
 
 _CALLERS = (
     *("USER_ID_CLAIM", "OPERATORS_CLAIM_NAME", "OPERATORS_CLAIM_VALUE"),
@@ -145,8 +150,9 @@ _FUNCTIONS = {
     _PUBLISH_EVENTS: _Function("publish_events", "Publishes events of orders and products"),
     _RECORD_MOVEMENTS: _Function(
         "record_movements",
-        "Lists the units that orders move by product and by reference",
+        "Lists the units that orders move by product and by reference, and notes changes for the desk",
         {"Movements": "BatchWriteItem UpdateItem"},
+        settings=("NOTES_CHANGES",),
     ),
     _API: _Function(
         "api",
@@ -166,9 +172,15 @@ _FUNCTIONS = {
             "Words": "Query",
         },
         settings=(
-            *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET"),
+            *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET", "ABOUT"),
             *(*_LANES, *_DEFAULTS_OF_ORDERS, *_CALLERS),
         ),
+    ),
+    _SERVE_DESK: _Function(
+        "serve_desk",
+        "Serves the files of the desk",
+        # One vCPU has 1,769 MB. With a seventh of one, a file takes a few milliseconds.
+        alone=FunctionSettings(memoryMegabytes=256, timeoutSeconds=10),
     ),
 }
 
@@ -202,14 +214,17 @@ VARIABLES = {
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
     "ROLES": "the setting `roles` as JSON, for the functions that answer the API",
+    "ABOUT": "the stage's name, whether it is in production, its currency, and whether it notes changes for the desk, as JSON, for `api`",
     "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
     "UNDELIVERABLE_EVENTS_QUEUE_URL": "the queue of events that could not be published, for `publish_events`",
     "UNRECORDED_MOVEMENTS_QUEUE_URL": "the queue of changes to orders whose movements could not be recorded, for `record_movements`",
+    "NOTES_CHANGES": "`true` with the setting `desk`, for `record_movements`",
     "STREAM_MAPPINGS": "the event source mappings of `publish_events`, which `sweep` checks",
-    "MOVEMENT_MAPPING": "the event source mapping of `record_movements`, which `sweep` checks",
+    "MOVEMENT_MAPPING": "the event source mapping through which `record_movements` reads the stream of `Orders`, which `sweep` checks, with the setting `movements`",
+    "CHANGE_MAPPINGS": "all event source mappings of `record_movements`, which `sweep` checks, with the setting `desk`",
 }
 """The environment variables of the functions, each with its meaning."""
 
@@ -253,10 +268,15 @@ class Functions(Construct):
         )
         self._warn(settings.runtime, compiled=layer.compiled)
         self._environment = _environment(settings, queues)
+        exists = {
+            _API: settings.api,
+            _RECORD_MOVEMENTS: settings.movements or settings.desk is not None,
+            _SERVE_DESK: settings.desk is not None,
+        }
         self.all = {
             construct_id: self._function(construct_id, declared, queues)
             for construct_id, declared in _FUNCTIONS.items()
-            if {_API: settings.api, _RECORD_MOVEMENTS: settings.movements}.get(construct_id, True)
+            if exists.get(construct_id, True)
         }
         expiries = queues.expiries.queue.queue_arn
         allow(self.all[_SWEEP], expiries, "sqs:SendMessage", "sqs:GetQueueAttributes")
@@ -279,14 +299,25 @@ class Functions(Construct):
             self._tables.products,
         )
         self._watch(self.all[_SWEEP], "STREAM_MAPPINGS", publishing)
-        if queues.unrecorded_movements is not None:
-            recording = events.record(
-                self.all[_RECORD_MOVEMENTS],
-                self.live[_RECORD_MOVEMENTS],
-                queues.unrecorded_movements,
-                self._tables.orders,
-            )
-            self._watch(self.all[_SWEEP], "MOVEMENT_MAPPING", [recording])
+        if _RECORD_MOVEMENTS in self.all:
+            self._record_movements(queues, events)
+
+    def _record_movements(self, queues: Queues, events: Events) -> None:
+        """Let a function record movements, and note changes for the desk, as far as the settings `movements` and `desk` are on."""
+        function, is_for_desk = self.all[_RECORD_MOVEMENTS], self._settings.desk is not None
+        recording = events.record(
+            function,
+            self.live[_RECORD_MOVEMENTS],
+            queues.unrecorded_movements,
+            self._tables.orders,
+            self._tables.products if is_for_desk else None,
+        )
+        if self._settings.movements:
+            self._watch(self.all[_SWEEP], "MOVEMENT_MAPPING", recording[:1])
+        if is_for_desk:
+            arn = self._tables.allotments.table_arn
+            allow(function, arn, "dynamodb:BatchGetItem", "dynamodb:UpdateItem")
+            self._watch(self.all[_SWEEP], "CHANGE_MAPPINGS", recording)
 
     @staticmethod
     def _watch(
@@ -325,7 +356,7 @@ class Functions(Construct):
 
     def _function(self, construct_id: str, declared: _Function, queues: Queues) -> lambda_.Function:
         name = declared.name
-        settings = self._settings.functions[name]
+        settings = declared.alone or self._settings.functions[name]
         log_group = logs.LogGroup(
             self,
             f"{construct_id}Logs",
@@ -339,7 +370,11 @@ class Functions(Construct):
             description=f"The permissions of {name}",
         )
         log_group.grant_write(role)
-        code = assets.function(name, self._settings.runtime, self._assets)
+        code = self._code(construct_id, name)
+        reserved = {
+            _API: self._settings.api_limits.concurrentExecutions,
+            _SERVE_DESK: CONCURRENT_EXECUTIONS,
+        }
         function = lambda_.Function(
             self,
             construct_id,
@@ -348,14 +383,12 @@ class Functions(Construct):
             architecture=self._architecture,
             handler="handler.lambda_handler",
             code=lambda_.Code.from_asset(str(code.path), asset_hash=code.digest),
-            layers=[self._layer],
+            layers=[] if declared.alone else [self._layer],
             role=role,
             log_group=log_group,
             memory_size=settings.memoryMegabytes,
             timeout=Duration.seconds(settings.timeoutSeconds),
-            reserved_concurrent_executions=(
-                self._settings.api_limits.concurrentExecutions if construct_id == _API else None
-            ),
+            reserved_concurrent_executions=reserved.get(construct_id),
             # A copy inherits the count of its batch, so chains of different messages add up.
             # docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
             recursive_loop=lambda_.RecursiveLoop.ALLOW
@@ -363,7 +396,7 @@ class Functions(Construct):
             else None,
             # With tracing, the CDK lets the role send segments: xray:PutTraceSegments, xray:PutTelemetryRecords.
             tracing=lambda_.Tracing.ACTIVE if self._settings.tracing else lambda_.Tracing.DISABLED,
-            environment=self._variables(declared),
+            environment={} if declared.alone else self._variables(declared),
             # Earlier versions are kept, so that an operator can roll back. The version of a failed deployment must be deleted: Lambda
             # publishes no version that equals the last one, so the next attempt would fail.
             # docs.aws.amazon.com/lambda/latest/api/API_PublishVersion.html
@@ -377,6 +410,14 @@ class Functions(Construct):
                 self._feed(function, self.live[construct_id], queue_name, queues.all[queue_name])
         self._grant_tables(function, declared)
         return function
+
+    def _code(self, construct_id: str, name: str) -> assets.Asset:
+        """Build the code of a function. That of the desk includes its files."""
+        desk, jwt = self._settings.desk, self._settings.jwt
+        answers = {}
+        if construct_id == _SERVE_DESK and desk is not None and jwt is not None:
+            answers["answers.json"] = answers_file(desk, jwt.issuer, self._assets)
+        return assets.function(name, self._settings.runtime, self._assets, answers)
 
     def _grant_tables(self, function: lambda_.Function, declared: _Function) -> None:
         for place, operations in declared.tables.items():
@@ -487,8 +528,22 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "EXPRESS_QUEUE_URL": queues.express and queues.express.queue.queue_url,
         "CUSTOMERS_MAY_SET": ",".join(settings.customers_may_set),
         "SHOW_STOCK": settings.show_stock,
+        "ABOUT": _about(settings),
+        "NOTES_CHANGES": None if settings.desk is None else "true",
     } | _claims(settings)
     return {name: value for name, value in values.items() if value}
+
+
+def _about(settings: Settings) -> str:
+    """The facts about the stage that its staff are shown, as JSON."""
+    code = settings.currency
+    facts = {
+        "stage": settings.stage,
+        "production": settings.is_production,
+        "currency": {"code": code or "", "digits": DIGITS[code] if code else 0},
+        "changes": settings.desk is not None,
+    }
+    return json.dumps(facts, separators=(",", ":"))
 
 
 def _claims(settings: Settings) -> dict[str, str | None]:

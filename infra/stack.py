@@ -18,6 +18,7 @@ from inventory_orders.version import VERSION
 
 from .api import Api, access_log
 from .currencies import DIGITS
+from .desk import HostedDesk
 from .events import Events
 from .functions import RETENTION, Functions
 from .monitoring import Monitoring, list_things
@@ -52,6 +53,8 @@ OUTPUTS = {
     "OrdersStreamArn": "The stream of orders, with old and new images",
     "ApiUrl": "URL of the HTTP API for signed requests; absent without the setting `api`",
     "CustomerApiUrl": "URL of the HTTP API for requests with a token; absent without the setting `jwt`",
+    "DeskUrl": "Address of the desk, which is the callback URL and the sign-out URL of its client at the issuer; absent without the setting `desk`",
+    "DeskDomainTarget": "The name to which the DNS name of the desk's domain must point; absent without the setting `desk.domain`",
     "ApiAccessLogGroupName": "Access log of the HTTP APIs; absent without an API",
     "DashboardName": "The CloudWatch dashboard; absent with `monitoring: basic`",
     "SweepScheduleName": "The schedule that invokes the sweep",
@@ -129,6 +132,7 @@ class InventoryOrders(Construct):
             **{f"{name}Url": queue.queue_url for name, queue in queues.by_name.items()},
             **{f"{name}TableName": table.table_name for name, table in self.tables.items()},
             **_outputs_of_apis(apis, log),
+            **self._desk(settings, apis, functions.live),
             "EventBusName": events.bus.event_bus_name,
             "OrdersStreamArn": tables.orders.table_stream_arn or "",
             "SweepScheduleName": functions.sweep_schedule.ref,
@@ -154,6 +158,16 @@ class InventoryOrders(Construct):
         if settings.jwt is not None:
             apis["CustomerApi"] = Api(self, "CustomerApi", settings, live, log, settings.jwt)
         return apis
+
+    def _desk(
+        self, settings: Settings, apis: Mapping[str, Api], live: Mapping[str, lambda_.Alias]
+    ) -> dict[str, str]:
+        """Create the desk, if there is one, and return its outputs."""
+        if settings.desk is None:
+            return {}
+        desk = HostedDesk(self, "Desk", settings.desk, apis["CustomerApi"], live["ServeDesk"])
+        target = desk.domain_target
+        return {"DeskUrl": desk.url, **({} if target is None else {"DeskDomainTarget": target})}
 
     def add_outputs(self, prefix: str = "") -> None:
         """Add the stack outputs listed in docs/generated/stack.md. The command `inventory-orders` accepts the prefix as `--prefix`.

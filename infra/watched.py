@@ -173,6 +173,7 @@ _AFTER_AN_ERROR = {
     "PublishEvents": "The stream delivers the same changes again, and later changes wait.",
     "RecordMovements": "The stream delivers the same changes again. Orders and events do not wait.",
     "Api": _TOLD,
+    "ServeDesk": "The desk may not load. The API is not affected.",
 }
 
 ALARMS = (
@@ -266,7 +267,7 @@ ALARMS = (
         "RecordMovementsIteratorAge",
         _MOVEMENTS_AGE,
         When(_LATE_EVENTS_MS, periods=3),
-        "Movements are recorded more than 5 minutes late, so histories are behind. Orders and events are not affected. "
+        "Movements are recorded more than 5 minutes late, so histories and the desk are behind. Orders and events are not affected. "
         "First: check whether Movements is throttled, then read the log of RecordMovements.",
     ),
     Alarm(
@@ -282,7 +283,7 @@ ALARMS = (
         "{name}Throttles",
         Metric("Throttles", "Sum", "functions"),
         When(0, periods=3),
-        "{name} reached the account's concurrency limit. First: compare this limit with the stack's needs (docs/reference.md, "
+        "{name} reached its own concurrency limit or the account's. First: compare this limit with the stack's needs (docs/reference.md, "
         "Concurrent executions).",
     ),
     Alarm(

@@ -7,6 +7,7 @@ deployment does not need pip, and the dependencies do not clash with the package
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -42,12 +43,24 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             **assets.sources(layer, "inventory_orders/"),
             **assets.sources(root / "operations", f"{_OPERATIONS}/"),
             **assets.dependencies(_RUNTIME, f"{_PACKAGE}/data/vendored/"),
+            **assets.sources(self._desk(), f"{_PACKAGE}/data/desk/"),
         }
         infra = [p for p in (root / "infra").iterdir() if p.suffix in (".py", ".json")]
         build_data["force_include"] |= {
             **{str(p): f"{_PACKAGE}/{p.name}" for p in infra if p.name != Path(__file__).name},
             **{str(file): place for place, file in files.items()},
         }
+
+    def _desk(self) -> Path:
+        """Write the files of the desk to a folder. Without esbuild, as in `pip wheel .`, it is empty, and the setting is refused."""
+        from infra import desk_files  # noqa: PLC0415 - found only now
+
+        folder = Path(self.root) / ".local" / "desk"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, content in (desk_files.built() if desk_files.can_build() else {}).items():
+            (folder / name).write_bytes(content)
+        return folder
 
     def _assets(self) -> ModuleType:
         root = Path(self.root)

@@ -52,7 +52,7 @@ def take(aws: Aws, server: background.DeskServer, folder: Path) -> None:
             page.set_viewport_size({"width": _WIDTH, "height": height})
             # Otherwise, the browser would report that the previous page cannot be loaded.
             page.goto("about:blank")
-            page.goto(f"{server.endpoint}/{path}")
+            page.goto(f"{server.endpoint}/desk/{path}")
             page.locator("#view[aria-busy=false]").wait_for()
             page.wait_for_timeout(_DROP_SECONDS * 800 if selling else _SETTLE_MILLISECONDS)
             page.screenshot(path=folder / f"{name}.png")

@@ -32,7 +32,12 @@ _Throughput = Sequence[tuple[str, str, int]]
 LONGEST_WAIT_SECONDS = 25
 """The longest time that a caller of the HTTP API may wait: `MAX_WAIT_SECONDS` of the layer, which is slow to import."""
 
-READERS = {"publish_events": (("Orders", "Products"), 4), "record_movements": (("Orders",), 1)}
+FOR_DESK = "record_movements for the desk"
+READERS = {
+    "publish_events": (("Orders", "Products"), 4),
+    "record_movements": (("Orders",), 1),
+    FOR_DESK: (("Products",), 1),
+}
 """The tables whose streams a function reads, and the number of batches of a shard that it processes concurrently, as in
 infra/events.py."""
 

@@ -359,8 +359,8 @@ class Restore:
     def stop(self, on_progress: Callable[[str], None]) -> None:
         """Stop all functions that write to the tables, and wait until their invocations end.
 
-        Messages wait in their queues. `publish_events` and `record_movements` keep running: they read streams, and write no restored
-        table.
+        Messages wait in their queues. `publish_events` and `record_movements` keep running: they read streams, and write no row
+        that is restored.
         """
         deployed = self._deployed()
         on_progress("Disconnecting the queues")

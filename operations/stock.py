@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from inventory_orders.api.products import shown_stock
+from inventory_orders.api.products import shown_count, shown_stock
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_LOST, TRANSFER_OUT
-from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, public_key
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
@@ -24,11 +23,9 @@ from inventory_orders.lanes.levels import (
     read_rows,
 )
 from inventory_orders.store.dynamodb import Snapshot
-from inventory_orders.store.lists import list_by_level, list_products
-from inventory_orders.store.rows import decode
-from inventory_orders.store.tables import Table
+from inventory_orders.store.lists import list_by_level, list_products, list_transfers
 
-from .aws import Aws, query
+from .aws import Aws
 
 # The time in which to try for a read without a concurrent write, and the time that one page of a list may take, in
 # seconds.
@@ -237,40 +234,10 @@ def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
     }
 
 
-_IN_TRANSIT = (TRANSFER_OUT, TRANSFER_IN, TRANSFER_LOST)
-
-
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Find a product's transfers in transit: their units have left one location, neither arrived at another nor been lost.
-
-    Args:
-        aws: The stack.
-        keys: The keys of the product's rows. Units that left a location that has since been delisted are not found.
-
-    Returns:
-        The `reference` of each transfer, its `units`, the locations that they come `from`, and the time of its first
-            step (`since`). The oldest comes first.
-    """
-    lots: dict[str, dict[str, Any]] = {}
-    for row in sorted(_transits(aws, keys), key=lambda row: row["appliedAt"]):
-        new = {"since": row["appliedAt"], "units": 0, "from": set()}
-        lot = lots.setdefault(row.get("reference", ""), new)
-        lot["units"] = 0 if row["reason"] == TRANSFER_LOST else lot["units"] - row["delta"]
-        if row["reason"] == TRANSFER_OUT:
-            lot["from"].add(location_of(row["productId"]))
-    return [
-        {"reference": reference, **lot, "from": sorted(lot["from"])}
-        for reference, lot in lots.items()
-        if reference and lot["units"] > 0
-    ]
-
-
-def _transits(aws: Aws, keys: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the adjustments that say what left, arrived or was lost. Units that were moved in one transaction are never in transit."""
-    for key in keys:
-        for row in map(decode, query(aws, Table.STOCK_ADJUSTMENTS, "productId", key)):
-            if row.get("reason") in _IN_TRANSIT and "transferWith" not in row:
-                yield row
+    """Find a product's transfers in transit, as `list_transfers` describes them. `keys` are those of the product's rows."""
+    found, _ = list_transfers(aws.store(), [*keys])
+    return found
 
 
 def read_products(
@@ -298,24 +265,8 @@ def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
 
 
 def open_count(row: Product) -> dict[str, Any] | None:
-    """Describe the count that is open for a product's row, or return None if there is none.
-
-    Returns:
-        Its `holder`, when its lease was acquired or last renewed (`since`), and the `lease` that `release` needs.
-    """
-    if row.lock_time is None or not row.lease_left(SystemClock().now().timestamp()):
-        return None
-    lease = {
-        **public_key(row.product_id),
-        "createdAt": row.created_at,
-        "owner": row.locked_by,
-        "version": row.lock_version,
-        "expiresAt": f"{row.lock_time:.6f}",
-    }
-    # The service adds a unique suffix to the name that the holder gave.
-    holder, _, _ = (row.locked_by or "").rpartition("-")
-    # Nothing but the owner of a lease writes the row while the lease is live.
-    return {"holder": holder, "since": row.last_updated_at, "lease": lease}
+    """Describe the count that is open for a product's row, as `shown_count` does; None if there is none."""
+    return shown_count(row, SystemClock().now().timestamp())
 
 
 def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api import orders, products
+from inventory_orders.api import orders, products, staff
 from inventory_orders.api.requests import is_request
 from inventory_orders.api.serving import Route, serve
 from inventory_orders.domain.record import OrderAction
@@ -21,6 +21,9 @@ _PAGE = ("limit", "cursor")
 _TIMES = ("from", "to")
 
 _ROUTES = {
+    "GET /about": Route(staff.get_about),
+    "GET /today": Route(staff.get_today),
+    "GET /changes": Route(staff.list_changes, ("since",)),
     "POST /orders": Route(orders.place_order),
     "GET /orders": Route(
         orders.list_orders,
@@ -43,6 +46,7 @@ _ROUTES = {
     "GET /products/{productId}/history": Route(
         products.list_history, ("locationId", *_TIMES, *_PAGE)
     ),
+    "GET /products/{productId}/transfers": Route(products.list_transfers),
     "GET /stock": Route(products.list_stock, ("status", "inLanes", "locationId", *_PAGE)),
     "GET /stock/{productId}": Route(products.get_stock, ("locationId",)),
 }

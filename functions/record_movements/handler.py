@@ -1,4 +1,4 @@
-"""Records the units that orders move, by product and by reference: reads the stream of orders, writes the table Movements."""
+"""Reads the streams of orders and products: records the units that orders move, and notes which orders and products changed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import InventoryOrdersError
+from inventory_orders.errors import InventoryOrdersError, OutcomeError
 from inventory_orders.invocation import runtime
 from inventory_orders.invocation.sqs import SqsCalls
 from inventory_orders.invocation.telemetry import log_queue_errors, logger
 from inventory_orders.publishing.movements import Recorder
-from inventory_orders.publishing.streams import records_of
+from inventory_orders.publishing.recent_changes import Noter
+from inventory_orders.publishing.streams import is_of_products, records_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 runtime.prepare("store", "unrecorded_movements")
 
 # Other changes of the same orders wait, and only a repeated batch is noted as late.
 _SECONDS = 20.0
+
+# Pages for staff can wait, but the next batch should not.
+_SECONDS_FOR_NOTES = 3.0
 
 
 class NotAllParkedError(InventoryOrdersError):
@@ -30,7 +36,7 @@ class NotAllParkedError(InventoryOrdersError):
 @logger.inject_lambda_context
 @runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Record the movements of a batch of changes to orders.
+    """Record the movements of a batch of changes to orders, and note which orders or products changed.
 
     Returns:
         The numbers of rows written and of changes parked, for people who invoke the function. Lambda itself only checks whether
@@ -38,9 +44,21 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
     Raises:
         NotAllParkedError: An unreadable change could not be parked.
-        StoreError: DynamoDB failed, or time ran out.
+        StoreError: Movements were not recorded, because DynamoDB failed, or time ran out.
     """
     records, process = records_of(event), runtime.process()
+    try:
+        of_orders = [record for record in records if not is_of_products(record)]
+        rows, unreadable = _record(of_orders, context) if process.has_movements else (0, 0)
+    finally:
+        if process.notes_changes:
+            _note(records)
+    return {"result": "RECORDED", "rows": rows, "unreadable": unreadable}
+
+
+def _record(records: Sequence[Any], context: LambdaContext) -> tuple[int, int]:
+    """Record movements. Returns the numbers of rows written and of changes parked."""
+    process = runtime.process()
     calls = SqsCalls(process.unrecorded_movements, runtime.end_of(context))
     soon = Deadline.after(min(_SECONDS, runtime.deadline(context).remaining()), SystemClock())
     rows, unreadable = _recorder(process).record(records, soon)
@@ -51,10 +69,25 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if left:
         raise NotAllParkedError(f"{left} unreadable changes have not been parked")
     logger.info("movements recorded", extra={"rows": rows})
-    return {"result": "RECORDED", "rows": rows, "unreadable": len(unreadable)}
+    return rows, len(unreadable)
+
+
+def _note(records: Sequence[Any]) -> None:
+    """Note which orders and products changed. A failure is only logged, because it must not repeat the batch."""
+    try:
+        soon = Deadline.after(_SECONDS_FOR_NOTES, SystemClock())
+        _noter(runtime.process()).note(records, soon)
+    except OutcomeError as error:
+        logger.error("changes not noted", extra={"error": str(error)})
 
 
 @lru_cache
 def _recorder(process: runtime.Process) -> Recorder:
     """The process's recorder, which remembers the months that it has listed."""
     return Recorder(RetryingClient(process.store, executor=runtime.executor()))
+
+
+@lru_cache
+def _noter(process: runtime.Process) -> Noter:
+    """The process's noter, which remembers whether it has failed to note a change."""
+    return Noter(RetryingClient(process.store))

@@ -208,10 +208,12 @@ def _readers(
     account: AwsAccount, settings: Settings, warm: Mapping[str, Mapping[str, int]]
 ) -> dict[str, int]:
     """Estimate the concurrent executions of each function that reads streams."""
+    has_desk = settings.desk is not None
+    is_there = {"record_movements": settings.movements or has_desk, preflight.FOR_DESK: has_desk}
     return {
         name: preflight.count_readers(account, settings.stack_name, warm, name)
         for name in preflight.READERS
-        if name != "record_movements" or settings.movements
+        if is_there.get(name, True)
     }
 
 

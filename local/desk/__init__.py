@@ -1,6 +1,6 @@
-"""The desk: a local web application for operators, with the dashboard, a page for trying the service, and the API's contract.
+"""The desk: a web application for staff. Here are its pages, and the server that shows them on an operator's machine.
 
-`work` reads and changes a stack. `site` answers HTTP requests and checks who sends them. `server` runs the desk: in the
-background for the embedded AWS; for an account, only as long as the command runs. `page/` has the files for the
-browser.
+`page/` has the sources for the browser, which use the HTTP API alone. `site` answers HTTP requests and checks who sends
+them. `api` forwards requests to the HTTP API, and `letters` reads dead letters, which needs AWS permissions. `server` runs the
+desk: in the background for the embedded AWS; for an account, only as long as the command runs.
 """

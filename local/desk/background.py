@@ -26,7 +26,7 @@ class DeskServer(Server):
 
     def address(self, part: str = "") -> str:
         """Return the URL of a page. Its token is in the fragment, which browsers never send to a server."""
-        return f"{self.endpoint}/{part}#token={self.token}"
+        return f"{self.endpoint}/desk/{part}#token={self.token}"
 
 
 def running() -> DeskServer | None:

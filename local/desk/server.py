@@ -15,40 +15,21 @@ from local.dashboard.service import Service
 from local.dashboard.signals import CloudWatch
 from local.desk import background
 from local.desk.background import DeskServer
-from local.desk.live import Live
 from local.desk.site import Site, serving
-from local.desk.trial import Trial
-from local.desk.work import Desk
 from local.endpoint import use_embedded
 from local.stack import STACK_NAME
 from operations.aws import Aws
 from operations.errors import UserError
 
 POLL_SECONDS = 1.0
-# Each time, the desk sends a request to every dead-letter queue.
-_LOOK_SECONDS_ON_AN_ACCOUNT = 30.0
-# This is less than the time that `background` waits for the process to end.
-_CLOSE_SECONDS = 3.0
-_CLOSE_SECONDS_ON_AN_ACCOUNT = 10.0
 
 
 def serve_account(aws: Aws, on_ready: Callable[[str], None]) -> None:
-    """Serve the desk of a stack on an account, and call `on_ready` with its address.
-
-    The desk stops on Ctrl-C, on a signal to end, or when its terminal closes.
-    """
-    # Whatever ends the process, the queue and the rule that listen to the bus must be removed.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-    desk = Desk(lambda: aws, is_embedded=False, signals=CloudWatch(lambda: aws))
-    live = Live(lambda: aws, desk.attention, _LOOK_SECONDS_ON_AN_ACCOUNT)
-    site = Site(desk, secrets.token_urlsafe(), live)
-    try:
-        with serving(site) as port:
-            on_ready(_server(site, port).address())
-            Event().wait()
-    finally:
-        live.close(_CLOSE_SECONDS_ON_AN_ACCOUNT)
+    """Serve the desk of a stack on an account until Ctrl-C, and call `on_ready` with its address."""
+    site = Site(lambda: aws, secrets.token_urlsafe(), signals=CloudWatch(lambda: aws))
+    with serving(site) as port:
+        on_ready(_server(site, port).address())
+        Event().wait()
 
 
 def main() -> int:
@@ -61,16 +42,13 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     service = Service(STACK_NAME, aws.endpoint)
-    desk = Desk(lambda: service.aws, is_embedded=True, signals=service)
-    live = Live(lambda: service.aws, desk.attention, POLL_SECONDS)
-    site = Site(desk, secrets.token_urlsafe(), live, service, Trial(lambda: service.aws))
+    site = Site(lambda: service.aws, secrets.token_urlsafe(), signals=service, dashboard=service)
     with serving(site) as port:
         _server(site, port).write(background.NOTE)
         while aws.is_alive():
             service.poll()
             if stopped.wait(POLL_SECONDS):
                 break
-    live.close(_CLOSE_SECONDS)
     return 0
 
 

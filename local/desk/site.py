@@ -1,4 +1,4 @@
-"""The desk's HTTP server: serves its pages, answers their requests, and refuses requests from other pages.
+"""The desk's HTTP server: serves its files, forwards requests to the HTTP API, and refuses requests from other pages.
 
 Pages of other origins must not be able to use the desk. So every request needs the token, except requests for files.
 The token is only in the address that the command opens in the browser. The request's host and origin must be those of
@@ -11,7 +11,9 @@ import contextlib
 import hmac
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,53 +25,49 @@ from urllib.parse import parse_qsl, urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.desk_files import PAGE, desk_files
-from inventory_orders.domain.events import to_json
+from infra.desk_files import PAGE, DeskFile, desk_files
 from inventory_orders.errors import InventoryOrdersError
-from inventory_orders.store.lists import OrderFilter
 from local import ROOT, tokens
 from local.dashboard.service import LATEST, Service
-from local.desk.drop import Drops
-from local.desk.letters import NotFoundError
-from local.desk.live import Live, reason
-from local.desk.trial import Trial
-from local.desk.work import Desk
+from local.dashboard.signals import Signals, orders_of_last_hour
+from local.desk.api import OPERATOR, Api
+from local.desk.letters import Letters, NotFoundError
+from operations.aws import Aws
 from operations.errors import LostAnswerError, UserError
-from operations.orders import restricted
-from operations.republish import moment
+from operations.lanes import read_lanes
 
 _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 
-# Requests below this path go to the customers' API. The next part of the path is the caller, and the rest is the path there.
-_AS = "/as/"
-_PASSED_ON = ("Content-Type", "If-None-Match", "Prefer")
+# Requests below these paths go to the HTTP API. The rest is the path there; in the second, the next part is the caller.
+_API, _AS = "/api/", "/as/"
+_PASSED_ON = ("Authorization", "Content-Type", "If-None-Match", "Prefer")
 _PASSED_BACK = ("content-type", "etag", "location", "preference-applied", "retry-after")
 # The API accepts less, so it refuses bodies that are too large itself.
 _MAX_BODY_BYTES = 1 << 20
 
+_DESK = "/desk/"
+"""The folder of the pages, as on a stage that serves them itself."""
+
 _POWERTOOLS = Path(str(distribution("aws-lambda-powertools").locate_file("aws_lambda_powertools")))
 _SWAGGER_UI = _POWERTOOLS / "event_handler" / "openapi" / "swagger_ui"
+_CSS, _JS, _YAML = (
+    f"{kind}; charset=utf-8" for kind in ("text/css", "text/javascript", "application/yaml")
+)
 _FILES = {
-    "/openapi.yaml": ROOT / "docs" / "openapi.yaml",
-    "/swagger-ui.css": _SWAGGER_UI / "swagger-ui.min.css",
-    "/swagger-ui.js": _SWAGGER_UI / "swagger-ui-bundle.min.js",
+    "swagger-ui.css": (_CSS, _SWAGGER_UI / "swagger-ui.min.css"),
+    "swagger-ui.js": (_JS, _SWAGGER_UI / "swagger-ui-bundle.min.js"),
 }
-_CONTRACT = "/openapi.yaml"
+_CONTRACT = "openapi.yaml"
 _SERVERS = f"""servers:
   - {{url: {_AS}operator, description: embedded AWS with an operator's token}}
   - {{url: {_AS}customer, description: embedded AWS with the token of the customer {tokens.CUSTOMER}}}
 """
-_KINDS = {
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".yaml": "application/yaml",
-}
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 # Swagger UI's style sheet contains its icons as images.
-_POLICIES = {"/contract": _POLICY.replace("img-src 'self'", "img-src 'self' data:")}
+_POLICIES = {f"{_DESK}contract": _POLICY.replace("img-src 'self'", "img-src 'self' data:")}
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -82,64 +80,83 @@ Query = Mapping[str, str]
 
 
 class Site:
-    """The contents of the desk. On an account, it has neither a dashboard nor a page for trying the service."""
+    """The contents of the desk.
+
+    Args:
+        stack: Finds the stack, which may be deployed again at any time.
+        token: The secret that the pages send.
+        signals: Its alarms and orders of the last hour; None if nothing is known of them.
+        dashboard: The dashboard of the embedded AWS; None on an account, where there is also no page to try the service.
+    """
 
     def __init__(
         self,
-        desk: Desk,
+        stack: Callable[[], Aws],
         token: str,
-        live: Live,
-        service: Service | None = None,
-        trial: Trial | None = None,
+        *,
+        signals: Signals | None = None,
+        dashboard: Service | None = None,
     ) -> None:
         self.token = token
-        self.trial = trial
-        files = desk_files()
-        self.files = {f"/{name}": file for name, file in files.items()}
-        self.files |= dict.fromkeys(("/", "/contract"), files[PAGE])
-        self.contract = _FILES[_CONTRACT].read_bytes()
-        drops = Drops(desk, live)
-
-        def stock_of(query: Query) -> tuple[str, str]:
-            return query["id"], query.get("location", "")
-
-        # If a function returns a generator, the answer is endless.
+        self.is_embedded = dashboard is not None
+        self.api = Api(stack, is_embedded=self.is_embedded)
+        self._stack = stack
+        self._letters = Letters(stack)
+        self._signals = signals
+        self.files = self._files()
         self.reads: dict[str, Callable[[Query], object]] = {
-            "/data/about": lambda _: desk.about(),
-            "/data/today": lambda _: desk.today(),
-            "/data/search": lambda query: desk.find(query["text"]),
-            "/data/products": lambda query: desk.products(int(query.get("pages", "1"))),
-            "/data/product": lambda query: desk.product(*stock_of(query)),
-            "/data/promised": lambda query: desk.promised(*stock_of(query)),
-            "/data/history": lambda query: desk.history(
-                *stock_of(query), **{"cursor": query["cursor"]} if "cursor" in query else {}
-            ),
-            "/data/orders": lambda query: desk.orders(
-                _filter_in(query), int(query.get("pages", "1"))
-            ),
-            "/data/orders.csv": lambda query: desk.orders_file(_filter_in(query)),
-            "/data/order": lambda query: desk.order(query["id"]),
-            "/local/dead-letters": lambda _: desk.letters.listed(),
-            "/data/lanes": lambda _: desk.lanes(),
-            "/data/events": lambda _: live.news(),
-            "/data/drop": lambda query: drops.watch(query["id"]),
+            "/local/attention": lambda _: self._attention(),
+            "/local/today": lambda _: self._today(),
+            "/local/dead-letters": lambda _: self._letters.listed(),
+            "/local/lanes": lambda _: self._lanes(),
         }
-        self.writes = {"/data/command": desk.carry_out, "/local/dead-letter": desk.letters.settle}
-        if service is not None and trial is not None:
-            self.files |= dict.fromkeys(("/dashboard", "/try"), files[PAGE])
-            self.reads["/data/dashboard"] = lambda query: service.snapshots(
+        self.writes = {"/local/dead-letter": self._letters.settle}
+        if dashboard is not None:
+            self.reads["/local/dashboard"] = lambda query: dashboard.snapshot(
                 query.get("range", LATEST)
             )
-            self.reads["/data/shelf"] = lambda _: trial.shelf()
-            text = re.sub(r"servers:\n( .*\n)+", _SERVERS, self.contract.decode())
-            self.contract = text.encode()
 
+    def _files(self) -> dict[str, DeskFile]:
+        """Return what needs no token, by path. Pages are one file, whose script reads the address."""
+        built = desk_files()
+        pages = ("", "contract", *(("dashboard", "try") if self.is_embedded else ()))
+        config = {
+            "desk": "local",
+            "api": f"..{_API.rstrip('/')}",
+            "embedded": self.is_embedded,
+            "signIn": None,
+        }
+        contract = (ROOT / "docs" / _CONTRACT).read_text("utf-8")
+        if self.is_embedded:
+            contract = re.sub(r"servers:\n( .*\n)+", _SERVERS, contract)
+        made = {
+            "config.json": ("application/json", json.dumps(config).encode()),
+            _CONTRACT: (_YAML, contract.encode()),
+            **{name: (kind, path.read_bytes()) for name, (kind, path) in _FILES.items()},
+        }
+        own = {name: DeskFile({"Content-Type": kind}, text) for name, (kind, text) in made.items()}
+        files = built | dict.fromkeys(pages, built[PAGE]) | own
+        return {f"{_DESK}{name}": file for name, file in files.items()}
 
-def _filter_in(query: Query) -> OrderFilter:
-    times = {name: moment(query[name]) for name in ("since", "until") if name in query}
-    user_id, status, location_id = map(query.get, ("user", "status", "location"))
-    wanted = OrderFilter(user_id, status, "late" in query, **times)
-    return restricted(wanted, query.get("product"), location_id)
+    def _attention(self) -> object:
+        """Return state of which the API knows nothing: the dead letters in each queue, and the alarms that are on."""
+        return self._letters.depths(), self._signals and self._signals.alarms().get("on")
+
+    def _today(self) -> Mapping[str, Any]:
+        """Return what the page Today shows of dead letters, alarms, and the orders of the last hour."""
+        letters = {"deadLetters": self._letters.counted()}
+        if self._signals is None:
+            return letters
+        return letters | {
+            "alarms": self._signals.alarms(),
+            "lastHour": orders_of_last_hour(self._signals),
+        }
+
+    def _lanes(self) -> Mapping[str, Any]:
+        """List the lanes with their workers and units, and describe pages that cannot be read."""
+        found, pages = read_lanes(self._stack())
+        now = time.time()
+        return {"lanes": [lane.shown(now) for lane in found], "unreadable": dict(pages.corrupt)}
 
 
 class _RefusedError(UserError):
@@ -161,6 +178,8 @@ def _status_of(error: Exception) -> HTTPStatus:
             return HTTPStatus.GATEWAY_TIMEOUT
         case UserError() | InventoryOrdersError() | ClientError():
             return HTTPStatus.SERVICE_UNAVAILABLE
+    # This is a bug in the desk.
+    traceback.print_exception(error)
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
@@ -185,40 +204,37 @@ class Handler(BaseHTTPRequestHandler):
         try:
             answer = self._answer()
         except Exception as error:
-            kind = {"Content-Type": "text/plain; charset=utf-8"}
-            answer = _Answer(_status_of(error), kind, f"{reason(error)}\n".encode())
-        if isinstance(answer, _Answer):
-            length = {"Content-Length": str(len(answer.content))}
-            self._begin(answer.status, {**answer.headers, **length})
-            self.wfile.write(answer.content)
-        else:
-            self._send_lines(answer)
+            status = _status_of(error)
+            why = f"{type(error).__name__}: {error}" if status == 500 else str(error)
+            answer = _Answer(
+                status, {"Content-Type": "text/plain; charset=utf-8"}, f"{why}\n".encode()
+            )
+        self._send(answer)
 
     do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - as http.server wants it
 
-    def _answer(self) -> _Answer | Generator[object, None, None]:
+    def _answer(self) -> _Answer:
         self._check_host()
         url, site, is_read = urlsplit(self.path), self.site, self.command == "GET"
+        if is_read and url.path in ("/", _DESK.rstrip("/")):
+            return _Answer(HTTPStatus.FOUND, {"Location": _DESK}, b"")
         if is_read and url.path in site.files:
             file = site.files[url.path]
             return _Answer(HTTPStatus.OK, file.headers, file.content)
-        if is_read and url.path in _FILES:
-            path = _FILES[url.path]
-            content = site.contract if url.path == _CONTRACT else path.read_bytes()
-            return _Answer(HTTPStatus.OK, {"Content-Type": _KINDS[path.suffix]}, content)
         self._check_page()
         body = self._body()
-        if site.trial is not None and self.path.startswith(_AS):
-            return self._call_as(site.trial, body)
+        if self.path.startswith(_API):
+            return self._forward(OPERATOR, self.path.removeprefix(_API), body)
+        if site.is_embedded and self.path.startswith(_AS):
+            caller, _, path = self.path.removeprefix(_AS).partition("/")
+            return self._forward(caller, path, body)
         if is_read and url.path in site.reads:
             found = site.reads[url.path](dict(parse_qsl(url.query, keep_blank_values=True)))
         elif self.command == "POST" and url.path in site.writes:
             found = site.writes[url.path](json.loads(body))
         else:
             raise NotFoundError("the desk has no such page")
-        if isinstance(found, Generator):
-            return found
-        content = json.dumps(found, allow_nan=False, default=to_json).encode()
+        content = json.dumps(found, allow_nan=False).encode()
         return _Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, content)
 
     def _check_host(self) -> None:
@@ -250,34 +266,27 @@ class Handler(BaseHTTPRequestHandler):
             )
         return self.rfile.read(int(length))
 
-    def _call_as(self, trial: Trial, body: bytes) -> _Answer:
-        """Send a request to the customers' API, and return its answer unchanged."""
-        caller, _, path = self.path.removeprefix(_AS).partition("/")
+    def _forward(self, caller: str, path: str, body: bytes) -> _Answer:
+        """Send a request to the HTTP API, and return its answer unchanged."""
         headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
-        reply = trial.call(caller, self.command, f"/{path}", headers, body or None)
+        reply = self.site.api.call(caller, self.command, f"/{path}", headers, body or None)
         kept = {name: text for name, text in reply.headers.items() if name in _PASSED_BACK}
         return _Answer(HTTPStatus(reply.status), kept, reply.body)
 
-    def _send_lines(self, documents: Generator[object, None, None]) -> None:
-        """Send a line of JSON for each document, until the documents end or the page is closed."""
-        self.close_connection = True
-        self._begin(HTTPStatus.OK, {"Content-Type": "application/x-ndjson"})
-        with contextlib.suppress(ConnectionError), contextlib.closing(documents):
-            for document in documents:
-                self.wfile.write(f"{json.dumps(document, default=to_json)}\n".encode())
-
-    def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**_HEADERS, **headers}.items():
+    def _send(self, answer: _Answer) -> None:
+        self.send_response(answer.status)
+        length = {"Content-Length": str(len(answer.content))}
+        for name, value in {**_HEADERS, **answer.headers, **length}.items():
             self.send_header(name, value)
         policy = _POLICIES.get(urlsplit(self.path).path, _POLICY)
         self.send_header("Content-Security-Policy", policy)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
+        self.wfile.write(answer.content)
 
     def log_message(self, *_arguments: Any) -> None:
-        """Do not log requests, because one line per second would hide the errors."""
+        """Do not log requests, because several each second would hide the errors."""
 
 
 @contextlib.contextmanager

@@ -14,8 +14,9 @@ FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
 
 
 def function_names() -> list[str]:
-    """List the functions of this project."""
-    return sorted(path.parent.name for path in FUNCTIONS.glob("*/handler.py"))
+    """List the functions of this project, except `serve_desk`, which needs neither tables nor queues."""
+    names = {path.parent.name for path in FUNCTIONS.glob("*/handler.py")}
+    return sorted(names - {"serve_desk"})
 
 
 def load_handler(name: str) -> ModuleType:

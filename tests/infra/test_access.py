@@ -34,8 +34,8 @@ lambda.amazonaws.com     | sts:AssumeRole          | the role of every function 
 everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET /orders/{orderId} | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products | route to Api live
-everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history | route to Api live
-everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId} | route to Api live
+everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history, GET /products/{productId}/transfers | route to Api live
+everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /about, GET /today | route to Api live
 everybody with a signature | execute-api:Invoke | POST /products, PATCH /products/{productId}, DELETE /products/{productId} | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/discontinue, POST /products/{productId}/list-again | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/adjustments, POST /products/{productId}/transfers | route to AdjustStock live

@@ -27,7 +27,7 @@ from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
-from operations.preflight import READERS
+from operations.preflight import FOR_DESK, READERS
 from testing.world.streams import product_row
 from tests.support.template import (
     EVERYTHING,
@@ -251,7 +251,7 @@ def test_event_sources_come_from_the_configuration(dev):
 def test_streams_are_read_from_the_beginning_and_no_record_blocks_its_shard(dev):
     sources = mappings(dev, "StreamArn")
     assert sorted(source["ParallelizationFactor"] for source in sources) == sorted(
-        batches for tables, batches in READERS.values() for _ in tables
+        batches for name, (tables, batches) in READERS.items() for _ in tables if name != FOR_DESK
     )
     for source in sources:
         assert source["StartingPosition"] == "TRIM_HORIZON", "LATEST can miss records"
@@ -484,6 +484,64 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
     )
 
 
+def test_the_desk_has_a_function_of_its_own_that_may_only_write_its_log():
+    template = synthesise("prod", **EVERYTHING)
+    desk = properties_of(template, "Lambda::Function", "ServeDesk")
+    assert desk["ReservedConcurrentExecutions"] == 5
+    assert not desk.keys() & {"Layers", "Environment"}
+    (policy,) = (
+        each
+        for each in all_of(template, "IAM::Policy")
+        if desk["Role"]["Fn::GetAtt"][0] in json.dumps(each["Roles"])
+    )
+    allowed = [each["Action"] for each in policy["PolicyDocument"]["Statement"]]
+    tracing = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
+    assert allowed == [["logs:CreateLogStream", "logs:PutLogEvents"], tracing]
+
+
+def test_requests_for_files_of_the_desk_need_no_token_and_have_limits_of_their_own(optional):
+    template = synthesise("prod", **EVERYTHING)
+    api = template.to_json()["Outputs"]["CustomerApiUrl"]["Value"]["Fn::GetAtt"][0]
+    routes = resources(template, "AWS::ApiGatewayV2::Route")
+    without_token = {
+        name: route["Properties"]["RouteKey"]
+        for name, route in routes.items()
+        if route["Properties"]["AuthorizationType"] == "NONE"
+    }
+    assert {*without_token.values()} == {"GET /desk", "GET /desk/{file+}", "POST /desk/reports"}
+    assert {routes[name]["Properties"]["ApiId"]["Ref"] for name in without_token} == {api}
+    (stage,) = (
+        each
+        for each in resources(template, "AWS::ApiGatewayV2::Stage").values()
+        if each["Properties"]["ApiId"]["Ref"] == api
+    )
+    limits = stage["Properties"]["RouteSettings"]
+    assert limits.keys() == {*without_token.values()}
+    assert limits["GET /desk/{file+}"] == {
+        "ThrottlingRateLimit": 50,
+        "ThrottlingBurstLimit": 50,
+    }
+    assert {*without_token} <= {*stage["DependsOn"]}, "it limits routes that exist"
+    assert "Desk" not in json.dumps(resources(optional, "AWS::ApiGatewayV2::Route"))
+
+
+def test_the_desk_and_the_api_may_have_a_domain():
+    template = synthesise("prod", **EVERYTHING)
+    (domain,) = resources(template, "AWS::ApiGatewayV2::DomainName").items()
+    name, made = domain
+    (settings,) = made["Properties"]["DomainNameConfigurations"]
+    assert settings == {
+        "CertificateArn": EVERYTHING["desk"]["domain"]["certificate"],
+        "EndpointType": "REGIONAL",
+        "SecurityPolicy": "TLS_1_2",
+    }
+    (mapping,) = all_of(template, "ApiGatewayV2::ApiMapping")
+    assert mapping["DomainName"] == {"Ref": name}
+    outputs = template.to_json()["Outputs"]
+    assert outputs["DeskUrl"]["Value"] == "https://desk.example.com/desk/page.html"
+    assert outputs["DeskDomainTarget"]["Value"] == {"Fn::GetAtt": [name, "RegionalDomainName"]}
+
+
 def test_the_api_can_be_left_out(prod):
     without = synthesise("prod", api=False)
     assert not [n for n in without.find_outputs("*") if n.startswith("Api") or "Express" in n]
@@ -581,8 +639,9 @@ def test_the_longest_stage_name_fits_and_two_stages_share_no_name(template_of_li
         (bus,) = all_of(template, "Events::EventBus")
         assert bus["Name"] == f"InventoryOrders-{stage}"
         for function in all_of(template, "Lambda::Function"):
-            service = variables_of(function)["POWERTOOLS_SERVICE_NAME"]
-            assert service == f"inventory-orders-{stage}"
+            variables = function.get("Environment", {"Variables": {}})["Variables"]
+            service = f"inventory-orders-{stage}"
+            assert variables.get("POWERTOOLS_SERVICE_NAME", service) == service
 
 
 def test_tracing_is_off_by_default(dev):

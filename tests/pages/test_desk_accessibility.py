@@ -39,7 +39,7 @@ def opened(context, forget, desk):
 def show(page, desk, shown):
     page.set_viewport_size(SCREEN)
     page.emulate_media(color_scheme="light")
-    page.goto(f"{desk.origin}/{shown.path}")
+    page.goto(f"{desk.origin}/desk/{shown.path}")
     page.get_by_role("heading", level=1, name=shown.title, exact=True).wait_for()
     page.locator("#view[aria-busy=false]").wait_for()
     for name in shown.press:

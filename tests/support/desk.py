@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.client import HTTPConnection
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
-from local.desk.live import Live, News
+from local.desk.api import Api
 from local.desk.site import Site, serving
-from local.desk.trial import Trial
-from local.desk.work import Desk
 from local.sample_orders import catalogue
 from operations.aws import Aws
 from operations.currency import Currency
-from operations.follow import Heard
 from operations.http_api import Reply
 from testing.schedules.in_turn.shop import Shop, open_shop
+from tests.support import http
 
 TOKEN = "a-secret"
 TEA = "tea-earl-grey"
@@ -43,26 +39,45 @@ def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | 
         return Reply(answer.status, named, answer.read())
 
 
-class LiveByHand(Live):
-    """Sends the events that a test chooses to the desk's pages."""
+class ApiOfShop(Api):
+    """The HTTP API of an in-memory shop, whose answers must keep its contract. A test says what has changed.
 
-    def __init__(self) -> None:
-        super().__init__(_no_stack, list, 1)
+    Attributes:
+        claims: The claims of the caller's token; None for an operator.
+        calls: The method and path of each call, but not of questions for changes.
+    """
 
-    def _listen(self) -> None:
-        while self._goes_on():
-            self.tell({})
-            # This waits in real time: `time` is the shop's clock here.
-            Event().wait(0.2)
+    def __init__(self, shop: Shop) -> None:
+        self.claims: Mapping[str, Any] | None = None
+        self.calls: list[str] = []
+        self._send = http.Api(shop)
+        self._changes: list[tuple[str, Any]] = []
 
-    def tell(self, news: News) -> None:
-        if "event" in news:
-            self.heard(Heard(news["event"], 0.0))
-        self._tell(news)
+    def change(self, kind: str, what: Any) -> None:
+        """Note that an order (`orders`) or a product (`products`) has changed."""
+        self._changes.append((kind, what))
 
+    def call(
+        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Reply:
+        assert caller == "operator"
+        url = urlsplit(path)
+        query = dict(parse_qsl(url.query, keep_blank_values=True))
+        if url.path == "/changes":
+            return self._news(query.get("since"))
+        self.calls.append(f"{method} {path}")
+        named = {name.lower(): value for name, value in headers.items()}
+        text = body and body.decode()
+        said = self._send(method, unquote(url.path), text, named, query, self.claims)
+        kept = {name.lower(): value for name, value in said.headers.items()}
+        return Reply(said.status, kept, said.text.encode())
 
-def _no_stack() -> Aws:
-    raise AssertionError("nothing listens to AWS here")
+    def _news(self, since: str | None) -> Reply:
+        end = len(self._changes)
+        new = self._changes[int(since or end) :]
+        news = {kind: [what for one, what in new if one == kind] for kind in ("orders", "products")}
+        text = json.dumps(news | {"isAll": True, "next": f"{end}"})
+        return Reply(200, {"content-type": "application/json"}, text.encode())
 
 
 @dataclass
@@ -72,31 +87,35 @@ class DeskOfShop:
     Attributes:
         shop: The shop that it works on.
         aws: The stack of the shop.
-        origin: The desk's address.
-        live: Sends the events that the test chooses to the desk's pages.
+        origin: The origin of the desk's address.
+        api: The shop's HTTP API.
+        page: The browser page that shows the desk, if there is one.
     """
 
     shop: Shop
     aws: Aws
     origin: str
-    live: LiveByHand
+    api: ApiOfShop
+    page: Any = None
 
     def address(self, part: str = "") -> str:
-        return f"{self.origin}/{part}#token={TOKEN}"
+        return f"{self.origin}/desk/{part}#token={TOKEN}"
 
     def get(self, path: str) -> Any:
-        """Read the data of a page."""
-        return self._data("GET", path)
+        """Read an address of the desk's server."""
+        reply = ask(self.origin, "GET", path)
+        assert reply.status == 200, reply.said
+        return reply.said
 
     def post(self, path: str, body: Any) -> Any:
         """Send a change as the page does."""
-        return self._data("POST", path, body)
-
-    def _data(self, method: str, path: str, body: Any = None) -> Any:
-        where = path if path.startswith("/") else f"/data/{path}"
-        reply = ask(self.origin, method, where, body)
+        reply = ask(self.origin, "POST", path, body)
         assert reply.status == 200, reply.said
         return reply.said
+
+    def stock(self, product_id: str) -> Any:
+        """Read the stock of a product from the API."""
+        return self.get(f"/api/stock/{product_id}")
 
     def command(self, function: str, **command: Any) -> None:
         answer = self.aws.invoke(function, command)
@@ -119,9 +138,14 @@ class DeskOfShop:
         """Sweep, as the schedule does once a minute."""
         assert self.aws.invoke("Sweep", {"action": "sweep"})["result"] == "SWEPT"
 
-    def happens(self, **data: Any) -> None:
-        """Send an event with this data to the desk's pages."""
-        self.live.tell({"event": {"detail": {"data": data}}})
+    def happens(self, *, orderId: str = "", productId: str = "") -> None:  # noqa: N803 - as in the API
+        """Note a change of an order or a product, and let the page that shows the desk ask for changes at once."""
+        if orderId:
+            self.api.change("orders", orderId)
+        if productId:
+            self.api.change("products", {"productId": productId})
+        if self.page is not None:
+            self.page.evaluate("dispatchEvent(new Event('online'))")
 
     def dead_letter(
         self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
@@ -140,41 +164,6 @@ class DeskOfShop:
         )["MessageId"]
 
 
-class TrialOfShop(Trial):
-    """The HTTP API of an in-memory shop."""
-
-    def __init__(self, shop: Shop, aws: Aws) -> None:
-        super().__init__(lambda: aws)
-        self._shop = shop
-
-    def call(
-        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Reply:
-        assert caller == "operator"
-        url = urlsplit(path)
-        for route in self._shop.handler("api")._ROUTES:
-            verb, template = route.split()
-            found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", template), url.path)
-            if verb != method or found is None:
-                continue
-            signed = {"authorizer": {"iam": {"userArn": "x"}}, "http": {"method": method}}
-            event = {
-                "version": "2.0",
-                "routeKey": route,
-                "rawPath": url.path,
-                "headers": {name.lower(): value for name, value in headers.items()},
-                "queryStringParameters": dict(parse_qsl(url.query)),
-                "pathParameters": found.groupdict(),
-                "requestContext": signed,
-                "isBase64Encoded": False,
-                "body": body and body.decode(),
-            }
-            answer = self._shop.invoke("api", event)
-            headers = {name.lower(): text for name, text in answer["headers"].items()}
-            return Reply(answer["statusCode"], headers, answer["body"].encode())
-        raise AssertionError(f"there is no route {method} {path}")
-
-
 @contextmanager
 def desk_of_shop(
     *,
@@ -182,18 +171,19 @@ def desk_of_shop(
     is_production: bool = False,
     currency: Currency = EURO,
     signals: Any = None,
+    **variables: str,
 ) -> Iterator[DeskOfShop]:
-    """Serve the desk of a new tea shop. `signals` is its monitoring."""
+    """Serve the desk of a new tea shop. `signals` is its monitoring, and `variables` are further settings of its functions."""
     with open_shop(catalogue()) as shop:
+        about = {"stage": "shop", "production": is_production, "currency": currency._asdict()}
+        shop.restart(ABOUT=json.dumps(about), **variables)
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
-        aws = replace(aws, outputs={**aws.outputs, "Currency": json.dumps(currency._asdict())})
-        desk = Desk(lambda: aws, is_embedded=is_embedded, signals=signals)
-        here: Any = (SimpleNamespace(), TrialOfShop(shop, aws)) if is_embedded else ()
-        live = LiveByHand()
-        with serving(Site(desk, TOKEN, live, *here)) as port:
-            yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", live)
-        live.close(0)
+        dashboard: Any = SimpleNamespace() if is_embedded else None
+        site = Site(lambda: aws, TOKEN, signals=signals, dashboard=dashboard)
+        site.api = api = ApiOfShop(shop)
+        with serving(site) as port:
+            yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", api)
 
 
 @contextmanager
@@ -203,6 +193,7 @@ def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
     The browser leaves the page before the desk stops, because a late request would be answered with an error.
     """
     with desk_of_shop(**how) as desk:
+        desk.page = page
         page.goto(desk.address())
         yield desk
         page.goto("about:blank")
@@ -210,7 +201,7 @@ def desk_for(page: Any, **how: Any) -> Iterator[DeskOfShop]:
 
 def show(page: Any, desk: DeskOfShop, path: str, title: str) -> None:
     """Open a page of the desk, and wait for its heading."""
-    page.goto(f"{desk.origin}/#/{path}")
+    page.goto(f"{desk.origin}/desk/#/{path}")
     page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
 
 

@@ -20,8 +20,23 @@ EVERYTHING = {
     "tableKey": "arn:aws:kms:us-east-1:111122223333:key/k",
     "alarmEmail": "shop@example.com",
     "tracing": True,
-    "jwt": {"issuer": "https://example.com/", "audience": ["shop"]},
+    "jwt": {
+        "issuer": "https://example.com/",
+        "audience": ["shop"],
+        "operatorsClaim": {"name": "groups", "value": "operators"},
+    },
     "holdSeconds": 900,
+    "desk": {
+        "clientId": "shop",
+        **{
+            name: f"https://sign-in.example.com/{name}"
+            for name in ("authorize", "token", "signOut")
+        },
+        "domain": {
+            "name": "desk.example.com",
+            "certificate": "arn:aws:acm:us-east-1:111122223333:certificate/c",
+        },
+    },
     "cors": ["https://shop.example"],
     "stockEvents": True,
     "currency": "EUR",
@@ -33,7 +48,7 @@ EVERYTHING = {
 SMALL = {
     "monitoring": "basic",
     "fifoQueue": False,
-    "jwt": EVERYTHING["jwt"],
+    "jwt": {"issuer": "https://example.com/", "audience": ["shop"]},
     "holdSeconds": 900,
 }
 """The settings of a small shop that pays for little."""

@@ -294,7 +294,7 @@ def test_the_reference_names_as_many_executions_as_deploy_counts(account):
     account["describe_stacks"] = NOT_DEPLOYED
     warm = {"Orders": {"readUnitsPerSecond": 12_000, "writeUnitsPerSecond": 40_000}}
     account = AwsAccount(None, "us-east-1")
-    (new, most), (own, more) = (
+    (new, most), (own, more), (for_desk, _) = (
         [preflight.count_readers(account, "Shop", units, function) for units in ({}, warm)]
         for function in preflight.READERS
     )
@@ -302,7 +302,10 @@ def test_the_reference_names_as_many_executions_as_deploy_counts(account):
     page = (ROOT / "docs" / "reference.md").read_text("utf-8")
     assert f"`maximumConcurrency` ({queues})" in page
     assert f"({new} when new, {most} with `Orders` at 40,000 writes)" in page
-    assert f"- for `record_movements`, one for each of those of `Orders` ({own}, or {more})" in page
+    assert (
+        f"- for `record_movements`, one for each of those of `Orders` ({own}, or {more}), and with `desk` of `Products` ({for_desk})"
+        in page
+    )
 
 
 def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, monkeypatch):

@@ -64,7 +64,9 @@ OPERATOR = {"sub": "staff-1", "cognito:groups": "[staff operators]"}
 
 
 FROM_API_GATEWAY_ONLY = {(*route, status) for route in OPERATIONS for status in (401, 429)} | {
-    ("POST", "/orders", 500)
+    ("POST", "/orders", 500),
+    ("GET", "/about", 500),
+    ("GET", "/about", 503),
 }
 
 
@@ -197,9 +199,11 @@ def test_generators_of_clients_can_read_all_constants():
 
 
 LIFE = (
+    *("getAbout", "getToday", "listChanges"),
     *("placeOrder", "getOrder", "listOrders", "extendHold", "confirmOrder", "fulfilOrder"),
     *("takeBack", "cancelOrder", "getProducts", "getProduct", "createProduct", "changeProduct"),
     *("adjustStock", "listAdjustments", "listHistory", "listStock", "getStock", "transferStock"),
+    "listTransfers",
     *("discontinueProduct", "listProductAgain", "countStock", "delistProduct"),
 )
 """The routes in a sequence in which each example succeeds."""
@@ -290,7 +294,7 @@ def broken(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    reads = "get_record get_product query scan read read_together"
+    reads = "get_record get_product query scan read read_items read_together"
     for name in (*reads.split(), "write", "update_product"):
         monkeypatch.setattr(Store, name, fail)
 
@@ -654,7 +658,7 @@ def test_an_unchanged_order_is_answered_without_a_body(api):
     api("POST", "/orders/o-1/confirm")
     for tag in tags[:-1]:
         said = api("GET", "/orders/o-1", headers={"if-none-match": tag})
-        assert (said.status, said.headers["ETag"]) == (200, '"2"')
+        assert (said.status, said.headers["ETag"][:3]) == (200, '"2-')
 
 
 def test_an_id_in_a_path_may_have_every_character_that_survives_its_decoding(api):

@@ -1,39 +1,31 @@
-"""The desk without a browser: access, pages, changes and errors."""
+"""The desk's server without a browser: who may use it, what it serves, and what it forwards to the HTTP API."""
 
-import csv
 import gzip
-import io
+import os
 import signal
 import threading
-from datetime import datetime
+from types import SimpleNamespace
 from unittest.mock import Mock
-from urllib.parse import quote
 
-import psutil
+import boto3
 import pytest
-from botocore.exceptions import ClientError
+import yaml
+from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.httpsession import URLLib3Session
 from typer.testing import CliRunner
 
 from infra.desk_files import desk_files
 from inventory_orders.store.tables import Table
 from local.commands import main, this_machine
-from local.desk import work
+from local.desk import api, server
+from local.desk.background import DeskServer
+from local.desk.site import Site, serving
+from operations.errors import UserError
 from tests.support.desk import TEA, TOKEN, ask, desk_of_shop
-from tests.support.movements import record_movements
 
-PAGES = ("/", "/dashboard", "/try", "/contract")
-OF_TEA = (f"product?id={TEA}", f"promised?id={TEA}", f"history?id={TEA}")
-READS = ("about", "products", *OF_TEA, "orders", "order?id=o-1")
-LISTS = ("today", "search?text=x", "lanes", "shelf", "events", f"drop?id={TEA}")
-RECEIPT = {
-    "action": "adjust",
-    "adjustmentId": "desk-1",
-    "productId": TEA,
-    "delta": 7,
-    "reason": "RECEIPT",
-    "reference": "dn-7",
-}
-ACTOR = f"desk:{psutil.Process().username()}"
+PAGES = ("/desk/", "/desk/dashboard", "/desk/try", "/desk/contract")
+READS = ("attention", "today", "dead-letters", "lanes", "dashboard?range=latest")
+HERE = "http://127.0.0.1:4566"
 
 
 @pytest.fixture
@@ -58,28 +50,40 @@ def desk():
 )
 def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(desk, headers):
     letter = desk.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
-    before = desk.shop.stock(TEA)
     delete = {"queue": "StockDeadLetterQueueUrl", "messageId": letter, "action": "delete"}
-    requests = [("GET", f"/data/{path}", None) for path in (*READS, *LISTS)]
-    requests.append(("GET", "/local/dead-letters", None))
-    requests += [("GET", "/as/operator/orders/o-1", None), ("POST", "/as/operator/orders", {})]
-    requests += [("POST", "/data/command", RECEIPT), ("POST", "/local/dead-letter", delete)]
+    requests = [("GET", f"/local/{path}", None) for path in READS]
+    requests += [("POST", "/local/dead-letter", delete)]
+    for where in ("/api", "/as/operator"):
+        requests += [("GET", f"{where}/about", None), ("POST", f"{where}/orders", {})]
+        requests += [(method, f"{where}/products/{TEA}", {}) for method in ("PATCH", "DELETE")]
     for method, path, body in requests:
         reply = ask(desk.origin, method, path, body, **headers)
         assert (reply.status, reply.said.count("\n")) == (403, 1), path
-    assert desk.shop.stock(TEA) == before
+    assert desk.api.calls == []
     assert desk.shop.waiting("StockDeadLetter") == ["{}"]
 
 
 def test_the_files_hold_no_secret_and_are_for_this_machine_only(desk):
-    for path in (*PAGES, *(f"/{name}" for name in desk_files())):
+    for path in (*PAGES, "/desk/config.json", *(f"/desk/{name}" for name in desk_files())):
         reply = ask(desk.origin, "GET", path, X_Desk_Token=None)
         assert reply.status == 200
         is_compressed = reply.headers.get("content-encoding") == "gzip"
         content = gzip.decompress(reply.body) if is_compressed else reply.body
         assert TOKEN.encode() not in content
         assert ask(desk.origin, "GET", path, Host="attacker.example").status == 403
-    assert ask(desk.origin, "GET", "/../pyproject.toml").status == 404
+    assert ask(desk.origin, "GET", "/desk/../pyproject.toml").status == 404
+    for path in ("/", "/desk"):
+        assert ask(desk.origin, "GET", path, X_Desk_Token=None).headers["location"] == "/desk/"
+
+
+def test_only_files_with_a_digest_in_their_names_are_cached(desk):
+    (script,) = (name for name in desk_files() if name.endswith(".js"))
+    kept = [
+        "immutable" in ask(desk.origin, "GET", f"/desk/{name}").headers["cache-control"]
+        for name in ("", "config.json", "contract", "openapi.yaml", script)
+    ]
+    assert kept == [False, False, False, False, True]
+    assert ask(desk.origin, "GET", "/api/about").headers["cache-control"] == "no-store"
 
 
 def test_no_page_runs_scripts_of_others_and_the_contract_alone_shows_images(desk):
@@ -99,12 +103,12 @@ def test_no_page_runs_scripts_of_others_and_the_contract_alone_shows_images(desk
 
 def test_on_an_account_there_is_nothing_of_the_embedded_aws():
     with desk_of_shop(is_embedded=False, is_production=True) as desk:
-        about = desk.get("about")
-        assert (about["embedded"], about["production"]) == (False, True)
-        assert "stack InventoryOrders-shop" in about["place"]
-        for path in ("/try", "/dashboard", "/data/shelf", "/as/operator/orders/o"):
+        config = desk.get("/desk/config.json")
+        assert config == {"desk": "local", "api": "../api", "embedded": False, "signIn": None}
+        about = desk.get("/api/about")
+        assert (about["production"], about["currency"]["code"]) == (True, "EUR")
+        for path in ("/desk/try", "/desk/dashboard", "/local/dashboard", "/as/operator/orders/o"):
             assert ask(desk.origin, "GET", path).status == 404
-        assert desk.post("command", RECEIPT)["done"]
 
 
 def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk, monkeypatch):
@@ -112,17 +116,14 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
 
     def interrupt(address, *_, **__):
         addresses.append(address)
-        origin, token = address.split("/#token=")
-        assert ask(origin, "GET", "/data/about").status == 403, (
-            "a request without the token is refused"
-        )
-        assert ask(origin, "GET", "/data/about", X_Desk_Token=token).status == 200
+        origin, token = address.split("/desk/#token=")
+        refused = ask(origin, "GET", "/local/lanes")
+        assert refused.status == 403, "a request without the token is refused"
+        assert ask(origin, "GET", "/local/lanes", X_Desk_Token=token).status == 200
         raise KeyboardInterrupt
 
     monkeypatch.setattr(this_machine, "aws_of", lambda stage, console: desk.aws)
     monkeypatch.setattr(this_machine, "_open", interrupt)
-    handled = {}
-    monkeypatch.setattr(signal, "signal", handled.__setitem__)
     before = set(threading.enumerate())
     for _ in range(2):
         done = CliRunner().invoke(main.app, ["desk", "--stage", "shop"], catch_exceptions=False)
@@ -133,206 +134,54 @@ def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk,
     first, second = (address.split("#token=")[1] for address in addresses)
     assert first != second
     assert len(first) >= 43, "the secret has 256 bits"
-    # Otherwise the desk's queue and rule would remain on the account.
-    assert handled == dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
 
 
-def test_a_receipt_is_booked_once_and_the_history_explains_the_stock(desk, monkeypatch):
-    before = desk.shop.stock(TEA)
-    answers = [desk.post("command", RECEIPT) for _ in range(2)]
-    assert [(one["done"], one["result"]) for one in answers] == [
-        (True, "APPLIED"),
-        (True, "REPLAYED"),
-    ]
-    desk.place("o-1")
-    shown = desk.get(f"product?id={TEA}")
-    numbers = {name: shown[name] for name in ("onHand", "committed", "available")}
-    assert numbers == {"onHand": before + 7, "committed": 3, "available": before + 4}
-    record_movements(desk.shop)
-    history = desk.get(f"history?id={TEA}")
-    assert history["completeUntil"] >= history["entries"][0]["at"]
-    order, receipt, opening = history["entries"]
-    assert (order["action"], order["orderId"], order["delta"]) == ("place", "o-1", -3)
-    assert (receipt["reason"], receipt["actor"], receipt["reference"]) == ("RECEIPT", ACTOR, "dn-7")
-    assert (opening["reason"], opening["delta"], "actor" in opening) == ("OPENING", before, False)
-    monkeypatch.setattr(work, "CHANGES_OF_A_PAGE", 2)
-    first = desk.get(f"history?id={TEA}")
-    rest = desk.get(f"history?id={TEA}&cursor={first['next']}")
-    assert [first["entries"], rest["entries"]] == [[order, receipt], [opening]]
-    assert "next" not in rest
+def test_the_server_ends_with_the_embedded_aws(monkeypatch):
+    lives, noted = iter([True, True, False]), []
+    running = SimpleNamespace(endpoint=HERE, is_alive=lambda: next(lives))
+    monkeypatch.setattr(server.emulator, "running", lambda: running)
+    monkeypatch.setattr(server, "use_embedded", lambda _: None)
+    monkeypatch.setattr(server, "Service", lambda *_: SimpleNamespace(poll=lambda: None))
+    monkeypatch.setattr(server, "POLL_SECONDS", 0)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(DeskServer, "write", lambda noting, _: noted.append(noting))
+    assert server.main() == 0
+    assert list(lives) == []
+    assert [one.pid for one in noted] == [os.getpid()]
 
 
-def test_products_are_listed_page_by_page_and_those_that_are_out_come_first(desk, monkeypatch):
-    monkeypatch.setattr(work, "PRODUCTS_OF_A_PAGE", 15)
-    desk.command("ManageProducts", action="create", productId="zero", openingStock=0)
+# ---------------------------------------------------------------- what needs AWS permissions
+
+
+def test_a_quiet_day_reads_no_dead_letters(desk):
     desk.shop.calls.clear()
-    found = [desk.get(f"products?pages={pages}") for pages in (1, 2, 3)]
-    assert "Scan" not in desk.shop.calls
-    assert [(len(one["products"]), one["isAll"]) for one in found] == [
-        (15, False),
-        (30, False),
-        (41, True),
-    ]
-    assert found[0]["products"][0]["productId"] == "zero"
+    assert desk.get("/local/today") == {"deadLetters": {"count": 0, "causes": []}}
+    assert not {"ReceiveMessage", "Scan"} & {*desk.shop.calls}
 
 
-@pytest.mark.parametrize(
-    ("query", "first", "more"),
-    [
-        ("user=auth0:anna", "21", "0"),
-        ("status=PENDING", "01", "2"),
-        ("status=CONFIRMED&location=", "3", "4"),
-    ],
-)
-def test_a_list_of_orders_names_the_products_and_goes_on_page_by_page(
-    desk, monkeypatch, query, first, more
-):
-    monkeypatch.setattr(work, "ORDERS_OF_A_PAGE", len(first))
-    for number, seconds in enumerate((900, 300, 600)):
-        desk.place(f"o-{number}", holdSeconds=seconds)
-    for number in (3, 4):
-        desk.sell(f"o-{number}", user="u-2")
-    shown, both = desk.get(f"orders?{query}"), desk.get(f"orders?{query}&pages=2")
-    ids = [[order["orderId"] for order in page["orders"]] for page in (shown, both)]
-    assert ids == [[f"o-{each}" for each in numbers] for numbers in (first, first + more)]
-    assert (shown["isAll"], both["isAll"], shown["unreadable"]) == (False, True, [])
-    assert shown["names"] == desk.get("order?id=o-1")["names"] == {TEA: "Earl Grey"}
-    assert desk.get("orders?status=CONFIRMED&location=berlin")["orders"] == []
+def test_what_needs_attention_changes_with_dead_letters_and_alarms():
+    on = []
+    alarms = SimpleNamespace(alarms=lambda: {"on": [*on]}, orders=lambda *_: {"placed": [3.0]})
+    with desk_of_shop(signals=alarms) as desk:
+        seen = [desk.get("/local/attention")]
+        for code in ("INVALID_JSON", "INVALID_JSON", "SCHEMA_VIOLATION"):
+            desk.dead_letter("OrderDeadLetterQueueUrl", "x", code)
+        seen.append(desk.get("/local/attention"))
+        on.append({"name": "Retries"})
+        seen.append(desk.get("/local/attention"))
+        assert seen[0] != seen[1] != seen[2]
+        shown = desk.get("/local/today")
+        causes = [(cause["code"], cause["count"]) for cause in shown["deadLetters"]["causes"]]
+        assert causes == [("INVALID_JSON", 2), ("SCHEMA_VIOLATION", 1)]
+        assert "not JSON" in shown["deadLetters"]["causes"][0]["meaning"]
+        assert (shown["alarms"], shown["lastHour"]["placed"]) == ({"on": on}, [3.0])
 
 
-def test_a_list_of_orders_is_saved_as_a_file(desk, monkeypatch):
-    for number in range(3):
-        desk.place(f"o-{number}")
-    desk.command("ChangeOrders", action="cancel", orderId="o-0", actor="ann")
-    desk.command("ChangeOrders", action="cancel", orderId="o-1", actor="ann")
-    since = quote(desk.shop.order_row("o-1")["statusAt"])
-    (found,) = desk.get(f"orders?status=CANCELLED&since={since}")["orders"]
-    file = desk.get(f"orders.csv?status=CANCELLED&since={since}")
-    (line,) = csv.DictReader(io.StringIO(file["csv"]))
-    assert (line["orderId"], line["statusAt"]) == ("o-1", found["statusAt"])
-    assert file["isAll"]
-    monkeypatch.setattr(work, "ORDERS_OF_A_FILE", 1)
-    file = desk.get("orders.csv?status=CANCELLED")
-    assert (len(file["csv"].splitlines()), file["isAll"]) == (2, False)
-    desk.shop.invoke("change_orders", {"action": "confirm", "orderId": "o-1"})
-    assert [order["orderId"] for order in desk.get("orders?late")["orders"]] == ["o-1"]
-
-
-def test_every_change_of_an_order_has_its_actor(desk):
-    desk.place("o-1", (TEA, 2))
-    part = {"stepId": "desk-2", "items": [{"productId": TEA, "quantity": 1}]}
-    lost = {**part, "stepId": "desk-3", "restock": False}
-    taken = part | {"stepId": "desk-4", "restock": True}
-    actions = {"confirm": {}, "fulfil": part, "cancel": lost, "return": taken}
-    for action, more in actions.items():
-        assert desk.post("command", {"action": action, "orderId": "o-1", **more})["done"]
-    again = desk.post("command", {"action": "confirm", "orderId": "o-1"})
-    assert (again["done"], again["result"], again["status"]) == (True, "REPLAYED", "FULFILLED")
-    steps = desk.get("order?id=o-1")["steps"]
-    assert [(step["action"], step["actor"]) for step in steps] == [(one, ACTOR) for one in actions]
-
-
-def test_a_count_that_was_left_open_is_shown(desk, monkeypatch):
-    assert "count" not in desk.get(f"product?id={TEA}")
-    monkeypatch.setattr("psutil.Process.username", lambda _: "SHOP\\jörg")
-    acquire = {"action": "acquire", "productId": TEA, "seconds": 600, "outliveInvocation": True}
-    with desk_of_shop() as other:
-        assert other.post("command", acquire)["done"]
-        count = other.get(f"product?id={TEA}")["count"]
-        assert count["holder"] == "desk:SHOP-j-rg"
-        begun = datetime.fromisoformat(count["since"]).timestamp()
-        assert float(count["lease"]["expiresAt"]) == pytest.approx(begun + 600, abs=1)
-
-
-def test_the_open_orders_of_a_product_are_counted_before_it_goes(desk, monkeypatch):
-    nothing = {"units": 0, "isExact": True, "orders": 0, "ordersAreAll": True}
-    assert desk.get(f"promised?id={TEA}") == nothing
-    for number in range(4):
-        desk.place(f"o-{number}")
-    for action, order_id in (("confirm", "o-1"), ("fulfil", "o-1"), ("cancel", "o-2")):
-        desk.post("command", {"action": action, "orderId": order_id})
-    part = {"stepId": "s-1", "items": [{"productId": TEA, "quantity": 1}], "restock": False}
-    desk.post("command", {"action": "cancel", "orderId": "o-3", **part})
-    desk.place("o-4", ("tea-first-flush-drop", 1))
-    desk.shop.edit(Table.ORDERS, "o-5", items={"L": [{"S": "no line"}]}, status={"S": "PENDING"})
-    promised = {"units": 5, "isExact": True, "orders": 2, "ordersAreAll": True}
-    desk.shop.calls.clear()
-    assert desk.get(f"promised?id={TEA}") == promised
-    assert "Scan" not in desk.shop.calls
-    monkeypatch.setattr(work, "SECONDS_TO_COUNT_ORDERS", -1)
-    at_least = desk.get(f"promised?id={TEA}")
-    assert (at_least["units"], at_least["ordersAreAll"]) == (5, False)
-
-
-# ---------------------------------------------------------------- several locations
-
-BERLIN = {"productId": TEA, "locationId": "berlin"}
-
-
-@pytest.fixture
-def at_berlin(desk):
-    """Make a desk whose tea also has 20 units in Berlin, with a low-stock threshold of 9."""
-    opening = {"action": "create", **BERLIN, "openingStock": 20, "lowStockThreshold": 9}
-    answer = desk.post("command", opening)
-    assert answer["done"]
-    assert "cannot buy" in answer["warnings"][0]
-    return desk
-
-
-def test_a_product_is_listed_once_with_its_total_and_its_places(at_berlin):
-    desk, here = at_berlin, at_berlin.shop.stock(TEA)
-    desk.place("o-1", {**BERLIN, "quantity": 2})
-    change = {"action": "change", **BERLIN, "lowStockThreshold": 50}
-    assert desk.post("command", change)["done"]
-    out = {"action": "adjust", "adjustmentId": "t-1", "delta": -1, "reason": "TRANSFER_OUT"}
-    out |= {"productId": TEA, "locationId": "", "reference": "van-7"}
-    assert desk.post("command", out)["done"]
-    here -= 1
-    listed = desk.get("products")["products"]
-    ids = [one["productId"] for one in listed]
-    assert ids == sorted(set(ids)), "each product appears once, sorted by id"
-    tea = listed[ids.index(TEA)]
-    numbers = ("onHand", "committed", "available", "leftByDefault", "status", "name")
-    shown = [here + 20, 2, here + 18, here, "ACTIVE", "Earl Grey"]
-    assert [tea[name] for name in numbers] == shown
-    at = [(one.get("locationId"), one["available"], one["status"]) for one in tea["places"]]
-    assert at == [(None, here, "ACTIVE"), ("berlin", 18, "LOW_STOCK")]
-    shown = desk.get(f"product?id={TEA}&location=berlin")
-    assert (shown["onHand"], shown["committed"], shown["available"]) == (20, 2, 18)
-    assert shown["total"] == tea | {"places": shown["total"]["places"], "isExact": True}
-    at_home = desk.get(f"product?id={TEA}")
-    assert at_home["available"] == here
-    (lot,) = at_home["onTheWay"]
-    assert (lot["reference"], lot["units"], lot["from"]) == ("van-7", 1, [""])
-    del desk.shop.items(Table.PRODUCTS)[f"{TEA}#berlin",]
-    reply = ask(desk.origin, "GET", f"/data/product?id={TEA}&location=berlin")
-    assert (reply.status, reply.said) == (404, f"there is no product {TEA} at berlin\n")
-
-
-def test_a_shop_without_places_sees_nothing_of_them(desk):
-    shown = desk.get(f"product?id={TEA}")
-    listed = {name for one in desk.get("products")["products"] for name in one}
-    assert not {"locationId", "places", "total", "onTheWay"} & ({*shown} | listed)
-
-
-def test_the_page_to_try_the_service_offers_a_product_once(desk):
-    for where in ({}, {"locationId": "berlin"}):
-        mug = {"action": "create", "productId": "mug", "openingStock": 5, **where}
-        assert desk.post("command", mug)["done"]
-    assert [one for one in desk.get("shelf") if "mug" in one] == ["mug"]
-
-
-def test_what_ends_everywhere_counts_the_open_orders_of_all_locations(at_berlin):
-    at_berlin.place("o-0")
-    at_berlin.place("o-1", {**BERLIN, "quantity": 2})
-    promised = {
-        where: at_berlin.get(f"promised?id={TEA}&location={where}") for where in ("", "berlin")
-    }
-    assert [promised[""]["units"], promised["berlin"]["units"]] == [5, 2]
-    assert [promised[""]["orders"], promised["berlin"]["orders"]] == [2, 1]
-
-
-# ---------------------------------------------------------------- failures
+def test_lanes_are_listed_and_unreadable_pages_described(desk):
+    assert desk.get("/local/lanes") == {"lanes": [], "unreadable": {}}
+    desk.shop.edit(Table.ALLOTMENTS, "1/0", entries={"S": "none"})
+    shown = desk.get("/local/lanes")
+    assert "1/0" in shown["unreadable"]
 
 
 def test_what_may_have_been_done_is_no_plain_failure(desk, monkeypatch):
@@ -340,39 +189,130 @@ def test_what_may_have_been_done_is_no_plain_failure(desk, monkeypatch):
         response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": status}}
         return ClientError(response, "X")
 
-    died = {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "Timed out"}')}
-    for came, status in ((died, 504), (failed(502), 504), (failed(429), 503)):
-        monkeypatch.setattr(desk.aws.functions, "invoke", Mock(side_effect=[came]))
-        assert ask(desk.origin, "POST", "/data/command", RECEIPT).status == status, came
+    letter = {"queue": "StockDeadLetterQueueUrl", "messageId": "m", "action": "delete"}
+    for came, status in ((failed(502), 504), (failed(429), 503)):
+        monkeypatch.setattr(desk.aws.sqs, "receive_message", Mock(side_effect=came))
+        assert ask(desk.origin, "POST", "/local/dead-letter", letter).status == status, came
+    reply = ask(desk.origin, "GET", "/local/unknown")
+    assert (reply.status, reply.said) == (404, "the desk has no such page\n")
+    assert ask(desk.origin, "DELETE", "/local/dead-letter", letter).status == 404
+    del desk.aws.outputs["AllotmentsTableName"]
+    reply = ask(desk.origin, "GET", "/local/lanes")
+    assert (reply.status, reply.said) == (500, "KeyError: 'AllotmentsTableName'\n")
 
 
-def test_what_is_not_there_or_cannot_be_read_is_said_in_words(desk):
-    for path in ("product?id=no", "promised?id=no", "history?id=no", "order?id=no"):
-        reply = ask(desk.origin, "GET", f"/data/{path}")
-        assert (reply.status, reply.said.endswith(" no\n")) == (404, True), reply.said
-    expire = {"action": "expire", "orderId": "o-1"}
-    assert ask(desk.origin, "POST", "/data/command", expire).status == 503
-    del desk.aws.outputs["ProductsTableName"]
-    reply = ask(desk.origin, "GET", "/data/products")
-    assert (reply.status, reply.said) == (500, "KeyError: 'ProductsTableName'\n")
+# ---------------------------------------------------------------- requests to the HTTP API
 
 
-def test_a_product_is_listed_moved_and_taken_off_sale(desk):
-    where = {"productId": "mug", "locationId": "berlin"}
-    move = {"transferId": "t-1", "productId": "mug", "from": "", "to": "berlin", "quantity": 2}
-    for command in (
-        {"action": "create", "productId": "mug", "openingStock": 5},
-        {"action": "create", **where, "openingStock": 0},
-        {"action": "change", **where, "lowStockThreshold": 9, "backorderLimit": 2},
-        {"action": "transfer", **move},
-        {"action": "discontinue", **where},
-        {"action": "listAgain", **where},
+class FakeAws:
+    """A stack with two HTTP APIs, which take every request."""
+
+    def __init__(self):
+        self.requests = []
+        self.outputs = {
+            "ApiUrl": "http://a1b2.execute-api.localhost:4566",
+            "CustomerApiUrl": "http://c3d4.execute-api.localhost:4566",
+        }
+        self.dynamodb = SimpleNamespace(meta=SimpleNamespace(endpoint_url=HERE))
+        self.session = boto3.Session("test", "test", region_name="us-east-1")
+        self.answer = (201, "application/json", b'{"status": "PENDING"}')
+
+    def send(self, request):
+        self.requests.append(request)
+        status, kind, content = self.answer
+        headers = {"Content-Type": kind, "ETag": '"1"', "Set-Cookie": "a=b"}
+        return SimpleNamespace(status_code=status, headers=headers, content=content)
+
+
+@pytest.fixture
+def aws(monkeypatch):
+    fake = FakeAws()
+    monkeypatch.setattr(URLLib3Session, "send", lambda _, request: fake.send(request))
+    tokens = {"customer": lambda _: "of-u-7", "operator": lambda _: "of-staff"}
+    monkeypatch.setattr(api, "_TOKENS", tokens)
+    return fake
+
+
+@pytest.fixture
+def origin(aws):
+    with serving(Site(lambda: aws, TOKEN, dashboard=SimpleNamespace())) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+def test_a_request_goes_to_the_api_with_the_token_of_whom_it_names(aws, origin, method):
+    aws.answer = (409, "application/problem+json", b'{"code": "NOT_HELD"}')
+    for where, own, token in (
+        ("/as/customer", None, "of-u-7"),
+        ("/as/operator", None, "of-staff"),
+        ("/api", None, "of-staff"),
+        ("/api", "Bearer of-anna", "of-anna"),
     ):
-        assert desk.post("command", command)["done"], command
-    shown = desk.get("product?id=mug&location=berlin")
-    assert (shown["status"], shown["onHand"], shown["backorderLimit"]) == ("LOW_STOCK", 2, 2)
-    entries = desk.get("history?id=mug&location=berlin")["entries"]
-    assert [(one["delta"], one["actor"]) for one in entries if "actor" in one] == [(2, ACTOR)]
-    delist = {"action": "delist", **where, "createdAt": shown["createdAt"]}
-    assert desk.post("command", delist)["result"] == "APPLIED"
-    assert ask(desk.origin, "GET", "/data/product?id=mug&location=berlin").status == 404
+        body = None if method == "GET" else "{}"
+        headers = {"Content_Type": "application/json", "Prefer": "wait=5", "Cookie": "a=b"}
+        path = f"{where}/orders/o%7C1?x=1"
+        reply = ask(origin, method, path, body, **headers, Authorization=own)
+        assert (reply.status, reply.body) == (409, b'{"code": "NOT_HELD"}')
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert reply.headers["etag"] == '"1"'
+        assert "set-cookie" not in reply.headers
+        sent = aws.requests.pop()
+        assert sent.method == method
+        assert sent.url == f"{HERE}/_aws/execute-api/c3d4/$default/orders/o%7C1?x=1"
+        assert sent.headers["Authorization"] == f"Bearer {token}"
+        assert sent.body == (body and body.encode())
+        passed = ("application/json", "wait=5")
+        assert (sent.headers["Content-Type"], sent.headers["Prefer"]) == passed
+        assert "Cookie" not in sent.headers
+        assert "X-Desk-Token" not in sent.headers
+
+
+def test_on_an_account_requests_have_the_signature_of_the_operator(aws):
+    with serving(Site(lambda: aws, TOKEN)) as port:
+        reply = ask(f"http://127.0.0.1:{port}", "GET", "/api/about", Authorization="Bearer of-anna")
+    assert reply.status == 201
+    (sent,) = aws.requests
+    assert sent.url == f"{HERE}/_aws/execute-api/a1b2/$default/about"
+    assert sent.headers["Authorization"].startswith("AWS4-HMAC-SHA256 ")
+
+
+def test_nobody_calls_the_api_for_another(aws, origin):
+    for method in ("GET", "POST", "PATCH", "DELETE"):
+        reply = ask(origin, method, "/as/stranger/orders")
+        assert reply.status == 503
+        assert reply.said == "stranger is not a caller; use customer or operator\n"
+    assert aws.requests == []
+
+
+def test_the_contract_names_the_desk_as_its_server_on_the_embedded_aws_only(aws, origin):
+    here = yaml.safe_load(ask(origin, "GET", "/desk/openapi.yaml").body)
+    assert [server["url"] for server in here.pop("servers")] == ["/as/operator", "/as/customer"]
+    with serving(Site(lambda: aws, TOKEN)) as port:
+        there = yaml.safe_load(ask(f"http://127.0.0.1:{port}", "GET", "/desk/openapi.yaml").body)
+    assert there.pop("servers")[0]["url"].startswith("https://")
+    assert here == there
+
+
+def test_a_body_has_a_sensible_size(aws, origin):
+    for length in (str(1 << 30), "-1"):
+        assert ask(origin, "POST", "/api/orders", Content_Length=length).status == 413
+    assert aws.requests == []
+
+
+def test_an_api_that_cannot_be_reached_is_said_in_words(monkeypatch, aws, origin):
+    def refuse(_):
+        raise EndpointConnectionError(endpoint_url=HERE)
+
+    monkeypatch.setattr(aws, "send", refuse)
+    reply = ask(origin, "GET", "/api/products?ids=a")
+    assert reply.status == 503
+    assert reply.said.startswith("the HTTP API does not answer: ")
+    del aws.outputs["CustomerApiUrl"]
+    assert "set `api` to true in cdk.json" in ask(origin, "GET", "/api/products?ids=a").said
+    del aws.outputs
+
+    def no_stack(*_):
+        raise UserError("the stack is not read yet")
+
+    monkeypatch.setattr(api.HttpApi, "of", no_stack)
+    assert ask(origin, "GET", "/api/about").said == "the stack is not read yet\n"

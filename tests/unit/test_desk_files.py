@@ -35,7 +35,7 @@ def test_a_file_is_cached_forever_only_if_its_name_changes_with_its_content(monk
     for name, file in before.items():
         is_hashed = re.search(r"-[0-9A-Z]{8}\.", name) is not None
         assert is_hashed == ("immutable" in file.headers["Cache-Control"]) == (name != PAGE)
-    assert before[PAGE].headers["Cache-Control"] == "no-cache"
+    assert before[PAGE].headers["Cache-Control"] == "no-store"
     building.built.cache_clear()
     assert desk_files() == before, "the same sources give the same files"
     monkeypatch.setattr(building, "_bundles", lambda: {"app-00000000.js": b"x"})

@@ -49,6 +49,7 @@ app                     | infra
 # Run by people.
 operations              | .
 local                   | . operations testing
+local.desk              | . operations testing local infra.desk_files
 local.commands          | . operations testing local infra.settings infra.cdk_json
 # Verification.
 testing                 | . operations

@@ -1,58 +1,73 @@
-// The frame of all pages: which stack this is, the links, the search, and the view that the address names.
+// The frame of all pages: which stage this is, who uses it, the links, the search, and the view that the address names.
 import { html, nothing, render } from "lit-html";
+import { about, may, ownLocations, readAbout } from "./caller.js";
 import { arrive } from "./drafts.js";
-import { useCurrency } from "./format.js";
+import { locationName, useCurrency } from "./format.js";
 import { ELSEWHERE, dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, link, problem, steady } from "./parts.js";
 import { listenToScans, sendForm, swallow } from "./scanner.js";
-import { ask, follow, pause } from "./server.js";
+import { api, ask, config, isLocal, pause, readConfig } from "./server.js";
 import { T } from "./texts.js";
 
 const RETRY_MILLISECONDS = 2000;
 const LOAD_MILLISECONDS = 30_000; // of a view
-// Between two readings after something happened. On an account they cost money.
-const LEAST_MILLISECONDS = { embedded: 1000, account: 10_000 };
+const TICK_MILLISECONDS = 500;
+// Between two questions about what has changed; the longest after errors, and where changes are not noted.
+const [POLL_MILLISECONDS, LONGEST_MILLISECONDS] = [2500, 60_000];
+const POLL_SECONDS = 10; // that an answer may take
+// Between two questions about dead letters and alarms. On an account they cost money.
+const LOOK_MILLISECONDS = { embedded: 1000, account: 30_000 };
 
 // A view has `draw(data, state, ids)`, which returns title, about, controls and content. `state` is what the reader has chosen; it stays
-// with the address. `read(ids, state, isAfresh)` returns the data, and `follows(news, ids)` whether it has to be read again.
-// `rowsOf(data, state, shown)` and `keyOf(row)` turn the data into `state.rows`, which stay where they are. A view with `feed(ids, state)`, a path,
-// has a stream of its own, whose lines go to `hear(line, state)`; the other views hear all news. `scan(text, state)` gets what is scanned.
+// with the address. `read(ids, state, isAfresh)` returns the data. It is read again if `follows(news, ids, state)`, and every so many `seconds`.
+// `news` are changes: the ids of `orders`, the `products`, and `isAll`, which is false if there are more than are named. With `attends`, a view
+// also hears that dead letters or alarms have `changed`. `rowsOf(data, state, shown)` and `keyOf(row)` turn the data into `state.rows`, which stay
+// where they are. `scan(text, state)` gets what is scanned.
 
-// The links, and the views that belong to each of them. A view is a module of its name.
+// The links, the views that belong to each of them, and the permissions of which a reader needs one. A view is a module of its name.
 const PARTS = [
-  { name: "today" },
-  { name: "orders", views: ["order", "pick"] },
-  { name: "scan" },
-  { name: "products", views: ["product", "drop"] },
-  { name: "dead-letters" },
-  { name: "lanes" },
-  { name: "dashboard", path: "/dashboard", isEmbedded: true },
-  { name: "try", path: "/try", isEmbedded: true },
-  { name: "contract", path: "/contract" },
+  { name: "today", needs: ["orders.read", "stock.read"] },
+  { name: "orders", views: ["order", "pick"], needs: ["orders.read"] },
+  { name: "scan", needs: ["orders.fulfil"] },
+  { name: "products", views: ["product", "drop"], needs: ["stock.read"] },
+  { name: "dead-letters", at: ["local"] },
+  { name: "lanes", at: ["local"] },
+  { name: "dashboard", path: "dashboard", at: ["embedded"] },
+  { name: "try", path: "try", at: ["embedded"] },
+  { name: "contract", path: "contract", at: ["local"] },
 ];
 const VIEWS = ["search", ...PARTS.flatMap(({ name, views = [] }) => [name, ...views])];
 
 const states = new Map();
 const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live.on, kind: "on" } };
+const notLive = (why) => ({ text: T.live.off(why), kind: "off" });
 const PAGE = "page"; // the key of messages about the page itself
 // What is on the screen. `news` says whether it follows what happens, and `notice` why it cannot be read.
-const shown = { about: null, view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
-let isStale = false;
+const shown = { isKnown: false, readAt: 0, view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
 let opening = 0;
 let asked = Promise.resolve(); // the latest question
 let reads = {}; // of the view: `now`, and the `next` one
 
 // ---------------------------------------------------------------- drawing
 
-function stageOf(about) {
-  const kind = about === null ? "" : about.embedded ? "embedded" : about.production ? "production" : "account";
-  return html`<p id="stage" data-kind=${kind}>${about === null ? "\u00a0" : T.stage[kind](about.place)}</p>`;
+const isHere = ({ at = ["local", "hosted"] }) => at.includes(config.desk) || (config.embedded && at.includes("embedded"));
+const isAllowed = ({ needs = [] }) => needs.length === 0 || needs.some(may);
+
+function stageOf() {
+  const { stage, production } = shown.isKnown ? about : {};
+  const kind = !shown.isKnown ? "" : config.embedded ? "embedded" : production ? "production" : "account";
+  return html`<p id="stage" data-kind=${kind}>${shown.isKnown ? T.stage[kind](stage) : "\u00a0"}${shown.isKnown ? html`<span id="who">${whoOf(about.caller)}</span>` : nothing}</p>`;
 }
 
-function navOf(about, name) {
-  const parts = PARTS.filter((part) => !part.isEmbedded || about?.embedded);
-  const isHere = (part) => part.name === name || part.views?.includes(name);
-  return html`<nav aria-label=${T.parts}>${parts.map((part) => html`<a href=${part.path ?? hrefOf(part.name)} aria-current=${isHere(part) ? "page" : nothing}>${T.nav[part.name]}</a>`)}</nav>`;
+function whoOf({ name, permissions, locations }) {
+  const granted = [permissions].flat();
+  return T.who(name, granted.includes("*") ? "" : granted.join(", "), locations?.map((locationId) => locationName({ locationId })).join(", "));
+}
+
+function navOf(name) {
+  const parts = shown.isKnown ? PARTS.filter((part) => isHere(part) && isAllowed(part)) : [];
+  const isCurrent = (part) => part.name === name || part.views?.includes(name);
+  return html`<nav aria-label=${T.parts}>${parts.map((part) => html`<a href=${part.path ?? hrefOf(part.name)} aria-current=${isCurrent(part) ? "page" : nothing}>${T.nav[part.name]}</a>`)}</nav>`;
 }
 
 function find(event) {
@@ -88,16 +103,16 @@ function drawn({ name, view, data, state, ids, error, isRead }) {
 }
 
 function draw() {
-  const { view, state } = shown;
-  const { title, about = "", controls = nothing, content } = drawn(shown);
-  const { text, kind } = view?.feed ? state.news : shown.news;
+  const { view } = shown;
+  const { title, about: words = "", controls = nothing, content } = drawn(shown);
+  const { text, kind } = shown.news;
   document.title = T.titleOf(title);
   const again = view ? view.read && (() => read(true)) : shown.name && open;
   const refresh = again ? button(T.refresh, again, { id: "refresh" }) : nothing;
-  const live = view?.feed || view?.follows ? html`<span id="live" class=${kind} role="status">${withCode(text)}</span>` : nothing;
+  const live = view?.follows ? html`<span id="live" class=${kind} role="status">${withCode(text)}</span>` : nothing;
   render(
-    html`${stageOf(shown.about)}${navOf(shown.about, shown.name)}
-      <header><div><h1 id="title">${title}</h1><p id="about">${about}</p></div>${searchBox()}<div id="controls">${live}${controls}${refresh}</div></header>
+    html`${stageOf()}${navOf(shown.name)}
+      <header><div><h1 id="title">${title}</h1><p id="about">${words}</p></div>${searchBox()}<div id="controls">${live}${controls}${refresh}</div></header>
       <main id="view" tabindex="-1" aria-busy=${shown.isBusy}>${content}</main>
       ${dialogOf(shown.question)}<div id="said">${messageOf(ELSEWHERE)}${messageOf(PAGE)}</div>`,
     document.body,
@@ -113,9 +128,9 @@ function notice(text) {
 // Asks the operator, in production or if the change warns, one question after the other. Escape is a no. `question` has `warning`, `yes` and
 // `kind`, or says that the reader `isAgreed` to changes of this kind.
 async function isMeant(words, { warning = "", isAgreed = false, ...answer } = {}) {
-  const { production, place } = shown.about;
+  const { production, stage } = about;
   if ((!production && !warning) || isAgreed) return true;
-  const all = [T.question(words), warning, production ? T.thisIs(place) : ""].filter(Boolean).join(" ");
+  const all = [T.question(words), warning, production ? T.thisIs(stage) : ""].filter(Boolean).join(" ");
   const answered = (resolve) => {
     shown.question = { title: production ? T.inProduction : T.areYouSure, words: all, ...answer };
     draw();
@@ -148,9 +163,10 @@ async function readOnce(mine) {
     if (mine !== reads) return;
     shown.data = data;
     arrange(isAfresh);
-    Object.assign(shown, { isRead: true, error: "" });
+    Object.assign(shown, { isRead: true, readAt: Date.now(), error: "" });
   } catch (error) {
     if (mine !== reads) return;
+    shown.readAt = Date.now();
     why = error.message;
   }
   shown.isBusy = mine.next !== undefined;
@@ -173,9 +189,17 @@ function read(isAfresh = false) {
 const decoded = (part) => new URLSearchParams(`part=${part.replace(/[+&]/g, encodeURIComponent)}`).get("part");
 
 function placeOf({ pathname, hash }) {
-  if (pathname !== "/") return [pathname.slice(1)];
+  const part = PARTS.find(({ path }) => path === pathname.split("/").at(-1));
+  if (part) return [part.name];
   const [, name = "", ...ids] = hash.split("/").map(decoded);
-  return VIEWS.includes(name) ? [name, ...ids] : ["today"];
+  return VIEWS.includes(name) ? [name, ...ids] : beginning();
+}
+
+// Whoever works at one location begins with its orders to ship.
+function beginning() {
+  const own = ownLocations();
+  if (own?.length === 1 && may("orders.read")) return ["orders", "at", own[0]];
+  return [(PARTS.find(isAllowed) ?? PARTS[0]).name];
 }
 
 async function open() {
@@ -188,9 +212,8 @@ async function open() {
   if (mine !== opening) return;
   arrive(at);
   forgetMessages();
-  Object.assign(shown, { name, view: found ?? null, ids, state: states.get(at), isRead: false, isAfresh: true, error: found ? "" : T.gone, notice: "" });
+  Object.assign(shown, { name, view: found ?? null, ids, state: states.get(at), isRead: false, isAfresh: true, error: found ? "" : T.gone(isLocal()), notice: "" });
   found?.start?.(shown.state, ids);
-  feed();
   // What the view before it still reads is not shown any more.
   reads = {};
   await read();
@@ -203,42 +226,55 @@ async function open() {
 
 // ---------------------------------------------------------------- news
 
-// Follows a stream. `owner.news` says whether it does.
-function listenTo(path, owner, hear, isKept) {
-  const show = (news) => {
-    owner.news = news;
-    draw();
-  };
-  const take = (line) => {
-    hear(line);
-    if (owner.news !== NEWS.on) show(NEWS.on);
-  };
-  owner.news = NEWS.starting;
-  return follow(path, take, (error) => show(error ? { text: T.live.off(error.message), kind: "off" } : NEWS.starting), isKept);
-}
+let wake = () => {};
+const nap = (milliseconds) => Promise.race([pause(milliseconds), new Promise((resolve) => (wake = resolve))]);
 
-// Listens to the view's own stream; again, once the reader has chosen another one.
-function feed() {
-  const { view, ids, state } = shown;
-  shown.end?.();
-  shown.end = view?.feed && listenTo(view.feed(ids, state), state, (line) => view.hear(line, state), view.isKept);
+function showNews(news) {
+  if (shown.news.text === news.text) return;
+  shown.news = news;
+  draw();
 }
 
 function hear(news) {
-  if (news.problem !== undefined) throw new Error(news.problem);
-  isStale ||= shown.news.kind === "off";
-  if (!shown.view?.feed) shown.view?.hear?.(news, shown.state);
-  isStale ||= shown.view?.follows?.(news, shown.ids) ?? false;
+  if (shown.view?.follows?.(news, shown.ids, shown.state)) read();
 }
 
-// Reads the view again after news, at most once in a while, and not in a hidden tab.
-async function keepFresh() {
-  const least = LEAST_MILLISECONDS[shown.about.embedded ? "embedded" : "account"];
+// One question for all pages of this tab; none in a hidden one. What has happened meanwhile comes with the next answer.
+async function followChanges(since) {
+  let wait = POLL_MILLISECONDS;
   for (;;) {
-    await pause(least);
-    if (!isStale || document.hidden) continue;
-    isStale = false;
-    await (shown.view ? read() : open());
+    await nap(wait);
+    if (document.hidden) continue;
+    try {
+      const { next, ...news } = await api("GET", "/changes", { query: { since }, seconds: POLL_SECONDS });
+      showNews(NEWS.on);
+      hear(since === undefined ? { orders: [], products: [], isAll: false } : news);
+      [since, wait] = [next, POLL_MILLISECONDS];
+    } catch (error) {
+      // The stage notes no changes, or the API has to rest.
+      wait = error.code ? LONGEST_MILLISECONDS : Math.min(2 * wait, LONGEST_MILLISECONDS);
+      showNews(notLive(error.message));
+    }
+  }
+}
+
+// Only an operator's machine may look at dead letters and alarms.
+async function followLocal() {
+  let seen;
+  for (;;) {
+    await pause(LOOK_MILLISECONDS[config.embedded ? "embedded" : "account"]);
+    if (document.hidden || !shown.view?.attends) continue;
+    const found = await ask("/local/attention").then(JSON.stringify, () => seen);
+    if (seen !== undefined && found !== seen) hear({ orders: [], products: [], isAll: true, changed: true });
+    seen = found;
+  }
+}
+
+async function tick() {
+  for (;;) {
+    await pause(TICK_MILLISECONDS);
+    const { view, isRead, isBusy, readAt } = shown;
+    if (!document.hidden && view?.seconds && isRead && !isBusy && Date.now() - readAt >= 1000 * view.seconds) read();
   }
 }
 
@@ -260,10 +296,15 @@ function hearScan(text) {
   else say(PAGE, html`${T.scan.elsewhere(text)} ${link(T.scan.find, "search", text)}, ${link(T.scan.open, "scan")}`);
 }
 
-async function readAbout() {
+// The changes from here on are followed.
+const firstChange = () => api("GET", "/changes", { seconds: POLL_SECONDS }).then(({ next }) => next, () => undefined);
+
+async function begin() {
   for (;;) {
     try {
-      return await ask("/data/about");
+      await readConfig();
+      const [since] = await Promise.all([firstChange(), readAbout()]);
+      return since;
     } catch (error) {
       shown.error = error.message;
       draw();
@@ -274,16 +315,19 @@ async function readAbout() {
 
 document.querySelector("noscript").remove();
 document.documentElement.lang = T.language;
-Object.assign(page, { draw, read, arrange, feed, isMeant });
+Object.assign(page, { draw, read, arrange, isMeant, isShown: (state) => state === shown.state });
 draw();
 listenToKeys();
 listenToScans(hearScan);
 // A double click is one click. Its second one may be on what has come into the place of the first.
 addEventListener("click", (event) => event.detail > 1 && event.target.closest("button:not(.sort, .close, .fold)") && swallow(event), true);
-useCurrency((shown.about = await readAbout()).currency);
+const since = await begin();
+shown.isKnown = true;
+useCurrency(about.currency);
+if (since !== undefined) shown.news = NEWS.on;
 addEventListener("hashchange", open);
 await open();
-listenTo("/data/events", shown, hear);
-// A hidden tab has missed the news.
-document.addEventListener("visibilitychange", () => (isStale = true));
-keepFresh();
+for (const [where, name] of [[window, "online"], [window, "offline"], [document, "visibilitychange"]]) where.addEventListener(name, () => wake());
+followChanges(since);
+if (isLocal()) followLocal();
+tick();

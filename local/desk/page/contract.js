@@ -1,5 +1,5 @@
 // Shows the contract of the HTTP API by Swagger UI.
-import { TOKEN, ask } from "./server.js";
+import { TOKEN, config } from "./server.js";
 import { T } from "./texts.js";
 
 // What Swagger UI leaves without a name. Code that scrolls needs a keyboard's focus, too.
@@ -18,7 +18,7 @@ let shown = null;
 
 function load(name, properties) {
   return new Promise((resolve, reject) => {
-    document.head.append(Object.assign(document.createElement(name), properties, { onload: resolve, onerror: () => reject(new Error(T.gone)) }));
+    document.head.append(Object.assign(document.createElement(name), properties, { onload: resolve, onerror: () => reject(new Error(T.gone(true))) }));
   });
 }
 
@@ -33,9 +33,10 @@ async function show() {
   const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
   dark.addEventListener("change", follow);
   follow();
-  const [{ embedded }] = await Promise.all([ask("/data/about"), load("link", { rel: "stylesheet", href: "/swagger-ui.css" }), load("script", { src: "/swagger-ui.js" })]);
+  const { embedded } = config;
+  await Promise.all([load("link", { rel: "stylesheet", href: "swagger-ui.css" }), load("script", { src: "swagger-ui.js" })]);
   return SwaggerUIBundle({
-    url: "/openapi.yaml",
+    url: "openapi.yaml",
     domNode: place,
     deepLinking: true,
     // A link within a button is of no use to a keyboard. The button changes the address, too.

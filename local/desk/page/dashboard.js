@@ -3,6 +3,7 @@ import { unsafeHTML } from "lit-html/directives/unsafe-html.js";
 import { lineChart } from "./chart.js";
 import { clock, measured } from "./format.js";
 import { page, withCode } from "./messages.js";
+import { ask } from "./server.js";
 import { choice, html, nothing, problem, repeat, table } from "./parts.js";
 import { T } from "./texts.js";
 
@@ -13,13 +14,12 @@ export function start(state) {
   state.range ??= asked in T.dashboard.ranges ? asked : LATEST;
 }
 
-// The server sends a snapshot after each look at the logs and queues.
-export const feed = (_, { range }) => `/data/dashboard?range=${range}`;
+export const seconds = 1;
 
-export function hear(snapshot, state) {
-  state.snapshot = snapshot;
-  page.draw();
-  Object.assign(document.body.dataset, { range: state.range, now: snapshot.now });
+export async function read(_, { range }) {
+  const snapshot = await ask(`/local/dashboard?range=${range}`);
+  Object.assign(document.body.dataset, { range, now: snapshot.now });
+  return snapshot;
 }
 
 const COLUMNS = [
@@ -126,7 +126,7 @@ function controlsOf(state) {
   const choose = (event) => {
     state.range = event.target.value;
     history.replaceState(null, "", `?range=${state.range}`);
-    page.feed();
+    page.read();
   };
   return choice("range", T.dashboard.range, Object.entries(T.dashboard.ranges), { value: state.range, onChange: choose });
 }
@@ -140,11 +140,8 @@ function contentOf({ alarms, widgets, start, period, count, ready, traffic, prob
   ];
 }
 
-export function draw(_, state) {
-  const { snapshot, news } = state;
-  const controls = controlsOf(state);
-  if (snapshot === undefined) return { controls, content: nothing };
+export function draw(snapshot, state) {
   const { start, period, count, earlier } = snapshot;
   const about = T.dashboard.about(clock(start), clock(start + period * count), T.dashboard.resolution[period], earlier);
-  return { title: snapshot.name, about, controls, content: html`<div class=${news.kind === "off" ? "is-gone" : ""}>${contentOf(snapshot)}</div>` };
+  return { title: snapshot.name, about, controls: controlsOf(state), content: contentOf(snapshot) };
 }

@@ -19,6 +19,7 @@ export function start(state, [messageId]) {
 export const read = () => ask("/local/dead-letters");
 export const rowsOf = ({ deadLetters }, { settled }) =>
   deadLetters.map((row) => (settled.has(keyOf(row)) ? { ...row, isGone: true } : row)).sort((one, other) => one.sentAt.localeCompare(other.sentAt));
+export const attends = true;
 export const follows = ({ changed }) => changed === true;
 
 function parsed(body) {

@@ -58,9 +58,8 @@ export function age(iso) {
   return ages.format(Math.trunc(seconds / length), unit);
 }
 
-// A user or a role as people call it: the last part of an ARN, or of the desk's own "desk:anna".
+// A user or a role as people call it: the last part of an ARN.
 export function person(actor = "") {
-  if (actor.startsWith("desk:")) return T.atTheDesk(actor.slice(5));
   return actor.startsWith("arn:") ? actor.split(/[:/]/).at(-1) : actor;
 }
 

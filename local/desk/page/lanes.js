@@ -4,7 +4,7 @@ import { card, problem, table } from "./parts.js";
 import { ask } from "./server.js";
 import { T } from "./texts.js";
 
-export const read = () => ask("/data/lanes");
+export const read = () => ask("/local/lanes");
 export const rowsOf = ({ lanes }) => lanes;
 export const keyOf = ({ lane }) => lane;
 

@@ -8,7 +8,7 @@ export const ELSEWHERE = "elsewhere"; // the key of what came of actions whose p
 const READ_BACK_MILLISECONDS = 3000;
 // The parts of each message, by the key of the form or the button. `fields` names the input that is wrong, as each form that may get the message calls it.
 const messages = new Map();
-// What the frame does for the views. It puts that in when it begins: `draw`, `read`, `arrange`, `feed` and `isMeant`.
+// What the frame does for the views. It puts that in when it begins: `draw`, `read`, `arrange`, `isMeant` and `isShown`.
 export const page = {};
 export { changed, idOf } from "./drafts.js";
 // The latest action of each place, until it ends, and of all.

@@ -1,14 +1,15 @@
 // One order: its status, what can be done with it, its lines, and what happened.
+import { may } from "./caller.js";
 import { inWords, itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
-import { calledIn, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { calledIn, isWhole, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, checkbox, facts, folded, form, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
-import { refuse } from "./messages.js";
+import { idOf, refuse } from "./messages.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
 
 export const read = ([orderId]) => readOrder(orderId);
 
-export const follows = ({ event }, [orderId]) => event?.detail.data.orderId === orderId;
+export const follows = ({ orders, isAll }, [orderId]) => !isAll || orders.includes(orderId);
 
 const isBegun = (order) => order.items.some((item) => item.fulfilled > 0);
 const notes = (fields) => notesOf(fields, ["reference", "reason"].filter((name) => fields[name]));
@@ -19,8 +20,9 @@ function mainAction(order) {
   const key = `order ${orderId}`;
   const action = possible(order).find((each) => each in T.order.work);
   if (action === undefined) return messageOf(key);
-  const send = (fields) => change(key, T.order.work[action](orderId), () => carryOut({ action, orderId, ...notes(fields) }));
-  const text = action === "fulfil" && isBegun(order) ? T.order.handOverRest : T.order.actions[action];
+  const part = () => (isWhole(order) ? {} : { stepId: idOf(key), items: unitsIn(movable(order, action)) });
+  const send = (fields) => change(key, T.order.work[action](orderId), () => carryOut({ action, orderId, ...part(), ...notes(fields) }));
+  const text = action === "fulfil" && (isBegun(order) || !isWhole(order)) ? T.order.handOverRest : T.order.actions[action];
   return form(key, { text, send, kind: "primary" }, action === "fulfil" ? note(key, "reference", T.order.tracking) : nothing);
 }
 
@@ -59,15 +61,15 @@ function cancelAll(order) {
 function partsOf(order) {
   const open = movable(order, "fulfil").reduce((sum, item) => sum + item.quantity, 0);
   const able = possible(order).filter((action) => action !== "fulfil" || open > 1);
-  return ["fulfil", "return", "cancel"].map((action) => {
-    const all = action === "cancel" ? cancelAll(order) : nothing;
+  return ["fulfil", "return", "cancel"].filter((action) => may(`orders.${action}`)).map((action) => {
+    const all = action === "cancel" && isWhole(order) ? cancelAll(order) : nothing;
     // What came of a form stays, and stays there, when the form has gone.
     const content = able.includes(action) ? [all, partOf(order, action)] : messageOf(`${action} ${order.orderId}`);
     return folded(T.order.parts[action].title, content);
   });
 }
 
-function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], locationsAsked = [], split, attributes }) {
+function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], locationsAsked = [], split, attributes = {} }) {
   const [from, asked] = [locations, locationsAsked].map((ids) => ids.map((locationId) => locationName({ locationId })).join(", "));
   return facts([
     [T.order.customer, link(userId, "orders", "of", userId)],
@@ -78,7 +80,7 @@ function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confi
     [T.order.lateAt, moment(late?.at)],
     [T.order.mayComeFrom, split ? T.order.split(from) : from],
     [T.order.lookedAt, asked],
-    ...Object.entries(attributes),
+    ...Object.entries(attributes).map(([name, value]) => [name, String(value)]),
   ]);
 }
 

@@ -1,14 +1,34 @@
 // What all pages say of an order, and what can be done with it.
+import { may, ownLocations, worksAt } from "./caller.js";
 import { atLocation, locationName, nameOf, number } from "./format.js";
 import { choice, problem } from "./parts.js";
-import { ask } from "./server.js";
+import { api, pathOf } from "./server.js";
 import { T } from "./texts.js";
 
 const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel", "return"], FULFILLED: ["return"] };
 const EVERYWHERE = "#"; // no location has this name
 
-export const readOrder = (orderId) => ask(`/data/order?id=${encodeURIComponent(orderId)}`);
+const NAMES_AT_ONCE = 100;
+
+// The names of the products in orders, added to those that are `known`. Without the permission, ids stand for them.
+export async function namesOf(orders, known = {}) {
+  const ids = new Set(orders.flatMap(({ items }) => items.map(({ productId }) => productId)));
+  const wanted = may("products.read") ? [...ids].filter((id) => !Object.hasOwn(known, id)) : [];
+  const parts = Array.from({ length: Math.ceil(wanted.length / NAMES_AT_ONCE) }, (_, at) => wanted.slice(NAMES_AT_ONCE * at, NAMES_AT_ONCE * (at + 1)));
+  const found = await Promise.all(parts.map((some) => api("GET", "/products", { query: { ids: some.join(",") } })));
+  const named = found.flatMap(({ products }) => products).map(({ productId, name = productId }) => [productId, name]);
+  return { ...known, ...Object.fromEntries(named) };
+}
+
+export async function readOrder(orderId) {
+  const order = await api("GET", pathOf("orders", orderId));
+  return { ...order, names: await namesOf([order]) };
+}
+
 export const calledIn = (names, line) => nameOf(names, line.productId) + atLocation(line);
+
+// Whether all lines are at the caller's locations. Otherwise, commands name the lines that are.
+export const isWhole = ({ items }) => items.every(worksAt);
 
 // The units of each product that an action can move: those that are still to ship, or those that the customer has.
 export function movable(order, action) {
@@ -17,12 +37,12 @@ export function movable(order, action) {
     locationId,
     quantity: action === "return" ? fulfilled - returned : quantity - fulfilled - cancelled,
   }));
-  return left.filter((item) => item.quantity > 0);
+  return left.filter((item) => item.quantity > 0 && worksAt(item));
 }
 
-// Confirm, fulfil, cancel and return.
+// Confirm, fulfil, cancel and return, as far as the caller may.
 export function possible(order) {
-  return (POSSIBLE[order.status] ?? []).filter((action) => action === "confirm" || movable(order, action).length > 0);
+  return (POSSIBLE[order.status] ?? []).filter((action) => may(`orders.${action}`) && (action === "confirm" ? isWhole(order) : movable(order, action).length > 0));
 }
 
 function rejectionOf({ reason, shortages = [], items }, names) {
@@ -53,9 +73,9 @@ export function missingOf({ status, shippable, missing = [], names: own }, names
 // Units as commands name them: a product is in one line of an order only.
 export const unitsIn = (items) => items.map(({ productId, quantity }) => ({ productId, quantity }));
 
-// `go` is called with the location, or undefined for all of them.
+// `go` is called with the location, or undefined for all of the caller's.
 export function locationChoice(text, locations, value, go) {
-  const names = [...locations].sort().map((locationId) => [locationId, locationName({ locationId })]);
+  const names = [...(ownLocations() ?? locations)].sort().map((locationId) => [locationId, locationName({ locationId })]);
   const onChange = ({ target }) => go(target.value === EVERYWHERE ? undefined : target.value);
   return choice("location", text, [[EVERYWHERE, T.order.everywhere], ...names], { value: value ?? EVERYWHERE, onChange });
 }

@@ -1,13 +1,15 @@
 // Lists of orders. Addresses: #/orders (to ship), #/orders/at/<location> (to ship from there; empty: the default location),
 // #/orders/held (waiting for payment), #/orders/shipped/<days>, #/orders/refund (late payments), #/orders/rejected,
 // #/orders/cancelled, #/orders/expired, #/orders/of/<user> and #/orders/product/<product>/<location>.
+import { about, may } from "./caller.js";
+import { saveOrders } from "./csv.js";
 import { age, atLocation, itemsInWords, locationName, moment, number } from "./format.js";
-import { locationChoice, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { isWhole, locationChoice, missingOf, movable, namesOf, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, change, checkbox, choice, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
 import { changed, draftOf, drop, idOf } from "./drafts.js";
 import { page, refuse, say } from "./messages.js";
-import { ask, carryOut } from "./server.js";
+import { command as commanded, outcomeOf, pagesOf } from "./server.js";
 import { T } from "./texts.js";
 
 // The beginning of a day at this place.
@@ -18,27 +20,27 @@ function dayBefore(days) {
   return at.toISOString();
 }
 
-const SHIPPED = { today: () => ({ since: dayBefore(0) }), yesterday: () => ({ since: dayBefore(1), until: dayBefore(0) }), week: () => ({ since: dayBefore(6) }), all: () => ({}) };
+const SHIPPED = { today: () => ({ from: dayBefore(0) }), yesterday: () => ({ from: dayBefore(1), to: dayBefore(0) }), week: () => ({ from: dayBefore(6) }), all: () => ({}) };
 const QUERIES = {
   toShip: () => ({ status: "CONFIRMED" }),
-  at: (location) => ({ status: "CONFIRMED", location }),
+  at: (locationId) => ({ status: "CONFIRMED", locationId }),
   held: () => ({ status: "PENDING" }),
   shipped: (days) => ({ status: "FULFILLED", ...SHIPPED[days || "today"]() }),
-  refund: () => ({ late: "" }),
+  refund: () => ({ latePayment: "true" }),
   rejected: () => ({ status: "REJECTED" }),
   cancelled: () => ({ status: "CANCELLED" }),
   expired: () => ({ status: "EXPIRED" }),
-  of: (user) => ({ user }),
-  product: (product, location = "") => ({ product, location }),
+  of: (userId) => ({ userId }),
+  product: (productId, locationId = "") => ({ productId, locationId }),
 };
 const TABS = ["held", "shipped", "refund", "rejected", "cancelled", "expired"];
-const FILE_SECONDS = 120;
+const [MOST_EMPTY_PAGES, MOST_LOOKS] = [3, 2]; // a page of a list may be empty, or its orders gone
 const REDRAW_MILLISECONDS = 20_000; // the ages grow
-// What a row's button says, by the order's status.
-const NEXT = { PENDING: T.order.actions.confirm, CONFIRMED: T.order.actions.fulfil };
+// What comes next for a row, by the order's status.
+const NEXT = { PENDING: "confirm", CONFIRMED: "fulfil" };
 const SELECTED = "orders hand over";
 const FILE = "orders file";
-// Locations of orders that were listed.
+// Locations of the setting, and of orders that were listed.
 const locations = new Set();
 export const keyOf = ({ orderId }) => orderId;
 const keyIn = ({ orderId }) => `orders ${orderId}`;
@@ -46,6 +48,7 @@ const isToShip = (kind) => kind === undefined || kind === "toShip" || kind === "
 const linesHere = (order, [kind, id]) => movable(order, "fulfil").filter(({ locationId = "" }) => kind !== "at" || locationId === id);
 
 export function start(state) {
+  for (const locationId of about.locations.filter(Boolean)) locations.add(locationId);
   Object.assign(state, { pages: 1, chosen: new Set(), names: {}, ...state, timer: setInterval(page.draw, REDRAW_MILLISECONDS) });
 }
 
@@ -57,22 +60,34 @@ function queryOf([kind = "toShip", id = "", where]) {
   return QUERIES[kind](id, where);
 }
 
-export async function read(ids, state) {
-  const found = await ask(`/data/orders?${new URLSearchParams({ pages: state.pages, ...queryOf(ids) })}`);
+// The first pages of a list, or more if they are empty.
+async function readPages(query, pages) {
+  const found = [];
+  for await (const page of pagesOf("/orders", query)) {
+    found.push(page);
+    const isEmpty = found.every(({ orders }) => orders.length === 0);
+    if (found.length >= (isEmpty ? MOST_EMPTY_PAGES : pages)) break;
+  }
+  const { next, completeUntil } = found.at(-1);
+  return { orders: found.flatMap(({ orders }) => orders), unreadable: found.flatMap(({ unreadable }) => unreadable), completeUntil, isAll: next === undefined };
+}
+
+export async function read(ids, state, isAfresh) {
+  const found = await readPages(queryOf(ids), state.pages);
   for (const { items } of found.orders) for (const { locationId } of items) if (locationId) locations.add(locationId);
   const listed = new Set(found.orders.map(keyOf));
   // What happened to those that have left the list.
   const isUnknown = (row) => !listed.has(row.orderId) && row.status in NEXT;
   const look = async (row) => Object.assign(row, await readOrder(row.orderId).catch(() => ({})));
-  await Promise.all((state.rows ?? []).filter(isUnknown).map(look));
-  Object.assign(state.names, found.names);
+  await Promise.all((state.rows ?? []).filter(isUnknown).slice(0, MOST_LOOKS).map(look));
+  state.names = await namesOf(found.orders, isAfresh ? {} : state.names);
   return found;
 }
 
 export const rowsOf = ({ orders }) => orders;
 
 // Goods that come in change what can ship.
-export const follows = ({ event }, [kind]) => event !== undefined && (isToShip(kind) || event.detail.data.orderId !== undefined);
+export const follows = ({ orders, products, isAll }, [kind]) => !isAll || orders.length > 0 || (isToShip(kind) && products.length > 0);
 
 // The number that was typed for an order, until it is handed over.
 const trackingOf = (order) => draftOf(keyIn(order)).values.tracking ?? "";
@@ -84,9 +99,16 @@ function nextOf(order, state, ids) {
   const reference = trackingOf(order).trim();
   const command = { action: "fulfil", orderId, ...(reference && { reference }) };
   const here = linesHere(order, ids);
-  if (here.length === movable(order, "fulfil").length) return { words: T.order.work.fulfil(orderId), command };
+  if (isWhole(order) && here.length === movable(order, "fulfil").length) return { words: T.order.work.fulfil(orderId), command };
   const words = T.allOrders.workAt(itemsInWords(unitsIn(here), state.names), orderId, locationName({ locationId: ids[1] }));
   return { words, command: { ...command, stepId: idOf(keyIn(order)), items: unitsIn(here) } };
+}
+
+// A row shows at once what came of its order.
+async function carryOut(order, command) {
+  const answer = await commanded(command);
+  order.status = answer.status;
+  return outcomeOf(answer);
 }
 
 function handOverSelected(orders, state, ids) {
@@ -98,7 +120,7 @@ function handOverSelected(orders, state, ids) {
     for (const [at, { order, words, command, draft }] of steps.entries()) {
       tell(progress(at - failed));
       try {
-        say(keyIn(order), T.done(words, await carryOut(command)));
+        say(keyIn(order), T.done(words, await carryOut(order, command)));
         drop(draft);
         state.chosen.delete(order.orderId);
       } catch (error) {
@@ -125,7 +147,7 @@ function goOn(event) {
   if (event.type === "keydown" && event.key !== "Enter") return;
   event.preventDefault();
   const fields = [...document.querySelectorAll("[name=tracking]"), document.getElementById("hand-over")];
-  fields[fields.indexOf(event.target) + 1].focus();
+  fields[fields.indexOf(event.target) + 1]?.focus();
 }
 
 function trackingField(order) {
@@ -151,13 +173,13 @@ function columnsOf(ids, state) {
   const isHere = ({ isGone }) => isToShip(kind) && !isGone;
   const items = (row) => itemsInWords(isHere(row) ? linesHere(row, ids) : row.items, state.names);
   const next = (row) => {
-    const text = NEXT[row.status];
+    const text = possible(row).includes(NEXT[row.status]) && T.order.actions[NEXT[row.status]];
     const act = () => {
       const { words, command } = nextOf(row, state, ids);
-      return change(keyIn(row), words, () => carryOut(command));
+      return change(keyIn(row), words, () => carryOut(row, command));
     };
     const press = text && !row.isGone ? button(text, act, { label: T.pair(text, row.orderId) }) : nothing;
-    const hasField = isHere(row) && (state.chosen.has(row.orderId) || trackingOf(row));
+    const hasField = isHere(row) && may("orders.fulfil") && (state.chosen.has(row.orderId) || trackingOf(row));
     return html`<div class="actions">${hasField ? trackingField(row) : nothing}${press}${messageOf(keyIn(row))}</div>`;
   };
   return [
@@ -178,7 +200,7 @@ function selection(state, ids) {
   const onChange = ({ target }) => choose(state, target.checked ? able : [...state.chosen], target.checked);
   return html`<section class="card selection"><div class="actions">
     ${checkbox("all", T.allOrders.selectAll(number(able.length)), { checked: able.length > 0 && able.every((orderId) => state.chosen.has(orderId)), onChange })}
-    ${button(T.allOrders.handOver(chosen.length), () => handOverSelected(chosen, state, ids), { id: "hand-over", kind: "primary", isDisabled: chosen.length === 0 })}
+    ${may("orders.fulfil") ? button(T.allOrders.handOver(chosen.length), () => handOverSelected(chosen, state, ids), { id: "hand-over", kind: "primary", isDisabled: chosen.length === 0 }) : nothing}
     ${chosen.length ? html`<a class="button" href=${hrefOf("pick", ...chosen.map(({ orderId }) => orderId))}>${T.pick.title}</a>` : nothing}${messageOf(SELECTED)}
   </div></section>`;
 }
@@ -199,15 +221,6 @@ function tabs([kind, id, ...more]) {
     ${TABS.map((name) => tab(T.allOrders.tabs[name], kind === name, name))}${kind === "of" || kind === "product" ? tab(T.allOrders.titles[kind](id), true, kind, id, ...more) : nothing}</div>${where}${days}</div>`;
 }
 
-async function saveFile(ids, name) {
-  const { csv, isAll } = await ask(`/data/orders.csv?${new URLSearchParams(queryOf(ids))}`, { seconds: FILE_SECONDS });
-  // Excel takes a file without this mark for another encoding.
-  const file = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(["\ufeff", csv], { type: "text/csv" })), download: `${name}.csv` });
-  file.click();
-  URL.revokeObjectURL(file.href);
-  say(FILE, isAll ? T.allOrders.saved : T.allOrders.savedPart);
-}
-
 export function draw({ orders, isAll, unreadable, completeUntil }, state, ids) {
   const [kind = "toShip", id, where] = ids;
   const { rows } = state;
@@ -217,7 +230,12 @@ export function draw({ orders, isAll, unreadable, completeUntil }, state, ids) {
     state.pages += 1;
     page.read();
   };
-  const save = () => saveFile(ids, title).catch(({ message }) => refuse(FILE, message));
+  const save = async () => {
+    const isHere = () => page.isShown(state);
+    const tell = (count) => isHere() && say(FILE, T.allOrders.saving(T.orders(count)));
+    const count = await saveOrders(queryOf(ids), title, tell, isHere).catch(({ message }) => void refuse(FILE, message));
+    if (count !== undefined && isHere()) say(FILE, T.allOrders.saved(T.orders(count)));
+  };
   const classOf = ({ isGone, orderId }) => (isGone ? "is-gone" : state.chosen.has(orderId) ? "is-chosen" : "");
   const shown = html`${table({ label: title, columns: columnsOf(ids, state), rows, keyOf, classOf })}
     <p class="hint">${T.allOrders.shown(T.orders(orders.length), isAll)}</p>${isAll ? nothing : button(T.allOrders.more, readMore)}

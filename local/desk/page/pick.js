@@ -1,16 +1,38 @@
 // What to fetch for some orders, to be printed: #/pick/<order>/<order>.
 import { inWords, locationName, moment, nameOf, number } from "./format.js";
-import { locationChoice, missingOf, movable, readOrder, statusOf } from "./order_facts.js";
+import { locationChoice, missingOf, movable, namesOf, readOrder, statusOf } from "./order_facts.js";
 import { button, card, html, link, nothing, problem, table } from "./parts.js";
 import { page } from "./messages.js";
+import { pagesOf } from "./server.js";
 import { T } from "./texts.js";
 
-export async function read(ids) {
-  const readOne = (orderId) => readOrder(orderId).catch((error) => ({ orderId, problem: error.message }));
-  return { orders: await Promise.all([...new Set(ids)].map(readOne)), at: new Date().toISOString() };
+const [MOST_PAGES, MOST_ALONE] = [2, 1];
+
+// The oldest orders to ship, which are those that one picks, come page by page. Of the others, only some are looked up.
+async function listed(wanted) {
+  const found = new Map();
+  let pages = 0;
+  for await (const { orders } of pagesOf("/orders", { status: "CONFIRMED" })) {
+    for (const order of orders) if (wanted.includes(order.orderId)) found.set(order.orderId, order);
+    pages += 1;
+    if (pages === MOST_PAGES || found.size === wanted.length) break;
+  }
+  return found;
 }
 
-export const follows = ({ event }, ids) => ids.includes(event?.detail.data.orderId);
+export async function read(ids) {
+  const wanted = [...new Set(ids)];
+  const found = wanted.length > MOST_ALONE ? await listed(wanted) : new Map();
+  const lookUp = (orderId) => readOrder(orderId).catch((error) => ({ orderId, problem: error.message }));
+  const others = wanted.filter((orderId) => !found.has(orderId));
+  const looked = await Promise.all(others.slice(0, MOST_ALONE).map(lookUp));
+  for (const order of looked) found.set(order.orderId, order);
+  const names = await namesOf([...found.values()].filter(({ items }) => items), Object.assign({}, ...looked.map((order) => order.names)));
+  const orderOf = (orderId) => (found.has(orderId) ? { ...found.get(orderId), names } : { orderId, problem: T.pick.notListed(orderId) });
+  return { orders: wanted.map(orderOf), at: new Date().toISOString() };
+}
+
+export const follows = ({ orders, isAll }, ids) => !isAll || orders.some((orderId) => ids.includes(orderId));
 
 // A box to tick, the units, and the product.
 function tableOf(label, lines, hasPlaces) {

@@ -1,26 +1,39 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
+import { may } from "./caller.js";
 import { atLocation, bookedAt, inWords, locationName, moment, number, price, signed } from "./format.js";
-import { idOf, refuse, say, withCode } from "./messages.js";
+import { idOf, refuse, withCode } from "./messages.js";
 import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
 import { follow, historyOf } from "./product_history.js";
-import { ask, carryOut } from "./server.js";
-import { STOCK_COLUMNS, levelOf, listing, named, numbersOf, priceField, priceIn, stockBar } from "./stock.js";
+import { api, carryOut, isLocal, pathOf } from "./server.js";
+import { STOCK_COLUMNS, levelOf, listing, named, numbersOf, priceField, priceIn, stockBar, totalOf } from "./stock.js";
 import { T } from "./texts.js";
 
 const ON_THE_WAY = "#"; // no location has this name
 const MOST_UNITS = 1_000_000;
 const TAKES_OFF = ["DAMAGE", "LOSS"];
 
-const queryOf = ({ productId, locationId = "" }) => new URLSearchParams({ id: productId, location: locationId });
 const nameIn = (product) => (product.total ?? product).name ?? product.productId;
 
 export const start = (state) => Object.assign(state, { history: undefined, delisted: undefined });
 
+// Of a caller who is restricted to locations, the first one's stock stands for the product's own.
+function levelIn(levels, productId, locationId = "") {
+  const isIt = (level) => (level.locationId ?? "") === locationId;
+  const found = levels.find(isIt) ?? (locationId ? undefined : levels[0]);
+  if (found === undefined) throw new Error(T.product.none(inWords({ productId, locationId })));
+  return found;
+}
+
 export async function read([productId, locationId], state) {
   // What came of it is still to be read.
   if (state.delisted) return state.delisted;
-  const product = await ask(`/data/product?${queryOf({ productId, locationId })}`);
+  const stock = await api("GET", pathOf("stock", productId));
+  const product = levelIn(stock.places ?? [stock], productId, locationId);
+  if (stock.places) {
+    const { transfers } = await api("GET", pathOf("products", productId, "transfers"));
+    Object.assign(product, { total: totalOf(stock), onTheWay: transfers });
+  }
   follow(product, state);
   return product;
 }
@@ -28,10 +41,7 @@ export async function read([productId, locationId], state) {
 export const rowsOf = ({ onTheWay = [] }) => onTheWay;
 export const keyOf = ({ reference }) => reference;
 
-export function follows({ event }, [productId]) {
-  const { items = [], ...data } = event?.detail.data ?? {};
-  return [data, ...items].some((one) => one.productId === productId);
-}
+export const follows = ({ products, isAll }, [productId]) => !isAll || products.some((one) => one.productId === productId);
 
 // Changes the product. Then its history is read again. `outcome` says what a change came to.
 function act(product, key, words, command, question, outcome = T.applied) {
@@ -150,9 +160,10 @@ function detailsOf({ productId, total, state, ...own }) {
   return formCard("details", changesOf({ productId, name, price: amount, state }, "details", valuesIn), nameField, priceField("details", amount));
 }
 
-async function promisedIn(product) {
-  const { units: amount, isExact, orders, ordersAreAll } = await ask(`/data/promised?${queryOf(product)}`);
-  return amount === 0 ? T.product.nothingPromised : T.product.promised(number(amount), isExact, T.orders(orders), ordersAreAll);
+// A product that is discontinued without a location is discontinued everywhere.
+function promisedIn({ locationId, total, ...own }) {
+  const { committed, isExact } = locationId ? own : (total ?? own);
+  return committed === 0 ? T.product.nothingPromised : T.product.promised(number(committed), isExact);
 }
 
 function saleOf(product) {
@@ -161,10 +172,7 @@ function saleOf(product) {
   // The command for the product itself, unlike the one to delist it, is about all of its locations.
   const what = hasPlaces ? T.product.everywhere(productId) : inWords(product);
   const end = (text, command, warning) => () => {
-    const question = async () => {
-      say("sale", T.product.looking);
-      return { warning: T.pair(await promisedIn(product), warning), yes: text, kind: "danger" };
-    };
+    const question = { warning: T.pair(promisedIn(product), warning), yes: text, kind: "danger" };
     return act(product, "sale", T.pair(text, what), { ...command, ...named(product) }, question);
   };
   const { discontinue, delist, listAgain } = T.product;
@@ -204,7 +212,7 @@ function locationsOf({ total, productId, locationId: here = "" }) {
 function lanesOf({ stockCount, inLanes, version, createdAt }) {
   const lanes = Object.entries(inLanes).map(([lane, amount]) => [T.product.lane(Number(lane)), number(amount)]);
   const all = [[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)]];
-  return folded(T.product.forOperators, hint(T.product.lanesMean), facts(all), html`<p>${link(T.nav.lanes, "lanes")}</p>`);
+  return folded(T.product.forOperators, hint(T.product.lanesMean), facts(all), isLocal() ? html`<p>${link(T.nav.lanes, "lanes")}</p>` : nothing);
 }
 
 export function draw(found, state) {
@@ -215,18 +223,18 @@ export function draw(found, state) {
     const back = locationId ? link(nameIn(product), "product", productId) : link(T.nav.products, "products");
     return { title, about: T.product.isGone, content: [card(T.product.saleTitle, messageOf("sale"), html`<p>${back}</p>`)] };
   }
+  const [adjusts, writes] = ["stock.adjust", "products.write"].map(may);
   const names = total && Object.fromEntries(total.places.map((one) => [one.locationId ?? "", locationName(one)]));
   return {
     title,
     about: [productId, price((total ?? product).price), T.product.listedAt(moment(createdAt))].filter(Boolean).join(" · "),
     content: [
       total ? locationsOf(product) : nothing,
-      html`<div class="cards">${stockOf(product)}${receiptOf(product)}${countOf(product)}${correctionOf(product)}</div>`,
-      total ? [transferOf(product, names), onTheWayOf(product, names)] : nothing,
-      html`<div class="cards">${limitsOf(product)}${saleOf(product)}</div>`,
-      detailsOf(product),
+      html`<div class="cards">${stockOf(product)}${adjusts ? receiptOf(product) : nothing}${may("stock.count") ? countOf(product) : nothing}${adjusts ? correctionOf(product) : nothing}</div>`,
+      total && adjusts ? [transferOf(product, names), onTheWayOf(product, names)] : nothing,
+      writes ? [html`<div class="cards">${limitsOf(product)}${saleOf(product)}</div>`, detailsOf(product)] : nothing,
       historyOf(product),
-      listing(productId),
+      writes ? listing(productId) : nothing,
       lanesOf(product),
     ],
   };

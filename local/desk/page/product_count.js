@@ -3,7 +3,7 @@ import { bookedAt, clock, inWords, number, person, signed } from "./format.js";
 import { draftOf, drop } from "./drafts.js";
 import { page } from "./messages.js";
 import { button, card, change, form, hint, messageOf, note, notesOf, nothing, problem, units } from "./parts.js";
-import { RefusedError, randomId, send } from "./server.js";
+import { RefusedError, command, randomId } from "./server.js";
 import { numbersOf } from "./stock.js";
 import { T } from "./texts.js";
 
@@ -23,7 +23,7 @@ function keep(product, begun) {
 
 async function begin(product) {
   const { productId, locationId = "" } = product;
-  const begun = await send({ action: "acquire", productId, locationId, seconds: COUNT_SECONDS, outliveInvocation: true });
+  const begun = await command({ action: "acquire", productId, locationId, seconds: COUNT_SECONDS, outliveInvocation: true });
   // One id for all clicks: they book one count.
   keep(product, { ...begun, adjustmentId: randomId("count") });
   return T.count.begun;
@@ -31,7 +31,7 @@ async function begin(product) {
 
 async function book(product, { lease, adjustmentId, committed }, counted, notes) {
   try {
-    const { delta, handedOverSince } = await send({ action: "commit", lease, adjustmentId, counted, ...notes });
+    const { delta, handedOverSince } = await command({ action: "commit", lease, adjustmentId, counted, ...notes });
     keep(product);
     product.state.isChanged = true;
     return T.count.booked(signed(delta), handedOverSince && number(handedOverSince));
@@ -46,7 +46,7 @@ async function book(product, { lease, adjustmentId, committed }, counted, notes)
 }
 
 async function cancel(product, { lease }) {
-  const { result } = await send({ action: "release", lease });
+  const { result } = await command({ action: "release", lease });
   keep(product);
   return result === "RELEASED" ? T.count.cancelled : T.count.wasOver;
 }

@@ -2,8 +2,10 @@
 import { locationName, moment, person, signed } from "./format.js";
 import { page } from "./messages.js";
 import { button, card, hint, html, link, nothing, problem, table } from "./parts.js";
-import { ask } from "./server.js";
+import { api, pathOf } from "./server.js";
 import { T } from "./texts.js";
+
+const CHANGES_OF_A_PAGE = 25;
 
 // Reads the newest changes, or those that follow on the changes that are shown.
 async function read({ productId, locationId = "", onHand, available }, state, cursor) {
@@ -11,8 +13,8 @@ async function read({ productId, locationId = "", onHand, available }, state, cu
   state.history = history;
   page.draw();
   try {
-    const query = { id: productId, location: locationId, ...(cursor && { cursor }) };
-    const { entries, completeUntil, next } = await ask(`/data/history?${new URLSearchParams(query)}`);
+    const query = { locationId, limit: CHANGES_OF_A_PAGE, cursor };
+    const { entries, completeUntil, next } = await api("GET", pathOf("products", productId, "history"), { query });
     const changes = cursor ? [...history.changes, ...entries] : entries;
     Object.assign(history, { changes, next, error: "" }, cursor ? {} : { completeUntil, seen: { onHand, available } });
   } catch (error) {

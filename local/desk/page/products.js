@@ -1,14 +1,16 @@
 // All products: what there is of each, and how much of it is promised.
-import { locationName, number, price } from "./format.js";
+import { may } from "./caller.js";
+import { atLocation, locationName, number, price } from "./format.js";
 import { page } from "./messages.js";
 import { button, card, choice, html, labelled, link, nothing, problem, sortChoice, sorted, table } from "./parts.js";
-import { ask } from "./server.js";
-import { STOCK_COLUMNS, listing, usedPlaces } from "./stock.js";
+import { api } from "./server.js";
+import { STOCK_COLUMNS, listing, totalOf, usedPlaces } from "./stock.js";
 import { T } from "./texts.js";
 
 const LEVELS = { PROMISED: T.allProducts.promised, ...T.level };
 
-export const keyOf = ({ placeOf, locationId = "", productId }) => (placeOf ? `${placeOf}#${locationId}` : productId);
+// A row is a product, or the stock of one at a location.
+export const keyOf = ({ placeOf = "", locationId = "", productId }) => `${placeOf && "#"}${productId ?? ""}#${locationId}`;
 const nameIn = ({ name, productId }) => name ?? productId;
 const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
 
@@ -22,17 +24,55 @@ function isAsked(product, { text, level }) {
 // Those that are shown stay, and may not be what was asked for any more.
 export function rowsOf({ products }, state, shown = []) {
   const kept = new Set(shown.map(keyOf));
-  return sorted(products.filter((one) => kept.has(one.productId) || isAsked(one, state)), COLUMNS, state.sort);
+  return sorted(products.filter((one) => kept.has(keyOf(one)) || isAsked(one, state)), COLUMNS, state.sort);
 }
 
 export function start(state, [level = ""]) {
   Object.assign(state, { pages: 1, text: "", level: Object.hasOwn(LEVELS, level) ? level : "", open: new Set(), ...state });
 }
 
-export const read = (_, state) => ask(`/data/products?pages=${state.pages}`);
+// The most urgent ones first.
+const STATUSES = ["OUT_OF_STOCK", "LOW_STOCK", "ACTIVE", "DISCONTINUED"];
+const ROWS_OF_A_PAGE = 100;
+const rank = ({ status }) => STATUSES.indexOf(status);
 
-// Every event is about an order or a product.
-export const follows = ({ event }) => event !== undefined;
+// The first pages of the levels with a status, which are sorted by id, and the id up to which they are known.
+async function levelsWith(status, pages) {
+  const found = { products: [], unreadable: [] };
+  for (let [at, cursor] = [0]; at < pages; at += 1) {
+    const page = await api("GET", "/stock", { query: { status, limit: ROWS_OF_A_PAGE, cursor } });
+    for (const name of Object.keys(found)) found[name].push(...page[name]);
+    cursor = page.next;
+    if (cursor === undefined) return found;
+  }
+  return { ...found, last: found.products.at(-1)?.productId ?? "" };
+}
+
+// Names and prices are in the products' own rows, which may not be among those that were read.
+async function named(products) {
+  const ids = products.filter(({ name, locationId }) => name === undefined && locationId).map(({ productId }) => productId);
+  if (!may("products.read") || ids.length === 0) return products;
+  const found = await api("GET", "/products", { query: { ids: [...new Set(ids)].slice(0, ROWS_OF_A_PAGE).join(",") } });
+  const details = new Map(found.products.map(({ productId, name, price: amount }) => [productId, { name, price: amount }]));
+  return products.map((one) => ({ ...details.get(one.productId), ...one }));
+}
+
+// A product is shown with all its locations if all are known: lists with many rows are read page by page. Otherwise, each level is a row.
+export async function read(_, state) {
+  const lists = await Promise.all(STATUSES.map((status) => levelsWith(status, state.pages)));
+  const ends = lists.flatMap(({ last }) => (last === undefined ? [] : [last]));
+  const isWhole = (productId) => ends.every((end) => productId < end);
+  const groups = Map.groupBy(lists.flatMap(({ products }) => products), ({ productId }) => productId);
+  const rows = [...groups].flatMap(([productId, places]) => {
+    if (places.length === 1 || !isWhole(productId)) return places;
+    places.sort((one, other) => (one.locationId ?? "").localeCompare(other.locationId ?? ""));
+    return [totalOf({ productId, places })];
+  });
+  rows.sort((one, other) => rank(one) - rank(other) || (keyOf(one) < keyOf(other) ? -1 : 1));
+  return { products: await named(rows), unreadable: lists.flatMap(({ unreadable }) => unreadable), isAll: ends.length === 0 };
+}
+
+export const follows = ({ products, isAll }) => !isAll || products.length > 0;
 
 function placesOf({ productId, places, open }) {
   if (places === undefined) return nothing;
@@ -47,8 +87,9 @@ function placesOf({ productId, places, open }) {
 function productOf(row) {
   if (row.total !== undefined) return html`<strong>${T.allProducts.total(row.total)}</strong>`;
   if (row.placeOf) return link(locationName(row), "product", row.placeOf, ...(row.locationId ? [row.locationId] : []));
-  if (row.isGone) return T.allProducts.gone(nameIn(row));
-  return html`${link(nameIn(row), "product", row.productId)} ${row.name ? html`<small>${row.productId}</small>` : nothing}${placesOf(row)}`;
+  if (row.isGone) return T.allProducts.gone(nameIn(row) + atLocation(row));
+  const path = [row.productId, row.locationId].filter(Boolean);
+  return html`${link(nameIn(row) + atLocation(row), "product", ...path)} ${row.name ? html`<small>${row.productId}</small>` : nothing}${placesOf(row)}`;
 }
 
 const COLUMNS = [
@@ -102,10 +143,10 @@ export function draw({ products, unreadable, isAll }, state) {
   const none = html`<p>${T.allProducts.none(text.trim(), LEVELS[level])}</p>${text || level ? button(T.allProducts.clear, clear) : nothing}`;
   return {
     content: [
-      Object.values(unreadable).map((why) => problem(T.allProducts.leftOut(why))),
+      unreadable.map((name) => problem(T.allProducts.leftOut(name))),
       html`<div class="filters">${labelled(T.allProducts.filter, filter)}${levels}${sortChoice(COLUMNS, sort, onSort)}<p class="hint" role="status">${found}</p></div>`,
       html`<section class="card">${rows.length ? listOf(state, onSort) : none}${isAll ? nothing : button(T.allProducts.more, showMore)}</section>`,
-      listing(),
+      may("products.write") ? listing() : nothing,
     ],
   };
 }

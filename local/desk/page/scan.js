@@ -1,6 +1,6 @@
 // Hands over order after order with a scanner: an order's id opens it, products' ids tick its lines, and a person's Enter hands over.
 import { clock, itemsInWords, nameOf, number } from "./format.js";
-import { calledIn, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { calledIn, isWhole, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, html, labelled, link, messageOf, nothing, problem } from "./parts.js";
 import { changed, idOf, refuse, say } from "./messages.js";
 import { sendForm } from "./scanner.js";
@@ -30,7 +30,7 @@ export async function read(_, state) {
   return {};
 }
 
-export const follows = ({ event }) => event?.detail.data.orderId !== undefined;
+export const follows = ({ orders, isAll }, _, { order }) => order !== undefined && (!isAll || orders.includes(order.orderId));
 
 async function scanOrder(state, orderId) {
   const order = await readOrder(orderId);
@@ -64,7 +64,7 @@ async function scanProduct(state, text) {
 
 async function handOver(state, isPart) {
   const [{ orderId, names }, items] = [state.order, ticked(state)];
-  const part = isPart ? { stepId: idOf(KEY), items: unitsIn(items) } : {};
+  const part = isPart || !isWhole(state.order) ? { stepId: idOf(KEY), items: unitsIn(items) } : {};
   const work = async () => {
     const outcome = await carryOut({ action: "fulfil", orderId, ...part });
     state.last = { orderId, words: T.scan.lastAt(itemsInWords(items, names), clock(Date.now() / 1000)) };

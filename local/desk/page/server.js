@@ -1,10 +1,10 @@
-// Talks to the desk's server: with the token, and about one stack.
+// The one place that talks to the HTTP API and, on an operator's machine, to the desk's own server.
+import { bearer } from "./session.js";
 import { T } from "./texts.js";
 
-const RETRY_MILLISECONDS = 2000;
 const READ_SECONDS = 60;
 const SEND_SECONDS = 30;
-const SILENT_SECONDS = 10; // a stream has a line about every second
+const PAGE_ROWS = 100; // the most that the API lists at once
 
 // The address that the command prints ends with the token. The browser keeps it for other tabs, and the address loses it.
 export const TOKEN = (() => {
@@ -21,27 +21,102 @@ addEventListener("hashchange", () => {
   if (location.hash.startsWith("#token=")) location.reload();
 });
 
-// The service refused a command. `code` is its reason, and `fields` are what it may be about.
+// Where the pages are: `desk` (local or hosted), the address of the `api`, whether that is the `embedded` AWS, and how to `signIn`.
+export const config = { desk: "hosted", api: ".." };
+export const readConfig = async () => Object.assign(config, parsed((await request("config.json")).said));
+export const isLocal = () => config.desk === "local";
+
+// The API refused a request. `code` is its reason, `fields` are what it may be about, and `problem` is all that it said.
 export class RefusedError extends Error {
-  constructor({ code, message, field }) {
-    super(T.refused(message, code));
-    this.code = code;
-    this.fields = [field || T.fieldOf[code]].flat();
+  constructor(problem) {
+    const { code, message, field, permission } = problem;
+    super(permission ? T.notPermitted(permission) : code ? T.refused(message, code) : message);
+    Object.assign(this, { code, fields: [field || T.fieldOf[code]].flat(), problem });
   }
 }
 
-const open = (path, options) => fetch(path, { ...options, headers: { ...options.headers, "X-Desk-Token": TOKEN } });
+// JSON, in which integers that a browser would round are text.
+export const parsed = (text) =>
+  JSON.parse(text, (_, value, { source } = {}) => (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? source : value));
 
-// Returns the answer, with its text in `said`, unless that takes too long. `lost` says more if it is unknown whether the server did what it was asked.
-export async function request(path, { seconds = READ_SECONDS, lost = (why) => why, ...options } = {}) {
+// Returns the answer, with its text in `said`, unless that takes too long. `lost` says more if it is unknown whether what was asked was done.
+export async function request(address, { seconds = READ_SECONDS, lost = (why) => why, headers, ...options } = {}) {
   const signal = AbortSignal.timeout(seconds * 1000);
   try {
-    const answer = await open(path, { ...options, signal });
+    const token = await bearer();
+    const allowed = token ? { Authorization: `Bearer ${token}` } : {};
+    const answer = await fetch(address, { ...options, headers: { ...allowed, ...(TOKEN && { "X-Desk-Token": TOKEN }), ...headers }, signal });
     return Object.assign(answer, { said: await answer.text() });
-  } catch {
-    throw new Error(lost(signal.aborted ? T.late(T.seconds(seconds)) : T.gone));
+  } catch (error) {
+    if (error.isSignedOut) throw error;
+    throw new Error(lost(signal.aborted ? T.late(T.seconds(seconds)) : T.gone(isLocal())));
   }
 }
+
+// ---------------------------------------------------------------- the HTTP API
+
+export const pathOf = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
+
+// Calls the API. Returns its answer with the parsed `document`, if that is JSON. Parts of the query that are undefined are left out.
+export async function call(method, path, { query = {}, body, headers = {}, ...how } = {}) {
+  const search = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined));
+  const address = `${config.api}${path}${search.size ? `?${String(search).replaceAll("+", "%20")}` : ""}`;
+  const typed = body && { "Content-Type": "application/json" };
+  const sent = method === "GET" ? {} : { seconds: SEND_SECONDS, lost: T.lostAnswer };
+  const answer = await request(address, { method, body: body && JSON.stringify(body), headers: { ...typed, ...headers }, ...sent, ...how });
+  const isJson = answer.headers.get("Content-Type")?.includes("json");
+  return Object.assign(answer, { document: isJson ? parsed(answer.said) : {} });
+}
+
+// What an answer that is not good says. Only the service's own answers have a code: what others say does not mean that nothing was done.
+export function refusalOf({ status, said, document }, lost = T.lostAnswer) {
+  const { code, detail, message } = document;
+  const words = code ? detail : message === undefined ? said.trim() : (T.statuses[status] ?? T.answered(status, message));
+  return code === undefined && status >= 500 ? new Error(lost(words)) : new RefusedError({ ...document, status, message: words });
+}
+
+// Calls the API, and returns the document of its answer.
+export async function api(method, path, how = {}) {
+  const answer = await call(method, path, how);
+  if (!answer.ok) throw refusalOf(answer, method === "GET" ? (why) => why : T.lostAnswer);
+  return answer.document;
+}
+
+// The pages of a list, one after the other.
+export async function* pagesOf(path, query) {
+  let cursor;
+  do {
+    const page = await api("GET", path, { query: { ...query, limit: PAGE_ROWS, cursor } });
+    yield page;
+    cursor = page.next;
+  } while (cursor !== undefined);
+}
+
+const OF_ORDERS = { confirm: "confirm", fulfil: "fulfil", cancel: "cancel", return: "returns" };
+const OF_PRODUCTS = { discontinue: "discontinue", listAgain: "list-again", adjust: "adjustments", transfer: "transfers" };
+
+function requestOf({ action, ...command }) {
+  const { orderId, productId, ...body } = command;
+  if (action in OF_ORDERS) return ["POST", pathOf("orders", orderId, OF_ORDERS[action]), { body }];
+  if (action in OF_PRODUCTS) return ["POST", pathOf("products", productId, OF_PRODUCTS[action]), { body }];
+  if (action === "create") return ["POST", "/products", { body: command }];
+  if (action === "change") return ["PATCH", pathOf("products", productId), { body }];
+  if (action === "delist") return ["DELETE", pathOf("products", productId), { query: body }];
+  return ["POST", "/counts", { body: { action, ...command } }];
+}
+
+// Sends a command by its route, and returns the answer.
+export const command = (order) => api(...requestOf(order));
+
+// What came of a command, in words.
+export function outcomeOf({ result, status, warnings }) {
+  if (result === "APPLIED") return warnings ? T.warned(warnings) : T.applied;
+  return status in T.order.statuses ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
+}
+
+export const carryOut = async (order) => outcomeOf(await command(order));
+
+// ---------------------------------------------------------------- the desk's own server
 
 export async function ask(path, { lost = (why) => why, ...options } = {}) {
   const { ok, status, said } = await request(path, { ...options, lost });
@@ -49,60 +124,11 @@ export async function ask(path, { lost = (why) => why, ...options } = {}) {
   return JSON.parse(said);
 }
 
-// Sends a command, and returns the answer of what takes it. `lost` says what to do if the answer is lost.
-export async function send(command, path = "/data/command", lost = T.lostAnswer) {
-  const answer = await ask(path, { method: "POST", body: JSON.stringify(command), seconds: SEND_SECONDS, lost });
+// Sends a change, and returns the answer. `lost` says what to do if the answer is lost.
+export async function send(change, path, lost) {
+  const answer = await ask(path, { method: "POST", body: JSON.stringify(change), seconds: SEND_SECONDS, lost });
   if (!answer.done) throw new RefusedError(answer);
   return answer;
-}
-
-// Sends a command, and returns what came of it in words.
-export async function carryOut(command) {
-  const { result, status, warnings } = await send(command);
-  if (result === "APPLIED") return warnings ? T.warned(warnings) : T.applied;
-  return status in T.order.statuses ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
-}
-
-// What comes next, unless that takes too long.
-const silence = () => pause(SILENT_SECONDS * 1000).then(() => Promise.reject(new Error(T.silent(T.seconds(SILENT_SECONDS)))));
-const next = (coming) => Promise.race([coming.catch(() => Promise.reject(new Error(T.gone))), silence()]);
-
-// Calls `hear` with each line of JSON of an endless answer, until it ends or falls silent, or the signal ends it.
-export async function listen(path, hear, signal) {
-  const answer = await next(open(path, { signal }));
-  if (!answer.ok) throw new Error((await next(answer.text())).trim());
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await next(reader.read());
-    if (done) throw new Error(T.ended);
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    lines.forEach((line) => hear(JSON.parse(line)));
-  }
-}
-
-// Listens again and again, until the returned function is called. Not in a hidden tab, because a browser has few connections to one
-// server for all of its tabs, unless it is `isKept`. Then `fail` gets no error.
-export function follow(path, hear, fail, isKept = false) {
-  let stream;
-  const look = async () => {
-    stream?.abort();
-    const { signal } = (stream = new AbortController());
-    if (document.hidden && !isKept) return;
-    if (!navigator.onLine) await pause(RETRY_MILLISECONDS); // some requests still get through
-    await listen(path, hear, signal).catch((error) => fail(signal.aborted ? undefined : error));
-    await pause(RETRY_MILLISECONDS);
-    if (!signal.aborted) look();
-  };
-  // A stream may outlive its network.
-  const reasons = [[window, "online"], [window, "offline"], ...(isKept ? [] : [[document, "visibilitychange"]])];
-  reasons.forEach(([where, name]) => where.addEventListener(name, look));
-  look();
-  return () => {
-    reasons.forEach(([where, name]) => where.removeEventListener(name, look));
-    stream?.abort();
-  };
 }
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));

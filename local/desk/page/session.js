@@ -5,7 +5,7 @@ const LEAST_MILLISECONDS = 60_000; // that a token has left, or it is renewed
 const SEND_SECONDS = 30;
 const [PENDING, SESSION] = ["sign-in", "session"]; // names in the storage of this tab
 
-// The session has ended, or there is none. Whoever catches it offers to sign in.
+// The session has ended, or there is none. The page then offers to sign in.
 class SignedOutError extends Error {
   isSignedOut = true;
 }
@@ -14,7 +14,7 @@ class SignedOutError extends Error {
 const answer = new URLSearchParams(location.search);
 if (answer.has("state")) history.replaceState(null, "", location.pathname);
 
-let issuer = null; // how to sign in; null where nobody has to
+let issuer = null; // how to sign in; null if this desk has no sign-in
 let renewal;
 
 const stored = (name) => JSON.parse(sessionStorage.getItem(name));
@@ -63,7 +63,7 @@ function keep({ id_token: token, refresh_token: refresh }, { nonce, sub, isRenew
   const isAnswer = isRenewed ? claims.sub === sub && (claims.nonce ?? nonce) === nonce : claims.nonce === nonce;
   if (!isOurs || !isAnswer) throw new SignedOutError(T.session.foreign);
   const before = stored(SESSION);
-  if (before && before.sub !== claims.sub) sessionStorage.clear(); // what somebody else typed
+  if (before && before.sub !== claims.sub) sessionStorage.clear(); // what another person typed
   // By how long it lives: a phone's clock may be wrong.
   store(SESSION, { token, refresh: refresh ?? (isRenewed ? before.refresh : undefined), nonce, sub: claims.sub, until: Date.now() + 1000 * (claims.exp - claims.iat) });
 }
@@ -77,7 +77,7 @@ async function finish() {
   keep(await ask({ grant_type: "authorization_code", code: answer.get("code"), redirect_uri: here(), code_verifier: pending.verifier }), pending);
 }
 
-// Signs in, unless nobody has to, or somebody has. `config` is `signIn` of config.json.
+// Signs in, unless this tab has a session or this desk has no sign-in. `config` is `signIn` of config.json.
 export async function begin(config) {
   issuer = config;
   if (issuer === null) return;
@@ -96,7 +96,7 @@ async function renew(session) {
   }
 }
 
-// Returns the token for a request; undefined where nobody has to sign in.
+// Returns the token for a request; undefined if this desk has no sign-in.
 export async function bearer() {
   if (issuer === null) return undefined;
   const session = stored(SESSION);

@@ -4,6 +4,17 @@ import { change, field, folded, form, html, notesOf, svg, units } from "./parts.
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
 
+// A product has the first of these statuses that it has at any location.
+const BEST_FIRST = ["ACTIVE", "LOW_STOCK", "OUT_OF_STOCK", "DISCONTINUED"];
+const SUMS = ["onHand", "committed", "available", "leftToSell", "leftByDefault"];
+
+// A product at all its `places`, as the API adds it up, with its status; or added up here, if its places were read one by one.
+export function totalOf({ productId, places, ...sums }) {
+  const added = Object.fromEntries(SUMS.map((name) => [name, places.reduce((sum, place) => sum + place[name], 0)]));
+  const { name, price } = places.find(({ locationId }) => !locationId) ?? {};
+  return { ...added, name, price, ...sums, productId, places, status: BEST_FIRST.find((each) => places.some(({ status }) => status === each)) };
+}
+
 // A product, or its stock at one location, as commands name it.
 export const named = ({ productId, locationId }) => (locationId ? { productId, locationId } : { productId });
 

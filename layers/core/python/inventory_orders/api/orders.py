@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -253,7 +254,7 @@ def _answer_of(
     if record.status == OrderStatus.REJECTED:
         why = _why(record, rejection)
         return ProblemError(409, str(record.reason), why, {"order": shown}).answer
-    headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller)}
+    headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller, shown)}
     # An equal request may have come at the same time, so the row says which one placed the order.
     is_new = record.request_id == order.request_id and record.status == OrderStatus.PENDING
     return HttpAnswer(201 if is_new else 200, shown, headers)
@@ -274,19 +275,22 @@ def _why(record: OrderRecord, rejection: Rejection | None) -> str:
 
 
 def get_order(request: Request, caller: Caller) -> HttpAnswer:
-    """Show an order, read with strong consistency.
+    """Show an order, read with strong consistency. If it is to ship, operators see whether its stock is on hand.
 
     Raises:
         InventoryOrdersError: The order does not exist, belongs to another customer, or cannot be read.
     """
-    order_id = request.id_of("orderId")
-    record = direct.read_order(order_id, *reading())
+    order_id, (client, deadline) = request.id_of("orderId"), reading()
+    record = direct.read_order(order_id, client, deadline)
     # A tombstone is not an order yet, and another customer's order must look as if it did not exist.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
         raise _unknown_order(order_id)
     if not _sees(caller, record):
         raise caller.other_location()
-    return HttpAnswer.of_state(request, _shown(record, caller), _etag(record, caller))
+    shown = _shown(record, caller)
+    if caller.customer is None and record.status == OrderStatus.CONFIRMED:
+        mark_shippable(client, [(record, shown)], deadline)
+    return HttpAnswer.of_state(request, shown, _etag(record, caller, shown))
 
 
 def _unknown_order(order_id: str) -> RejectedError:
@@ -468,7 +472,9 @@ def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     return shown
 
 
-def _etag(record: OrderRecord, caller: Caller) -> str:
-    """The ETag of an order. It depends on the caller too, because operators and customers are shown different fields."""
+def _etag(record: OrderRecord, caller: Caller, shown: Mapping[str, Any]) -> str:
+    """The ETag of an order as shown. Operators and customers see different fields, and missing units change without the order."""
     sees = "" if caller.customer is None else f"-{int(caller.sees_numbers)}"
+    if "shippable" in shown:
+        sees = f"-{zlib.crc32(json.dumps(shown.get('missing')).encode()):x}"
     return f'"{record.version}{sees}"'

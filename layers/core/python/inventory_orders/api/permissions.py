@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+EVERY_PERMISSION = "*"
+
+ANY_PERMISSION = "any"
+"""Stands for a route that is open to operators and to all staff, whatever their permissions."""
+
 PERMISSIONS: Mapping[str, str] = {
+    "GET /about": ANY_PERMISSION,
+    "GET /today": "orders.read",
+    "GET /changes": ANY_PERMISSION,
     "POST /orders": "orders.place",
     "GET /orders": "orders.read",
     "GET /orders/{orderId}": "orders.read",
@@ -22,6 +30,7 @@ PERMISSIONS: Mapping[str, str] = {
     "POST /products/{productId}/list-again": "products.write",
     "GET /products/{productId}/adjustments": "stock.read",
     "GET /products/{productId}/history": "stock.read",
+    "GET /products/{productId}/transfers": "stock.read",
     "GET /stock": "stock.read",
     "GET /stock/{productId}": "stock.read",
     "POST /products/{productId}/adjustments": "stock.adjust",
@@ -29,8 +38,6 @@ PERMISSIONS: Mapping[str, str] = {
     "POST /counts": "stock.count",
 }
 """The permissions by route. The setting `roles.grants` lists those of each role."""
-
-EVERY_PERMISSION = "*"
 
 FOR_CUSTOMERS = frozenset(
     {

@@ -28,11 +28,17 @@ from inventory_orders.domain.location import (
     in_words,
     location_of,
     product_of,
+    public_key,
     stock_key,
 )
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.words import words_to_find
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.engine.retrying_client import (
+    CommitStats,
+    RetryingClient,
+    read_all,
+    read_product,
+)
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
@@ -51,6 +57,9 @@ from inventory_orders.store.rows import Row, drop_none
 
 _MOST_ROWS = 300
 """Maximum number of rows that a request for several products reads: one for each product and location."""
+
+_MOST_ADJUSTMENTS = 5_000
+"""How many adjustments of a product are read at each location to find its transfers: about 150 read units."""
 
 
 def get_product(request: Request, caller: Caller) -> HttpAnswer:
@@ -184,7 +193,38 @@ def get_stock(request: Request, caller: Caller) -> HttpAnswer:
     levels = [level for level in found if caller.works_at(_location_of(level))]
     if not levels:
         raise caller.other_location()
-    return HttpAnswer(200, shown_stock(levels, runtime.process().locations))
+    shown, now = shown_stock(levels, runtime.process().locations), client.clock.now().timestamp()
+    for level, part in zip(levels, shown.get("places", [shown]), strict=True):
+        if (count := shown_count(level.product, now)) is not None:
+            if not caller.has_any("stock.count"):
+                del count["lease"]
+            part["count"] = count
+    return HttpAnswer(200, shown)
+
+
+def shown_count(row: Product, now: float) -> direct.Answer | None:
+    """Show operators the count that is open for a product's row; None if there is none.
+
+    Args:
+        row: The product's row.
+        now: The Unix time.
+
+    Returns:
+        Its `holder`, when its lease was acquired or last renewed (`since`), and the `lease` that `release` needs.
+    """
+    if row.lock_time is None or not row.lease_left(now):
+        return None
+    lease = {
+        **public_key(row.product_id),
+        "createdAt": row.created_at,
+        "owner": row.locked_by,
+        "version": row.lock_version,
+        "expiresAt": f"{row.lock_time:.6f}",
+    }
+    # The service adds a unique suffix to the name that the holder gave.
+    holder, _, _ = (row.locked_by or "").rpartition("-")
+    # Nothing but the owner of a lease writes the row while the lease is live.
+    return {"holder": holder, "since": row.last_updated_at, "lease": lease}
 
 
 def _key_in(request: Request) -> str:
@@ -301,6 +341,22 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
         return {"entries": entries, "completeUntil": found.complete_until}, found.after
 
     return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)
+
+
+def list_transfers(request: Request, caller: Caller) -> HttpAnswer:
+    """List a product's transfers in transit for operators, the oldest first. Staff see those from their locations.
+
+    Raises:
+        InventoryOrdersError: The product does not exist, or its adjustments cannot be read.
+    """
+    client, deadline = reading()
+    row = read_product(client, request.id_of("productId"), deadline, CommitStats())
+    # Without another location, no units can be in transit, however many adjustments there are.
+    keys = [row.product_id, *row.place_keys] if row.places else []
+    read = partial(lists.list_transfers, client.store, keys, _MOST_ADJUSTMENTS, client.side_by_side)
+    found, complete_since = client.call(read, deadline)
+    transfers = [each for each in found if any(map(caller.works_at, each["from"]))]
+    return HttpAnswer(200, {"transfers": transfers, "completeSince": complete_since})
 
 
 def shown_change(row: Row) -> direct.Answer:

@@ -9,7 +9,12 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from inventory_orders.api.permissions import EVERY_PERMISSION, FOR_CUSTOMERS, PERMISSIONS
+from inventory_orders.api.permissions import (
+    ANY_PERMISSION,
+    EVERY_PERMISSION,
+    FOR_CUSTOMERS,
+    PERMISSIONS,
+)
 from inventory_orders.api.requests import (
     HttpAnswer,
     ProblemError,
@@ -97,10 +102,17 @@ class Caller:
         if self.customer is not None:
             may_call = route in FOR_CUSTOMERS
         else:
-            may_call = not self.permissions.isdisjoint({permission, EVERY_PERMISSION})
+            may_call = permission == ANY_PERMISSION or self.has_any(permission)
         if not may_call:
-            detail = f"this requires the permission {permission}"
+            needed = f"the permission {permission}"
+            if permission == ANY_PERMISSION:
+                needed = "any of the permissions that staff have"
+            detail = f"this requires {needed}"
             raise ProblemError(403, "NOT_PERMITTED", detail, {"permission": permission})
+
+    def has_any(self, *permissions: str) -> bool:
+        """Whether the caller, an operator or a member of staff, has one of these permissions."""
+        return not self.permissions.isdisjoint({*permissions, EVERY_PERMISSION})
 
     def works_at(self, location_id: str | None) -> bool:
         """Whether the caller may see and change stock at a location. None stands for all locations together."""

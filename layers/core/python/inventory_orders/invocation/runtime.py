@@ -108,6 +108,12 @@ class Process:
         return roles
 
     @cached_property
+    def about(self) -> Mapping[str, Any]:
+        """The facts about the stage that its staff are shown: `stage`, `production` and `currency`."""
+        facts: Mapping[str, Any] = json.loads(self._text("ABOUT"))
+        return facts
+
+    @cached_property
     def customers_may_set(self) -> tuple[str, ...]:
         """The fields of an order that customers may set, in addition to those that every order has."""
         return tuple(self._environment.get("CUSTOMERS_MAY_SET", "").split(","))
@@ -147,6 +153,11 @@ class Process:
         return self._environment.get("MOVEMENT_MAPPING", "").split()
 
     @cached_property
+    def change_mappings(self) -> list[str]:
+        """UUIDs of the event source mappings through which changes are noted for the desk; empty if none are."""
+        return self._environment.get("CHANGE_MAPPINGS", "").split()
+
+    @cached_property
     def store(self) -> Store:
         """The tables in DynamoDB."""
         names = self._table_names
@@ -164,6 +175,11 @@ class Process:
     def has_movements(self) -> bool:
         """Whether the stage records movements."""
         return "MOVEMENTS_TABLE_NAME" in self._environment
+
+    @property
+    def notes_changes(self) -> bool:
+        """Whether the stage notes for its desk which orders and products changed."""
+        return "NOTES_CHANGES" in self._environment
 
     @cached_property
     def customers_client(self) -> RetryingClient:

@@ -79,6 +79,14 @@ def rows_in(record: object) -> tuple[Table, Row | None, Row | None]:
     return table, before, after
 
 
+def is_of_products(record: object) -> bool:
+    """Whether a record, even an otherwise unreadable one, is of the stream of products."""
+    try:
+        return tuple(record["dynamodb"]["Keys"]) == KEYS[Table.PRODUCTS]  # type: ignore[index]
+    except (KeyError, TypeError):
+        return False
+
+
 def undeliverable(record: object, error: UnpublishableError) -> Undeliverable:
     """Describe a record that nothing can be derived from."""
     event_id = str(record.get("eventID", "")) if isinstance(record, Mapping) else ""
@@ -98,7 +106,7 @@ def unread_streams(
     store: Store,
     functions: Any,
     mappings: Sequence[str],
-    what: str = "published",
+    what: str,
     tables: Collection[Table] = tuple(_OF),
 ) -> list[str]:
     """Report each table whose changes are not read. If AWS does not answer, this reports nothing.

@@ -14,7 +14,8 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
-from inventory_orders.domain.location import DEFAULT_LOCATION
+from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_LOST, TRANSFER_OUT
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of
 from inventory_orders.domain.record import AdjustmentKey, OrderStatus
 from inventory_orders.domain.words import WordKey, first_match
 from inventory_orders.store.dynamodb import Snapshot, Store
@@ -24,6 +25,7 @@ from inventory_orders.store.tables import (
     BY_LATE_PAYMENT,
     BY_LEVEL,
     BY_STATUS,
+    BY_TIME,
     BY_USER,
     KEYS,
     LATE_PAYMENT_SHARDS,
@@ -347,6 +349,54 @@ def list_adjustments(
     rows = [decode(item) for item in response["Items"]]
     last = response.get("LastEvaluatedKey")
     return rows, ListPosition("", last["adjustmentId"]["S"]) if last else None
+
+
+def list_transfers(
+    store: Store, keys: Sequence[str], most: int | None = None, side_by_side: SideBySide = map
+) -> tuple[list[Row], str | None]:
+    """Find a product's transfers in transit: their units have left one location, neither arrived at another nor been lost.
+
+    Units that were moved in one transaction are never in transit.
+
+    Args:
+        store: The tables.
+        keys: The keys of the product's rows. Units that left a location that has since been delisted are not found.
+        most: How many of the newest adjustments to read at each location, from an index; None for all.
+        side_by_side: Calls a function on each argument, in parallel if it can.
+
+    Returns:
+        The `reference` of each transfer, its `units`, the locations that they come `from`, and the time of its first step
+        (`since`), the oldest first. Also the time before which transfers are missing because not all adjustments were read;
+        None if none are.
+    """
+    # One more shows that the last one is the only one of its time.
+    size = 1000 if most is None else most + 1
+
+    def read(key: str) -> list[Row]:
+        every = read_range(store, Table.STOCK_ADJUSTMENTS, BY_TIME, key, (" ", "~"), size)
+        return [*islice(every, most)]
+
+    newest = [*side_by_side(read, keys)]
+    # For earlier transfers, the departure may have been read, but not the arrival.
+    since = max((rows[-1]["appliedAt"] for rows in newest if len(rows) == most), default=None)
+    steps = [row for row in chain.from_iterable(newest) if row["appliedAt"] > (since or "")]
+    return _in_transit(sorted(steps, key=itemgetter("appliedAt"))), since
+
+
+def _in_transit(adjustments: Iterable[Row]) -> list[Row]:
+    found: dict[str, Row] = {}
+    for row in adjustments:
+        if row["reason"] in _OF_TRANSFERS and "transferWith" not in row:
+            new = {"since": row["appliedAt"], "units": 0, "from": []}
+            lot = found.setdefault(row.get("reference", ""), new)
+            lot["units"] = 0 if row["reason"] == TRANSFER_LOST else lot["units"] - row["delta"]
+            if row["reason"] == TRANSFER_OUT:
+                lot["from"] = sorted({*lot["from"], location_of(row["productId"])})
+    lots = ({"reference": reference, **lot} for reference, lot in found.items() if reference)
+    return [lot for lot in lots if lot["units"] > 0]
+
+
+_OF_TRANSFERS = (TRANSFER_OUT, TRANSFER_IN, TRANSFER_LOST)
 
 
 def list_holds(

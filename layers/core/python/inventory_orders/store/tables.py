@@ -74,6 +74,9 @@ INDEXES = {
 STREAMED = (Table.ORDERS, Table.PRODUCTS)
 """Tables whose changes are published: each has a stream with the row before and after."""
 
+STREAM_BATCH = 100
+"""Maximum number of changes that a stream delivers to a function at once."""
+
 EXPIRY_SHARDS = 32
 """Parts of `BY_EXPIRY`, so that holds that end at the same time are written to several partitions."""
 

@@ -1,0 +1,69 @@
+"""The routes of the HTTP API for pages of staff: who the caller is, how many orders need attention, and what has changed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from inventory_orders.api.requests import HttpAnswer, Request, reading
+from inventory_orders.api.serving import Caller
+from inventory_orders.domain.location import public_key
+from inventory_orders.invocation import runtime
+from inventory_orders.store.recent_changes import read_recent_changes
+from inventory_orders.store.sweep_rows import TODAY, read_swept
+from inventory_orders.store.tables import Table
+
+
+def get_about(_: Request, caller: Caller) -> HttpAnswer:
+    """Show staff what their token allows, and what they need to know about the stage."""
+    process, locations = runtime.process(), caller.locations
+    shown = {
+        "name": caller.name,
+        "permissions": sorted(caller.permissions),
+        "locations": None if locations is None else sorted(locations),
+    }
+    stage = {**process.about, "locations": process.locations, "movements": process.has_movements}
+    return HttpAnswer(200, {"caller": shown, **stage})
+
+
+def get_today(_: Request, caller: Caller) -> HttpAnswer:
+    """Show how many orders needed attention when the last sweep counted them, and which products were missing.
+
+    Raises:
+        InventoryOrdersError: The caller does not work at all locations, or DynamoDB failed.
+    """
+    caller.check_works_at(None)
+    client, deadline = reading()
+    found = client.call(partial(read_swept, client.store, [TODAY]), deadline)
+    if TODAY not in found:
+        return HttpAnswer(200, {"asOf": None})
+    at, counts = found[TODAY]
+    return HttpAnswer(200, {"asOf": at, **counts})
+
+
+def list_changes(request: Request, caller: Caller) -> HttpAnswer:
+    """List the orders and products that changed since a cursor, as far as the caller may see them.
+
+    Raises:
+        InventoryOrdersError: DynamoDB failed.
+    """
+    client, deadline = reading()
+    recent = client.call(partial(read_recent_changes, client.store), deadline)
+    following = {"next": str(recent.version)}
+    if "since" not in request.query:
+        return HttpAnswer(200, following)
+    changed = recent.since(request.query["since"])
+    seen = [
+        each
+        for each, locations in (changed or {}).items()
+        if caller.locations is None or not caller.locations.isdisjoint(locations)
+    ]
+    orders, products = (
+        [key for of, key in seen if of == table and caller.has_any(*permissions)]
+        for table, permissions in _TO_SEE.items()
+    )
+    found = {"orders": orders, "products": [*map(public_key, products)]}
+    return HttpAnswer(200, {**found, "isAll": changed is not None, **following})
+
+
+_TO_SEE = {Table.ORDERS: ("orders.read",), Table.PRODUCTS: ("products.read", "stock.read")}
+"""The permissions of which callers need one to see changes, by table."""

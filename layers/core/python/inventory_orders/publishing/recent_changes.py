@@ -1,0 +1,87 @@
+"""Notes which orders and products a batch of changes concerns, so that pages for staff learn of it within seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from inventory_orders.clock import Deadline
+from inventory_orders.domain.location import location_of
+from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import UnpublishableError
+from inventory_orders.publishing.streams import rows_in
+from inventory_orders.store.cancellations import ConditionFailedError
+from inventory_orders.store.recent_changes import (
+    note_many_changes,
+    read_recent_changes,
+    recent_changes_in,
+    write_recent_changes,
+)
+from inventory_orders.store.rows import Row, read_order
+from inventory_orders.store.tables import KEYS, STREAM_BATCH, Table
+
+_TRIES = 3
+"""How often to list changes while other processes write the row, before noting only that there are many."""
+
+
+class Noter:
+    """Notes changes. After a failure, it notes with the next batch that more has changed.
+
+    Args:
+        client: Writes the row.
+    """
+
+    def __init__(self, client: RetryingClient) -> None:
+        self._client = client
+        self._has_gap = False
+
+    def note(self, records: Sequence[Any], deadline: Deadline) -> None:
+        """Note which orders and products changed; after a full batch, only that many did, because more may follow at once.
+
+        Args:
+            records: The records of a stream.
+            deadline: When to stop.
+
+        Raises:
+            StoreError: DynamoDB failed, or time ran out.
+        """
+        may_list = not self._has_gap and len(records) < STREAM_BATCH
+        self._has_gap = True
+        if not (may_list and self._list(records, deadline)):
+            self._client.call(partial(note_many_changes, self._client.store), deadline)
+        self._has_gap = False
+
+    def _list(self, records: Sequence[Any], deadline: Deadline) -> bool:
+        """List the changes, unless one is unreadable, or other processes keep writing the row."""
+        store = self._client.store
+        try:
+            changed = dict(map(_changed, records))
+        except (UnpublishableError, KeyError):
+            return False
+        known = self._client.call(partial(read_recent_changes, store), deadline)
+        for _ in range(_TRIES):
+            write = partial(write_recent_changes, store, known, known.with_changes(changed))
+            try:
+                self._client.call(write, deadline)
+            except ConditionFailedError as failed:
+                known = recent_changes_in(failed.item)
+            else:
+                return True
+        return False
+
+
+def _changed(record: Any) -> tuple[tuple[str, str], Sequence[str]]:
+    """Read the table and the key of a changed row, and its locations."""
+    table, before, after = rows_in(record)
+    row: Row = after or before or {}
+    key = row[KEYS[table][0]]
+    return (table.value, key), _locations_of(row) if table is Table.ORDERS else [location_of(key)]
+
+
+def _locations_of(order: Row) -> Sequence[str]:
+    try:
+        taken = [line for line in read_order(order).lines if line.product_created_at]
+        return sorted({line.location_id for line in taken})
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return []
