@@ -10,7 +10,14 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.errors import InvalidMessageError
-from inventory_orders.messages.documents import strict_json
+from inventory_orders.messages.commands import (
+    parse_adjustment,
+    parse_catalogue_event,
+    parse_expiry,
+    parse_order,
+    parse_order_command,
+)
+from inventory_orders.messages.documents import json_schema
 from operations import queues, redrive
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS, Redrive
@@ -26,6 +33,20 @@ Document = dict[str, Any]
 
 MOST_DEAD_LETTERS = 100
 """The desk reads at most this many dead letters of each queue."""
+
+
+_ORDER = (json_schema("order"), parse_order)
+_MESSAGES: Mapping[str, tuple[Document, Callable[[str], object]]] = {
+    **dict.fromkeys(queues.OF_ORDERS, _ORDER),
+    queues.STOCK: (json_schema("adjustment"), parse_adjustment),
+    queues.CATALOGUE: (
+        json_schema("catalogue_event"),
+        lambda body: parse_catalogue_event(body, datetime.now(UTC)),
+    ),
+    queues.COMMANDS: (json_schema("commands")["change_orders"], parse_order_command),
+    queues.EXPIRIES: (json_schema("expiry"), lambda body: parse_expiry(body, datetime.now(UTC))),
+}
+"""The schema of each queue's messages (for commands, one for each action), and the parser that the service uses."""
 
 
 class NotFoundError(UserError):
@@ -70,9 +91,13 @@ class Letters:
             return read_dead_letters(self._stack(), MOST_DEAD_LETTERS)
 
     def listed(self) -> Document:
-        """List the dead letters of all queues, explain their causes, and say which queues have `more` dead letters, and why."""
+        """List the dead letters of all queues, and explain their causes.
+
+        The answer also has the `schemas` of the queues' messages, and says which queues have `more` dead letters, and why.
+        """
         by_queue, more = self.read()
-        names = {queue: name.removesuffix("Url") for name, queue in queues.pairs(self._stack())}
+        pairs = queues.pairs(self._stack())
+        names = {queue: source.removesuffix("Url") for source, queue in pairs}
         letters = [
             {
                 "queue": queue,
@@ -97,14 +122,15 @@ class Letters:
             {"queue": names[queue], "listed": len(by_queue[queue]), "why": why}
             for queue, why in more.items()
         ]
-        return {"deadLetters": letters, "causes": causes, "more": left}
+        schemas = {names[queue]: _MESSAGES[source][0] for source, queue in pairs}
+        return {"deadLetters": letters, "causes": causes, "schemas": schemas, "more": left}
 
     def settle(self, request: Mapping[str, Any]) -> Document:
         """Send one dead letter back to the queue that it came from (`action` is `redrive`), or delete it (`delete`).
 
-        If the request has a `body`, send that instead of the original. The answer says whether this is `done`, or has the
-        `code` and `message` of the reason why the body was refused. If the message was sent, it has its `messageId` in the
-        queue.
+        If the request has a `body`, send that instead of the original, unless the service would refuse it: then the answer has
+        the `code`, `message` and `field` of the reason, and is not `done`. If the message was sent, the answer has its
+        `messageId` in the queue.
         """
         aws, queue, action = self._stack(), request.get("queue"), request.get("action")
         sources = {letters: source for source, letters in queues.pairs(aws)}
@@ -115,9 +141,10 @@ class Letters:
         body = request.get("body")
         if body is not None:
             try:
-                strict_json(body)
+                _MESSAGES[sources[queue]][1](body)
             except InvalidMessageError as error:
-                return {"done": False, "code": error.code, "message": error.message}
+                refused = {"code": error.code, "message": error.message, "field": error.field}
+                return {"done": False, **refused}
         source = aws.outputs[sources[queue]] if action == "redrive" else None
         letter = str(request.get("messageId"))
         with self._lock:

@@ -7,8 +7,10 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
+from inventory_orders.domain.record import OrderAction
 from local.commands import main
 from local.desk import letters
+from operations import queues
 from operations.commands import queues as queue_commands
 from operations.dead_letters import SEEN_IN_A_GROUP, DeadLetterReader
 from operations.redrive import MAY_SUCCEED_NOW
@@ -76,8 +78,13 @@ def test_a_corrected_letter_goes_to_its_group_and_is_deleted_once_sqs_has_it(des
         return {"queue": queue, "messageId": letter, "action": "redrive", **body}
 
     said = desk.post("/local/dead-letter", settle(body='{"a": 1,\n"b"'))
-    assert (said["done"], said["code"]) == (False, "INVALID_JSON")
+    assert (said["done"], said["code"], said["field"]) == (False, "INVALID_JSON", "")
     assert "line 2, column 4" in said["message"]
+    order = {"orderId": "o-1", "userId": "u", "items": [{"productId": "tea", "quantity": 0}]}
+    said = desk.post("/local/dead-letter", settle(body=json.dumps(order)))
+    assert (said["done"], said["field"]) == (False, "items[0].quantity")
+    order["items"][0]["quantity"] = 1
+    fixed = json.dumps(order)
     response = {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
 
     def failing(name, **body):
@@ -85,16 +92,16 @@ def test_a_corrected_letter_goes_to_its_group_and_is_deleted_once_sqs_has_it(des
             patch.setattr(desk.aws.sqs, name, Mock(side_effect=[ClientError(response, name)]))
             return ask(desk.origin, "POST", "/local/dead-letter", settle(**body))
 
-    assert failing("send_message", body='{"a": 1}').status == 503
-    for body in ({"body": '{"a": 1}'}, {}):
+    assert failing("send_message", body=fixed).status == 503
+    for body in ({"body": fixed}, {}):
         lost = failing("delete_message", **body)
         assert (lost.status, "SQS accepted the message" in lost.said) == (504, True), lost.said
     assert desk.shop.waiting("OrderFifoDeadLetter") == ["{"]
-    desk.post("/local/dead-letter", settle(body='{"a": 1}'))
+    desk.post("/local/dead-letter", settle(body=fixed))
     # SQS dropped the second copy, but not the corrected message, which differs from the unchanged one.
     names = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["MessageGroupId"]}
     found = desk.aws.sqs.receive_message(QueueUrl=source, MaxNumberOfMessages=10, **names)
-    assert [one["Body"] for one in found["Messages"]] == ['{"a": 1}', "{"]
+    assert [one["Body"] for one in found["Messages"]] == [fixed, "{"]
     assert found["Messages"][0]["MessageAttributes"] == trace
     assert {one["Attributes"]["MessageGroupId"] for one in found["Messages"]} == {"g"}
     assert desk.shop.waiting("OrderFifoDeadLetter") == []
@@ -143,6 +150,40 @@ def test_a_letter_that_may_have_been_sent_is_no_plain_failure(desk, monkeypatch)
         failed = Mock(side_effect=[ClientError(response, "X")])
         monkeypatch.setattr(letters.redrive, "settle", failed)
         assert ask(desk.origin, "POST", "/local/dead-letter", letter).status == status
+
+
+REFUSED = {
+    "OrderFifo": ({"orderId": "o 1", "userId": "u", "items": []}, "orderId"),
+    "Stock": ({"adjustmentId": "r-1", "productId": "tea", "delta": 1}, "reason"),
+    "Catalogue": ({"eventId": "e", "eventTime": "now", "productId": "tea"}, "details"),
+    "OrderCommand": ({"action": "fulfill", "orderId": "o-1"}, "action"),
+    "Expiry": ({"orderId": "o-1", "by": "me"}, "by"),
+}
+
+
+@pytest.mark.parametrize("source", REFUSED)
+def test_a_body_that_the_service_would_refuse_is_not_sent(desk, source):
+    document, field = REFUSED[source]
+    queue = f"{source}DeadLetterQueueUrl"
+    letter = desk.dead_letter(queue, "{}", "SCHEMA_VIOLATION", group="Fifo" in source and "g")
+    body = json.dumps(document)
+    request = {"queue": queue, "messageId": letter, "action": "redrive", "body": body}
+    said = desk.post("/local/dead-letter", request)
+    assert (said["done"], said["code"], said["field"]) == (False, "SCHEMA_VIOLATION", field)
+    assert desk.shop.waiting(f"{source}DeadLetter") == ["{}"]
+
+
+def test_the_messages_of_every_queue_have_a_schema(desk):
+    found = desk.get("/local/dead-letters")["schemas"]
+    commands = found.pop("OrderCommandQueue")
+    assert {*commands} == {action.value for action in OrderAction if action.path}
+    assert all("orderId" in each["properties"] for each in commands.values())
+    assert {*found} == {name.removesuffix("Url") for name in queues.QUEUES} - {"OrderCommandQueue"}
+    assert found["OrderQueueFifo"]["properties"]["items"]["items"]["properties"].keys() == {
+        "productId",
+        "quantity",
+        "locationId",
+    }
 
 
 @pytest.mark.parametrize(

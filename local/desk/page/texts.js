@@ -461,7 +461,25 @@ export const T = {
     queue: "Queue", group: "Group", message: "Message id", body: "Body of the message",
     gone: "This message is no longer in the dead-letter queue, or another reader has it.",
     send: "Send again unchanged", edit: "Edit and send again", sendEdited: "Send edited message",
-    discard: "Discard changes", remove: "Delete",
+    discard: "Discard changes", remove: "Delete", json: "Show as JSON", editJson: "Edit as JSON", addLine: "Add a line",
+    // The form.
+    emptied: "Empty fields are left out, and so are empty lines. (default) is the location without a name.",
+    default: "(default)", notGiven: "not given", flags: { true: "yes", false: "no" }, notWhole: "write a whole number",
+    line: (number) => `Line ${number}`,
+    unknown: (name) => `${name} (unknown field)`,
+    fields: {
+      orderId: "Order id", userId: "Customer", items: "Items", productId: "Product", quantity: "Quantity", locationId: "Location",
+      holdSeconds: "Hold in seconds", locations: "Locations, the preferred ones first", split: "From several locations?", attributes: "Attributes",
+      action: "Action", stepId: "Step id", restock: "Back on sale?", until: "Hold until", actor: "Sent by", reference: "Reference", reason: "Reason",
+      adjustmentId: "Adjustment id", delta: "Units", eventId: "Event id", eventTime: "Time of the event", details: "Details", name: "Name", price: "Price in minor units",
+    },
+    // What became of a message that was sent again.
+    fate: {
+      notYet: "No outcome yet.",
+      notCarriedOut: "Not carried out so far. A command that its order does not allow ends without a trace.",
+      back: (code) => `It failed again: ${code}`,
+      booked: "Booked:", changed: "These details apply:",
+    },
     named: (text, messageId) => `${text}: message ${messageId}`,
     sendAll: (amount) => `Send all ${number(amount)} again unchanged`,
     progress: (at, all) => `Sending ${number(at)} of ${number(all)} …`,
