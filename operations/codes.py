@@ -138,7 +138,6 @@ LATER: Mapping[str, str] = {
     "CORRUPT_RECORD": "the row of an order or an adjustment breaks the contract of its table, or has no space for more: repair it",
     "CORRUPT_PAGE": "a page of the table `Allotments` breaks its contract: repair it",
     "UNPROCESSED_KEYS": "DynamoDB returned only part of a read",
-    "EMPTY_ANSWER": "DynamoDB's answer to a read was empty",
     "OUTBOUND_PAGES_FULL": "all [outbound pages](../glossary.md#outbound-page) are full, or unreadable; the next sweep makes room",
     "AWS_UNREACHABLE": "no answer came from AWS; the message names the exception, such as `ReadTimeoutError`",
 }

@@ -16,7 +16,7 @@ from inventory_orders.store.writes import (
     Action,
     ActionKind,
     Write,
-    product_replace_action,
+    product_update_action,
     word_actions,
 )
 
@@ -62,7 +62,7 @@ def _list_anew(aws: Aws, product_id: str, product: Product | None, before: froze
         gone = Write().on("attribute_not_exists(#productId)")
         check = Action(ActionKind.PRODUCT, product_id, gone, "ConditionCheck")
     else:
-        check = product_replace_action(product, product, clock.now())
+        check = product_update_action(product, product, clock.now())
     none = frozenset[str]()
     for old, new in ((before, none), (none, product.words if product else none)):
         if actions := word_actions(product_id, old, new):

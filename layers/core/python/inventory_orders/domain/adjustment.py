@@ -9,11 +9,7 @@ from typing import ClassVar
 from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
 from inventory_orders.domain.location import location_of
 from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.record import (
-    AdjustmentKey,
-    AdjustmentRecord,
-    Record,
-)
+from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
 DECREMENT = "DECREMENT"
@@ -84,9 +80,7 @@ class Adjustment(Change):
             transfer_with=self.transfer_with,
         )
 
-    def match(self, record: Record) -> IdempotencyMatch | OtherRequest | Rejection:
-        if not isinstance(record, AdjustmentRecord):
-            raise TypeError(f"{record.key} is not an adjustment")
+    def match(self, record: AdjustmentRecord) -> IdempotencyMatch | OtherRequest | Rejection:
         other = OtherRequest.between(_content_of(record), _content_of(self))
         return other if other.differences else record.rejection or IdempotencyMatch.SAME_REQUEST
 
@@ -169,14 +163,14 @@ class Transfer(Change):
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.source: -self.units, self.target: self.units}
 
-    def match(self, record: Record) -> IdempotencyMatch | OtherRequest | Rejection:
+    def match(self, record: AdjustmentRecord) -> IdempotencyMatch | OtherRequest | Rejection:
         # A record at the target never equals the outgoing side: its sign, reason or `transfer_with` differs.
         meaning = self.parts[0].match(record)
-        if isinstance(meaning, OtherRequest) and isinstance(record, AdjustmentRecord):
-            return OtherRequest.between(
-                _content_as_transfer(record), _content_as_transfer(self.parts[0])
-            )
-        return meaning
+        if not isinstance(meaning, OtherRequest):
+            return meaning
+        return OtherRequest.between(
+            _content_as_transfer(record), _content_as_transfer(self.parts[0])
+        )
 
 
 def _content_as_transfer(side: Adjustment | AdjustmentRecord) -> dict[str, object]:

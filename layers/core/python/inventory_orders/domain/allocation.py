@@ -83,9 +83,8 @@ class Allocation:
 
     def page_stock(self, product_id: str, key: PageKey) -> PageStock:
         """The units of a product that can be sold from a page."""
-        entry = self.entries(key).get(product_id, NO_UNITS)
-        version = self._pages_stored[key].version
-        return PageStock(product_id, entry.units, version, entry.created_at, key)
+        page, entry = self._pages_stored[key], self.entries(key).get(product_id, NO_UNITS)
+        return PageStock(product_id, entry.units, page.version, entry.created_at, key)
 
     def entries(self, key: PageKey) -> dict[str, PageEntry]:
         """The entries of a page by product id, including moves that are not stored yet."""

@@ -40,16 +40,12 @@ class PageKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.lane}/{self.number}"
 
-    @classmethod
-    def of(cls, lane: int, product_id: str) -> PageKey:
-        """The page of a lane to which a product belongs. Its number is the same in every lane."""
-        return _key_of(lane, product_id)
-
-
-@lru_cache(maxsize=20_000)
-def _key_of(lane: int, product_id: str) -> PageKey:
     # A visit to the depot looks up the page of each product several times.
-    return PageKey(lane, crc32(product_id.encode()) % PAGES)
+    @staticmethod
+    @lru_cache(maxsize=20_000)
+    def of(lane: int, product_id: str) -> PageKey:
+        """The page of a lane to which a product belongs. Its number is the same in every lane."""
+        return PageKey(lane, crc32(product_id.encode()) % PAGES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from inventory_orders.domain.allotments import LaneLease, Page
 from inventory_orders.domain.outbound import Generation, OutboundPage
@@ -169,8 +169,8 @@ class Change:
         """Build the record of the decision. `after` contains the products that it changes: see `Transaction.stock_after_each`."""
         raise NotImplementedError
 
-    def match(self, record: Record) -> MatchResult:
-        """Compare the change with the record that is stored under its key.
+    def match(self, record: Any) -> MatchResult:
+        """Compare the change with the record that is stored under its key, which is of the same kind as its own.
 
         Raises:
             CorruptItemError: The record contradicts what the change needs.

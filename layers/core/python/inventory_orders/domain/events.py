@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from inventory_orders.domain.location import location_of, product_of, public_key
+from inventory_orders.domain.location import product_of, public_key
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import (
     NOTES,
@@ -123,22 +123,19 @@ def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]
     order = public_order(after)
     steps = order.get("steps", [])[_steps_of(before) :]
     is_news = before.get("status") != order["status"]
+    is_paid_late = order.get("confirmationRejected") not in (
+        None,
+        before.get("confirmationRejected"),
+    )
     end = _end_of(order, steps) if is_news else None
     in_part = [step for step in steps if step is not end]
     return (
         *_of_steps(OrderAction.FULFIL, order, in_part),
         *_of_steps(OrderAction.CANCEL, order, in_part),
         *([_order_event(_status_event(order), order, end)] if is_news else ()),
-        *_late_payment(before, order),
+        *([_order_event(EventType.CONFIRMATION_REJECTED, order, None)] if is_paid_late else ()),
         *_of_steps(OrderAction.RETURN, order, steps),
     )
-
-
-def _late_payment(before: Image, order: Mapping[str, Any]) -> list[Event]:
-    told = order.get("confirmationRejected")
-    if told is None or told == before.get("confirmationRejected"):
-        return []
-    return [_order_event(EventType.CONFIRMATION_REJECTED, order, None)]
 
 
 OF_STEPS = {
@@ -231,9 +228,8 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
 
 def _id_of_product(key: str, created_at: str, moment: int | str, kind: EventType) -> str:
     """Build the id of a product's event, which ends with the location unless it is the default one."""
-    location_id = location_of(key)
-    place = f"#{location_id}" if location_id else ""
-    return f"{product_of(key)}@{created_at}#{moment}#{kind}{place}"
+    product_id = product_of(key)
+    return f"{product_id}@{created_at}#{moment}#{kind}{key.removeprefix(product_id)}"
 
 
 Level = tuple[str, int, int, str]

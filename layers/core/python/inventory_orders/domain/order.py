@@ -23,7 +23,7 @@ from inventory_orders.domain.location import (
     product_of,
     stock_key,
 )
-from inventory_orders.domain.product import PageStock, Product, Stock, StockById
+from inventory_orders.domain.product import PageStock, Stock, StockById
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     SIZE_OF_LINE,
@@ -31,7 +31,6 @@ from inventory_orders.domain.record import (
     OrderLine,
     OrderRecord,
     OrderStatus,
-    Record,
 )
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
@@ -121,8 +120,7 @@ class Order(Change):
         reason, first = min(found, key=lambda each: REASONS_OF_ORDERS.index(each[0]))
         is_short = reason is RejectionReason.INSUFFICIENT_STOCK
         shortages = self._shortages(first, products) if is_short else ()
-        is_elsewhere = any(isinstance(row, Product) and row.places for row in products.values())
-        return Rejection(reason, first, shortages, self._asked(is_elsewhere=is_elsewhere))
+        return Rejection(reason, first, shortages, self._asked(products))
 
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
         """Why a row cannot supply its line."""
@@ -134,10 +132,11 @@ class Order(Change):
             return RejectionReason.INSUFFICIENT_STOCK
         return None
 
-    def _asked(self, *, is_elsewhere: bool) -> tuple[str, ...]:
+    def _asked(self, products: StockById) -> tuple[str, ...]:
         """Where its units were looked for; empty if its products have no other location."""
-        asked = {location_of(key): None for key in self.product_ids}
-        return tuple(asked) if is_elsewhere or [*asked] != [DEFAULT_LOCATION] else ()
+        asked = tuple(dict.fromkeys(map(location_of, self.product_ids)))
+        is_elsewhere = any(row is not None and row.places for row in products.values())
+        return asked if is_elsewhere or asked != (DEFAULT_LOCATION,) else ()
 
     def decisive_rows(
         self, why: Callable[[Collection[str]], Rejection | None]
@@ -196,10 +195,11 @@ class Order(Change):
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> OrderRecord:
         hold = self.default_hold if self.hold_seconds is None else self.hold_seconds
-        end = None
-        if rejection is None and hold is not None:
-            moment = datetime.fromisoformat(at) + timedelta(seconds=hold)
-            end = moment.isoformat(timespec="microseconds")
+        end = (
+            None
+            if rejection is not None or hold is None
+            else datetime.fromisoformat(at) + timedelta(seconds=hold)
+        )
         return OrderRecord(
             self.order_id,
             self.user_id,
@@ -212,7 +212,7 @@ class Order(Change):
             reason=None if rejection is None else rejection.reason,
             shortages=() if rejection is None else rejection.shortages,
             hold_seconds=self.hold_seconds,
-            expires_at=end,
+            expires_at=None if end is None else end.isoformat(timespec="microseconds"),
             attributes=self.attributes,
             locations=self.locations,
             locations_asked=rejection.asked if rejection and self.locations is None else (),
@@ -238,12 +238,11 @@ class Order(Change):
             lines.append(line)
         return tuple(lines)
 
-    def match(self, record: Record) -> MatchResult:
-        stored = as_order(record)
-        if stored.user_id is None:
-            return CancelledBeforehand(self, stored.require_version())
+    def match(self, record: OrderRecord) -> MatchResult:
+        if record.user_id is None:
+            return CancelledBeforehand(self, record.require_version())
         sent = replace(
-            stored,
+            record,
             user_id=self.user_id,
             lines=self.lines({}),
             hold_seconds=self.hold_seconds,
@@ -251,14 +250,14 @@ class Order(Change):
             locations=self.locations,
             split=self.split,
         )
-        if stored.pseudonymised_at is not None:
+        if record.pseudonymised_at is not None:
             # Once the user is replaced by a pseudonym, only the ordered items can be compared.
-            sent = replace(sent, user_id=stored.user_id, attributes=stored.attributes)
-        other = OtherRequest.between(_content_of(stored), _content_of(sent))
+            sent = replace(sent, user_id=record.user_id, attributes=record.attributes)
+        other = OtherRequest.between(_content_of(record), _content_of(sent))
         if not other.differences:
             return IdempotencyMatch.SAME_REQUEST
         # A customer must not learn what another one has ordered.
-        return other if stored.user_id == self.user_id else OtherRequest(["userId"])
+        return other if record.user_id == self.user_id else OtherRequest(["userId"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,14 +320,3 @@ def _content_of(order: OrderRecord) -> dict[str, Any]:
         "split": order.split,
         **{f"attributes.{name}": value for name, value in order.attributes.items()},
     }
-
-
-def as_order(record: Record) -> OrderRecord:
-    """Narrow a record to an order.
-
-    Raises:
-        TypeError: The record is not an order.
-    """
-    if not isinstance(record, OrderRecord):
-        raise TypeError(f"{record.key} is not an order")
-    return record

@@ -16,7 +16,6 @@ from inventory_orders.domain.change import (
     Update,
 )
 from inventory_orders.domain.location import product_of
-from inventory_orders.domain.order import as_order
 from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
 from inventory_orders.domain.record import (
@@ -28,7 +27,6 @@ from inventory_orders.domain.record import (
     OrderKey,
     OrderRecord,
     OrderStatus,
-    Record,
     Step,
     units_by_line,
 )
@@ -177,18 +175,17 @@ class OrderCommand(Change):
         """Whether the command puts units back into stock; None if it moves none."""
         return self.action.restocks if self.restock is None else self.restock
 
-    def match(self, record: Record) -> MatchResult:
-        order = as_order(record)
+    def match(self, record: OrderRecord) -> MatchResult:
         try:
-            status = OrderStatus(order.status)
+            status = OrderStatus(record.status)
         except ValueError:
-            return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(order.status))
+            return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(record.status))
         # When an order ends, all of its units go back on sale, even units that turn out to be lost later.
         ended = _REASONS_OF_ENDS.get(status) if self.restock is False else None
-        answer = self._match_step(order) or ended or _ANSWERS.get((self.action, status))
+        answer = self._match_step(record) or ended or _ANSWERS.get((self.action, status))
         if isinstance(answer, RejectionReason):
-            return Rejection(answer, order.order_id)
-        return answer or self._carry_out(order, status)
+            return Rejection(answer, record.order_id)
+        return answer or self._carry_out(record, status)
 
     def _match_step(self, order: OrderRecord) -> IdempotencyMatch | OtherRequest | None:
         """Compare the command with the step that has its id, if there is one."""

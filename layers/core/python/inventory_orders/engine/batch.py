@@ -479,13 +479,12 @@ class Batch:
     def _do_without(self, keys: Iterable[Key], *, consistent_records: bool) -> None:
         """Give up on changes whose products could not be read, or whose records were required but could not be read."""
         for left_out in keys:
+            words = f"{described(left_out)} could not be read"
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
-                words = f"{described(left_out)} could not be read"
                 self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
             elif consistent_records:
                 change = self.pending.by_key[left_out]  # type: ignore[index]  # no page
-                words = f"{left_out} could not be read"
                 self.pending.give_up([change], "UNPROCESSED_KEYS", words)
 
     def _learn_snapshot(self, snapshot: Snapshot) -> None:

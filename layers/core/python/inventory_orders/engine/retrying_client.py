@@ -166,25 +166,6 @@ class RetryingClient:
         check_time(deadline)
         self.call(attempts.send, deadline, stats, repeat_after=attempts.repeat_after)
 
-    def update(self, request: Callable[[], T], deadline: Deadline, stats: CommitStats) -> T:
-        """Send one conditional update, and repeat it until it is applied.
-
-        The request has no token. If a response is lost, the caller has to recognise its own earlier write.
-
-        Args:
-            request: Sends the update. It is called again after throttling or a lost response.
-
-        Raises:
-            ConditionFailedError: The condition does not hold.
-        """
-
-        def send() -> T:
-            with self.measuring(stats):
-                return request()
-
-        check_time(deadline)
-        return self.call(send, deadline, stats)
-
     @contextmanager
     def measuring(self, stats: CommitStats) -> Iterator[None]:
         """Measure an attempt to commit: how long it takes, and which conflicts it meets."""
@@ -425,10 +406,14 @@ def update_product(
         CorruptItemError: The product breaks the table's contract.
         StoreError: DynamoDB did not answer in time.
     """
+
+    def send() -> Product:
+        with client.measuring(stats):
+            return client.store.update_product(product_id, write())
+
+    check_time(deadline)
     try:
-        return True, client.update(
-            lambda: client.store.update_product(product_id, write()), deadline, stats
-        )
+        return True, client.call(send, deadline, stats)
     except ConditionFailedError as failed:
         return False, require_product(read_item(product_id, failed.item), product_id)
 

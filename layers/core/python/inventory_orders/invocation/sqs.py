@@ -208,10 +208,9 @@ class SqsCalls:
         group: str | None = None,
     ) -> bool:
         """Send one message to the queue. Returns False if SQS did not confirm it; the message may have been sent even then."""
-        message: dict[str, Any] = {"MessageBody": body, "MessageAttributes": attributes or {}}
-        if group is not None:
-            message["MessageGroupId"] = group
-        return self._call("send_message", self.queue.url, **message) is not None
+        message = {"MessageBody": body, "MessageAttributes": attributes or {}}
+        of_group = {} if group is None else {"MessageGroupId": group}
+        return self._call("send_message", self.queue.url, **message, **of_group) is not None
 
     def park(self, event: Undeliverable) -> bool:
         """Send an undeliverable event to the queue, or only its id if it is too large. Returns whether SQS confirmed it."""

@@ -50,8 +50,7 @@ _ENVELOPES: tuple[tuple[frozenset[str], str], ...] = (
 def envelope_of(document: Any) -> str:
     """Say what a document is, if it is an envelope around a message, and how to send the message itself; otherwise empty."""
     if isinstance(document, str):
-        inner = _loaded(document)
-        is_wrapped = isinstance(inner, dict)
+        is_wrapped = isinstance(_loaded(document), dict)
         return "a JSON string that contains JSON; encode it only once" if is_wrapped else ""
     if not isinstance(document, dict):
         return ""

@@ -65,11 +65,11 @@ from inventory_orders.store.writes import (
     ActionKind,
     decrement_write,
     details_write,
-    place_action,
+    place_actions,
     price_write,
     product_create_action,
     product_delete_action,
-    product_replace_action,
+    product_update_action,
     record_action,
     word_actions,
 )
@@ -198,7 +198,7 @@ class ProductCatalogue:
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
             return Update(stored, after), [
-                product_replace_action(stored, after, moment),
+                product_update_action(stored, after, moment),
                 *word_actions(stored.product_id, stored.words, after.words),
             ]
         closing = AdjustmentRecord(
@@ -214,7 +214,7 @@ class ProductCatalogue:
         return Update(stored, stored), [
             product_delete_action(stored, moment),
             record_action(closing.key, closing),
-            *_place_actions(stored.product_id, is_new=False),
+            *place_actions(stored.product_id, is_new=False),
             *word_actions(stored.product_id, stored.words, frozenset()),
         ]
 
@@ -556,10 +556,10 @@ def _check_details(key: str, names: Iterable[str]) -> None:
     Raises:
         InvalidMessageError: The row would get one of them.
     """
-    for name in DETAILS:
-        if location_of(key) and name in names:
-            what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
-            raise InvalidMessageError("SCHEMA_VIOLATION", what, name)
+    name = next((name for name in DETAILS if name in names), None)
+    if name is not None and location_of(key):
+        what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
+        raise InvalidMessageError("SCHEMA_VIOLATION", what, name)
 
 
 def _check_no_newer_event(product: Product, at: str) -> None:
@@ -605,14 +605,9 @@ def create_actions(product: Product) -> list[Action]:
     return [
         product_create_action(product),
         record_action(opening.key, opening),
-        *_place_actions(product.product_id, is_new=True),
+        *place_actions(product.product_id, is_new=True),
         *word_actions(product.product_id, frozenset(), product.words),
     ]
-
-
-def _place_actions(key: str, *, is_new: bool) -> list[Action]:
-    """The action that lists a row's location in the product's own row, or removes it there. The default one is not listed."""
-    return [place_action(key, is_new=is_new)] if location_of(key) else []
 
 
 def opening_key(product: Product) -> AdjustmentKey:

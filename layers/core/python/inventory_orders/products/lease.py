@@ -364,8 +364,9 @@ class Lease:
         if (stored := self._find(count, deadline)) is not None:
             return stored
         if error.may_be_repeated:
-            what = in_words(self.product_id)
-            raise ContentionError(f"concurrent writers changed {what} on every attempt")
+            raise ContentionError(
+                f"concurrent writers changed {in_words(self.product_id)} on every attempt"
+            )
         lost: OutcomeError = self._lost(
             "the count was not booked; acquire it again, and count again"
         )

@@ -99,8 +99,7 @@ class StockWatch:
                 return changed
 
     def _write(self, part: StockPart, deadline: Deadline) -> StockPart:
-        request = partial(write_stock_part, self._client.store, part)
-        return self._client.update(request, deadline, CommitStats())
+        return self._client.call(partial(write_stock_part, self._client.store, part), deadline)
 
     def _publish_pending(self, part: StockPart, deadline: Deadline) -> int:
         """Publish the pending levels of a part. Returns how many there were.

@@ -197,10 +197,6 @@ class Store:
             for table, items in by_table.items()
         }
         response = call(self._client.batch_get_item, RequestItems=request)
-        if "Responses" not in response:
-            # If this counted as an empty answer, it would mean that nothing exists.
-            raise OutcomeUnknownError("EMPTY_ANSWER", "the response from DynamoDB has no Responses")
-
         unprocessed = response.get("UnprocessedKeys", {})
         left_out = self._by_place({name: entry["Keys"] for name, entry in unprocessed.items()})
         snapshot = Snapshot(unprocessed=tuple(wanted.pop(place) for place in left_out))

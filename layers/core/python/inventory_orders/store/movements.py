@@ -102,7 +102,10 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
             "version": line.product_version if line.lane_page is None else line.lane_version,
         }
     first = dict[object, Row]()
-    for number, (step, moved) in enumerate(_moves(order), 1):
+    units = {line.product_id: LineUnits(line.quantity) for line in order.lines}
+    steps = [(step, move_units(units, step.action, step.quantities)) for step in order.steps]
+    # Steps that moved no units do not count, because a second extension replaces the first.
+    for number, (step, moved) in enumerate(filter(itemgetter(1), steps), 1):
         for product_id in sorted(moved.keys() & taken.keys()):
             quantity = moved[product_id]
             row = _row(order, taken[product_id], number, step.at, quantity)
@@ -110,14 +113,6 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
             reference = row.get("reference")
             is_first = first.setdefault(reference, row) is row
             yield row | {"firstReference": reference if is_first else None}
-
-
-def _moves(order: OrderRecord) -> Iterator[tuple[Step, Mapping[str, int]]]:
-    """Yield the steps that moved units. Others do not count, because a second extension replaces the first."""
-    units = {line.product_id: LineUnits(line.quantity) for line in order.lines}
-    for step in order.steps:
-        if moved := move_units(units, step.action, step.quantities):
-            yield step, moved
 
 
 def _row(order: OrderRecord, line: OrderLine, number: int, at: str, quantity: int) -> Row:
@@ -135,7 +130,7 @@ def _row(order: OrderRecord, line: OrderLine, number: int, at: str, quantity: in
 def _of_step(step: Step, product_id: str, quantity: int) -> Row:
     version = step.restocked_versions.get(product_id)
     # If the product had been delisted, no units go back into stock.
-    is_back = version is not None
+    restocked = None if version is None else quantity
     is_lost = step.action == OrderAction.CANCEL and step.restock is False
     row = dict(step.notes) | {"action": step.action, "stepId": step.step_id, "version": version}
     if is_lost or step.action == OrderAction.FULFIL:
@@ -145,8 +140,8 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
             "page": step.out_page,
             "version": step.out_version,
         }
-    came = quantity if is_back and step.action == OrderAction.RETURN else None
-    return row | {"delta": quantity if is_back else None, "onHandDelta": came}
+    came = restocked if step.action == OrderAction.RETURN else None
+    return row | {"delta": restocked, "onHandDelta": came}
 
 
 # ---------------------------------------------------------------------- writing
@@ -199,14 +194,14 @@ def note_late(store: Store, changed_at: datetime, now: datetime | None) -> None:
     """
     # Both notes may be of the same minute.
     minute = timestamp(changed_at.replace(second=0, microsecond=int(now is None)))
-    write = assign({"triedAt": _NEVER_AGAIN if now is None else timestamp(now)})
-    store.update(Table.MOVEMENTS, _key(_LATE, minute), write)
+    tried_at = _NEVER_AGAIN if now is None else timestamp(now)
+    store.update(Table.MOVEMENTS, _key(_LATE, minute), assign({"triedAt": tried_at}))
 
 
 def missing(store: Store) -> Rows:
     """The notes of changes that only a rebuild can record, as rows to delete."""
-    notes = (row for row in _partition(store, _LATE) if row["triedAt"] == _NEVER_AGAIN)
-    return {(_LATE, row["movementId"]): None for row in notes}
+    late = _partition(store, _LATE)
+    return {(_LATE, row["movementId"]): None for row in late if row["triedAt"] == _NEVER_AGAIN}
 
 
 def advance(store: Store, now: datetime) -> None:
@@ -223,8 +218,7 @@ def advance(store: Store, now: datetime) -> None:
             until = min(until, minute)
         else:
             write_rows(store, {(_LATE, minute): None})
-    write = assign({"completeUntil": until})
-    store.update(Table.MOVEMENTS, _key(_PROGRESS, _PROGRESS), write)
+    store.update(Table.MOVEMENTS, _key(_PROGRESS, _PROGRESS), assign({"completeUntil": until}))
 
 
 def complete_until(store: Store) -> str | None:
@@ -235,8 +229,9 @@ def complete_until(store: Store) -> str | None:
 
 def _partition(store: Store, stock_month: str) -> list[Row]:
     """Read a partition with few rows, with strong consistency."""
-    condition, values = "#stockMonth = :name", {"name": stock_month}
-    found = store.query(Table.MOVEMENTS, condition, values, None, ConsistentRead=True)
+    found = store.query(
+        Table.MOVEMENTS, "#stockMonth = :name", {"name": stock_month}, None, ConsistentRead=True
+    )
     return [decode(item) for item in found["Items"]]
 
 
@@ -303,8 +298,7 @@ def changes(
         until: Leave out later changes.
         has_movements: Whether the stage records movements.
     """
-    adjusted = _newest(store, BY_TIME, key, size, until)
-    booked = (row for row in adjusted if "rejected" not in row)
+    booked = (row for row in _newest(store, BY_TIME, key, size, until) if "rejected" not in row)
     moved = movements(store, key, size, until) if has_movements else ()
     return merge(moved, booked, key=position_of, reverse=True)
 
@@ -340,9 +334,11 @@ def list_orders(
     Returns:
         The orders, and where to continue; None at the end.
     """
-    end = ListPosition(wanted.until, "")
-    if after is not None:
-        end = ListPosition(after.at, f"1{after.at}#{after.id}#")
+    end = (
+        ListPosition(wanted.until, "")
+        if after is None
+        else ListPosition(after.at, f"1{after.at}#{after.id}#")
+    )
     if wanted.reference is not None:
         rows = _newest(store, BY_REFERENCE, wanted.reference, limit + 1, end.at)
     else:

@@ -252,11 +252,9 @@ def read_outbound_page(item: Item) -> OutboundPage:
         CorruptItemError: The item breaks the table's contract.
     """
     with _parts_of_page(item) as (name, stored, common):
-        units: dict[Generation, int] = {}
-        for product_id, created_at, number in stored:
-            # Entries are checked like those of a lane's page.
-            _, held = _read_entry(product_id, created_at, number, 0)
-            units[Generation(product_id, created_at)] = held.units
+        # Entries are checked like those of a lane's page.
+        entries = (_read_entry(key, created_at, n, 0) for key, created_at, n in stored)
+        units = {Generation(key, held.created_at): held.units for key, held in entries}
         return OutboundPage(OutboundKey(int(name.split("/")[1])), units=units, **common)
 
 
@@ -435,15 +433,16 @@ def read_order(row: Row) -> OrderRecord:
 
 
 def _read_adjustment(row: Row) -> AdjustmentRecord:
-    asked, rejection = row, None
-    if "rejected" in row:
-        asked = row["rejected"]
-        reason = RejectionReason[asked["reason"]]
-        rejection = Rejection(reason, row["productId"], _read_shortages(row))
+    refused = row.get("rejected")
+    rejection = (
+        None
+        if refused is None
+        else Rejection(RejectionReason[refused["reason"]], row["productId"], _read_shortages(row))
+    )
     return AdjustmentRecord(
         product_id=row["productId"],
         adjustment_id=row["adjustmentId"],
-        delta=asked["delta"],
+        delta=(row if refused is None else refused)["delta"],
         reason=row["reason"],
         product_created_at=row.get("productCreatedAt", ""),
         product_version=row.get("productVersion"),

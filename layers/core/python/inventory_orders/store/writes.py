@@ -81,9 +81,7 @@ class Write:
     def on_unchanged(self, product: Product, now: datetime, owner: str | None = None) -> Write:
         """Add the condition that the product has not changed since it was read, and that no other owner has a lease on it."""
         write = self.on(AS_READ, version=product.version, createdAt=product.created_at)
-        if owner is None:
-            return write.on(NO_LIVE_LEASE, now=unix(now))
-        return write.on(OWNED, owner=owner)
+        return write.on(OWNED, owner=owner) if owner else write.on(NO_LIVE_LEASE, now=unix(now))
 
     def moving(self, units: int) -> Write:
         """Make the write also add units to the units on hand.
@@ -367,7 +365,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     """
     at = timestamp(now)
     actions = [
-        (_loan if transaction.is_loan(u) else _row_update)(u.before, u.after, now)
+        (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
         for u in transaction.updates
     ]
     actions += [page_action(update, at) for update in transaction.pages]
@@ -396,10 +394,12 @@ def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action
         version=before["_version"],
         status=before["status"],
     )
-    if "userId" in before:
-        update = update.on("#userId = :userId", userId=before["userId"])
-    else:
-        update = update.on("attribute_not_exists(#userId)")
+    user_id = write.before.user_id
+    update = (
+        update.on("attribute_not_exists(#userId)")
+        if user_id is None
+        else update.on("#userId = :userId", userId=user_id)
+    )
     return Action(ActionKind.RECORD, key, update)
 
 
@@ -433,8 +433,8 @@ def word_actions(product_id: str, before: frozenset[str], after: frozenset[str])
     ]
 
 
-def place_action(key: str, *, is_new: bool) -> Action:
-    """Build the action that adds a location to the list in the product's own row, or removes it from there.
+def place_actions(key: str, *, is_new: bool) -> list[Action]:
+    """Build the action that adds a location to the list in the product's own row, or removes it. The default one is not listed.
 
     It neither raises the version nor respects leases, because the list does not affect any decision that the version guards.
     So it does not compete with counts or orders at the default location. Only the row's deletion has a condition on the list.
@@ -445,25 +445,29 @@ def place_action(key: str, *, is_new: bool) -> Action:
         write = replace(write, update="ADD #places :place").on(
             "(attribute_not_exists(#places) OR size(#places) < :most)", most=MAX_PLACES
         )
-    return Action(ActionKind.PLACES, product_of(key), write)
+    return [Action(ActionKind.PLACES, product_of(key), write)] if location_of(key) else []
 
 
-def product_replace_action(before: Product, after: Product, now: datetime) -> Action:
-    """Build the action that turns one state of a product into another. It only writes the attributes that differ.
+def product_update_action(before: Product, after: Product, now: datetime) -> Action:
+    """Build the action that updates a product's row, or checks it, if it has not changed since it was read.
 
     Args:
         before: The product as read.
-        after: Its new state.
+        after: Its new state. Only the attributes that differ are written. If it is the same object, the row is only checked.
         now: The current time.
-
-    Raises:
-        ValueError: Lanes may hold units of the product, but the new state does not allow that.
     """
-    if after.lent_to and not after.may_be_lent:
-        raise ValueError(
-            f"{after.product_id} is in lanes: reclaim its units before it becomes {after}"
+    if before is after:
+        check = Write().on(AS_READ, version=before.version, createdAt=before.created_at)
+        return Action(
+            ActionKind.PRODUCT, before.product_id, check, "ConditionCheck", by_version=True
         )
-    return _row_update(before, after, now)
+    is_owner = after.lock_version != before.lock_version
+    row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
+    write = difference(product_row(before), row)
+    if after.on_hand != before.on_hand:
+        write = write.moving(after.on_hand - before.on_hand)
+    write = write.on_unchanged(before, now, before.locked_by if is_owner else None)
+    return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
 def product_delete_action(product: Product, now: datetime) -> Action:
@@ -483,26 +487,12 @@ def product_delete_action(product: Product, now: datetime) -> Action:
 
 def fold_action(lot: Generation, units: int, now: datetime) -> Action:
     """Build the action that subtracts the units of an outbound page from the units on hand in their product's row."""
-    write = Write("SET #onHand = #onHand - :units", "", {"units": units})
-    condition = f"#createdAt = :createdAt AND {NO_LIVE_LEASE}"
-    write = write.on(condition, createdAt=lot.created_at, now=unix(now))
+    write = Write(
+        "SET #onHand = #onHand - :units",
+        f"#createdAt = :createdAt AND {NO_LIVE_LEASE}",
+        {"units": units, "createdAt": lot.created_at, "now": unix(now)},
+    )
     return Action(ActionKind.PRODUCT, lot.product_id, write, by_version=True)
-
-
-def _row_update(before: Product, after: Product, now: datetime) -> Action:
-    """Build the action that updates a row, or checks it, if it has not changed since it was read."""
-    if before is after:
-        check = Write().on(AS_READ, version=before.version, createdAt=before.created_at)
-        return Action(
-            ActionKind.PRODUCT, before.product_id, check, "ConditionCheck", by_version=True
-        )
-    is_owner = after.lock_version != before.lock_version
-    row = product_row(replace(after, on_hand=before.on_hand, last_updated_at=timestamp(now)))
-    write = difference(product_row(before), row)
-    if after.on_hand != before.on_hand:
-        write = write.moving(after.on_hand - before.on_hand)
-    write = write.on_unchanged(before, now, before.locked_by if is_owner else None)
-    return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
 def _loan(before: Product, after: Product, now: datetime) -> Action:
