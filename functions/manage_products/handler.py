@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.barcode import all_written, shown_barcodes
 from inventory_orders.domain.change import Update
 from inventory_orders.domain.location import in_words, key_in, public_key
 from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
@@ -128,6 +129,7 @@ def _create(
             command.get("backorderLimit", 0),
             command.get("name"),
             command.get("price"),
+            all_written(command.get("barcodes", ())),
         ),
         deadline,
     )
@@ -170,12 +172,20 @@ def _change(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
     changes = {_ATTRIBUTES[name]: command[name] for name in command if name in _ATTRIBUTES}
+    if "barcodes" in command:
+        changes["barcodes"] = all_written(command["barcodes"])
     return _updated(products.change(key_in(command), changes, deadline))
 
 
 def _updated(*updates: Update[Product]) -> direct.Answer:
     is_news = any(update.before != update.after for update in updates)
-    return {"result": "APPLIED" if is_news else "REPLAYED"} | direct.of_product(updates[0].after)
+    product = updates[0].after
+    barcodes = {"barcodes": shown_barcodes(product.barcodes)} if product.barcodes else {}
+    return {
+        "result": "APPLIED" if is_news else "REPLAYED",
+        **direct.of_product(product),
+        **barcodes,
+    }
 
 
 def _discontinue(

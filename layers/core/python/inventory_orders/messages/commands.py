@@ -19,6 +19,7 @@ from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
     NOTES_OF_ADJUSTMENT,
+    SCANNED,
     OrderAction,
 )
 from inventory_orders.errors import InvalidMessageError
@@ -26,6 +27,7 @@ from inventory_orders.messages.documents import (
     as_json,
     json_schema,
     not_one_of,
+    shown_key,
     strict_json,
     validated,
     wrapped,
@@ -268,8 +270,21 @@ def validated_part(
     return validated(given, f"{whole} of {function}/{action}", part, whole)
 
 
-def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:
-    """Collect the notes in a command, such as who sent it and why."""
+def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, Any]:
+    """Collect the notes in a command, such as who sent it and why.
+
+    Raises:
+        InvalidMessageError: `scanned` names a product that the command does not name.
+    """
+    lines = document.get("items", [document])
+    named = {line.get("productId") for line in lines}
+    if strange := [each for each in document.get(SCANNED, ()) if each not in named]:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"{SCANNED}: {shown_key(strange[0])} is not a product of this command; remove it, or correct it to one of "
+            f"{', '.join(sorted(named))}",
+            SCANNED,
+        )
     return {name: document[name] for name in names if name in document}
 
 
