@@ -3,14 +3,21 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
 from inventory_orders.domain.barcode import all_written, read_scan, written
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
+from local.commands import main
+from operations import load as loading
+from operations.audit import read_books
+from operations.commands import books as book_commands
+from operations.load import Done
 from testing.schedules.in_turn.lanes import lend
 from tests.support.http import WAIT, Api
 from tests.support.movements import record_movements
+from tests.support.shelf import Shelf, codes, findings
 
 GS = "\x1d"
 
@@ -139,10 +146,10 @@ SCANS = [
 def api(shop):
     """Make the API of a shop that sells the listed products, and has shipped an order in two parcels."""
     api = Api(shop)
-    for product_id, codes in LISTED.items():
+    for product_id, listed in LISTED.items():
         barcodes = [
             {"code": code, **({"units": int(units)} if units else {})}
-            for code, _, units in (each.partition("*") for each in codes)
+            for code, _, units in (each.partition("*") for each in listed)
         ]
         body = {"productId": product_id, "openingStock": 9, "barcodes": barcodes}
         assert api("POST", "/products", body).status == 201
@@ -419,3 +426,95 @@ def test_scans_are_of_the_products_of_the_command(api, scanned, field):
 def test_scans_need_named_items(api):
     said = api("POST", "/orders/o-1/fulfil", {"scanned": LOTS})
     assert (*said.code, said.document["field"]) == (400, "SCHEMA_VIOLATION", "items")
+
+
+# ---------------------------------------------------------------------- files, and the audit
+
+
+@pytest.fixture
+def shelf(shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "_WORKERS", 1)
+    return Shelf(shop, tmp_path / "catalogue.csv")
+
+
+HEADER = "productId,openingStock,barcodes\n"
+
+
+def test_a_file_gives_products_their_barcodes_and_a_second_time_changes_nothing(shelf):
+    content = f"{HEADER}pen,5,4006381333931 14006381333938*12\nscrew,5,=12345678\nmug,5,\n"
+    for load in shelf.check_and_load(content):
+        assert (load.bad, load.done) == ([], {Done.CREATED: 3})
+    assert rows(shelf.shop) == {
+        "04006381333931": ("pen", 1),
+        "14006381333938": ("pen", 12),
+        "12345678": ("screw", 1),
+    }
+    assert shelf.load().done == {Done.THERE: 3}
+    # An empty cell removes all barcodes, and frees them for lines below.
+    content = "productId,barcodes\npen,\nmug,14006381333938*6\nscrew,=12345678 BIN-7\n"
+    for load in shelf.check_and_load(content):
+        assert load.done == {Done.CHANGED: 3}
+        assert findings(load) == [
+            (2, "pen", 'barcodes "04006381333931 14006381333938*12" removed'),
+            (3, "mug", 'barcodes set to "14006381333938*6"'),
+            (4, "screw", 'barcodes from "=12345678" to "=12345678 BIN-7"'),
+        ]
+    assert shelf.load().done == {Done.SAME: 3}
+    shelf.load('{"productId": "pen", "barcodes": [{"code": "4006381333931", "units": 2}]}')
+    assert rows(shelf.shop)["04006381333931"] == ("pen", 2)
+
+
+def test_lines_with_wrong_or_foreign_barcodes_are_bad(shelf):
+    shelf.load(f"{HEADER}pen,5,4006381333931\n")
+    content = HEADER + (
+        "mug,5,04006381333931\n"  # the pen's
+        "cup,5,4006381333932\n"
+        "pot,5,4.00638E+12\n"
+        "jug,5,BIN-7\n"
+        "can,5,BIN-7\n"
+        "tin,5,A*0\n"
+        "new,5,BIN-8\n"
+    )
+    for load in shelf.check_and_load(content):
+        assert codes(load) == [
+            (2, "mug", "BARCODE_TAKEN"),
+            (3, "cup", "BAD_CHECK_DIGIT"),
+            (4, "pot", "ROUNDED_CODE"),
+            (5, "jug", "DUPLICATE_LINE"),
+            (6, "can", "DUPLICATE_LINE"),
+            (7, "tin", "SCHEMA_VIOLATION"),
+        ]
+        assert load.done == {Done.CREATED: 1}
+    content = "productId,locationId,barcodes\nnew,berlin,BIN-9\n"
+    assert codes(shelf.load(content)) == [(2, "new", "SCHEMA_VIOLATION")]
+
+
+def test_the_audit_lists_barcodes_that_do_not_point_back(shop, monkeypatch):
+    for product_id, codes_of in (("p", [PEN, CASE]), ("q", [("A-1",), ("A-2",)])):
+        shop.list(product_id)
+        assert change(shop, product_id=product_id, codes=codes_of) == "APPLIED"
+    assert read_books(shop.stack).barcodes == []
+    table = shop.items(Table.BARCODES)
+    table["A-9",] = {**table["A-1",], "code": {"S": "A-9"}}
+    del table["04006381333931",]
+    table["14006381333938",] |= {"units": {"N": "10"}}
+    table["A-2",] |= {"productCreatedAt": {"S": "2026-01-01T00:00:00.000000+00:00"}}
+    books = read_books(shop.stack)
+    p, q = (shop.product(each).created_at for each in "pq")
+    old = "2026-01-01T00:00:00.000000+00:00"
+    assert books.barcodes == [
+        f"04006381333931 finds no product, but is a barcode of p (1 unit, created {p})",
+        f"14006381333938 finds p (10 units, created {p}), but is a barcode of p (12 units, created {p})",
+        f"A-2 finds q (1 unit, created {old}), but is a barcode of q (1 unit, created {q})",
+        f"A-9 finds q (1 unit, created {q}), but is a barcode of no product",
+    ]
+    monkeypatch.setattr(book_commands, "aws_of", lambda *_: shop.stack)
+    run = CliRunner().invoke(main.app, ["audit"])
+    assert run.exit_code == 1
+    assert "A-9 finds q" in run.stdout
+    # The product's own command repairs them.
+    for codes_of in ([], [("A-9",)], [("A-1",), ("A-2",)]):
+        assert change(shop, product_id="q", codes=codes_of) == "APPLIED"
+    for codes_of in ([], [PEN, CASE]):
+        assert change(shop, codes=codes_of) == "APPLIED"
+    assert read_books(shop.stack).barcodes == []

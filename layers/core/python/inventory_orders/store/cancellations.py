@@ -16,7 +16,7 @@ from inventory_orders.errors import (
     RejectedError,
     StoreError,
 )
-from inventory_orders.store.rows import Found, Item
+from inventory_orders.store.rows import Found, Item, Row
 from inventory_orders.store.writes import Action, ActionKind
 
 
@@ -145,6 +145,14 @@ def require_product(found: Found, product_id: str) -> Product:
     return found
 
 
+def barcode_taken_error(row: Row) -> RejectedError:
+    """Build the error for a barcode that is already another product's, whose row is given."""
+    return RejectedError(
+        f"barcodes: {row['code']} is a barcode of {row['productId']}; remove it there first, or correct it",
+        "BARCODE_TAKEN",
+    )
+
+
 class TransactionCancelledError(StoreError):
     """DynamoDB cancelled a transaction, so nothing was applied.
 
@@ -174,11 +182,7 @@ class TransactionCancelledError(StoreError):
         """
         for reason in self.of(ActionKind.BARCODE):
             if isinstance(reason.found, dict):
-                raise RejectedError(
-                    f"barcodes: {reason.found['code']} is a barcode of {reason.found['productId']}; remove it there first, or "
-                    "correct it",
-                    "BARCODE_TAKEN",
-                )
+                raise barcode_taken_error(reason.found)
         refused = self.meanings_of(ActionKind.PLACES) & {Meaning.CONDITION_FAILED, Meaning.INVALID}
         if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:
             (reason,) = self.of(ActionKind.PLACES)
