@@ -41,8 +41,8 @@ demo: setup ## deploy to the embedded AWS, send 2,000 orders, pay and ship some,
 dashboard: setup ## open the desk at the live CloudWatch dashboard on this machine; URL=1 only prints its address
 	@$(RUN) dashboard $(if $(URL),--url)
 
-desk: setup ## open the desk: products, orders to ship, dead letters, lanes; STAGE=dev works on your AWS account; URL=1 only prints its address
-	@$(RUN) desk $(if $(URL),--url) $(OF_STAGE)
+desk: setup ## open the desk: products, orders to ship, dead letters, lanes; STAGE=dev works on your AWS account; ROLE=pickers shows what staff of this role see; URL=1 only prints its address
+	@$(RUN) desk $(if $(URL),--url) $(if $(ROLE),--role '$(ROLE)') $(OF_STAGE)
 
 up: setup ## start the embedded AWS with the stack deployed and the sample products listed; NO_SAMPLES=1 lists none
 	@$(RUN) up $(if $(NO_SAMPLES),--no-samples)

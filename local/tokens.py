@@ -41,7 +41,11 @@ _GRANTS = {
     "support": ["orders.read", "orders.cancel", "orders.amend"],
     "owners": ["*"],
 }
-ROLES = {"claim": _GROUPS, "grants": _GRANTS, "locationsClaim": _LOCATIONS}
+ROLES: dict[str, Any] = {
+    "claim": _GROUPS,
+    "grants": _GRANTS,
+    "locationsClaim": _LOCATIONS,
+}
 """The setting `roles` of the embedded AWS."""
 
 DESK = {
@@ -59,12 +63,12 @@ _VALID_SECONDS = 12 * 3600
 
 def customer_token(aws: Aws, user_id: str = CUSTOMER) -> str:
     """Sign a customer's token, valid for twelve hours on the embedded AWS."""
-    return _token(aws, {"sub": user_id})
+    return token_of(aws, {"sub": user_id})
 
 
 def operator_token(aws: Aws) -> str:
     """Sign an operator's token, valid for twelve hours on the embedded AWS."""
-    return _token(aws, {"sub": "operator", _GROUPS: [_OPERATORS]})
+    return token_of(aws, {"sub": "operator", _GROUPS: [_OPERATORS]})
 
 
 def role_token(aws: Aws, role: str, locations: str = "*") -> str:
@@ -77,15 +81,25 @@ def role_token(aws: Aws, role: str, locations: str = "*") -> str:
     Raises:
         UserError: There is no such role.
     """
+    check_role(role)
+    return token_of(aws, {"sub": role, _GROUPS: [role], _LOCATIONS: locations})
+
+
+def check_role(role: str) -> None:
+    """Check that the setting `roles` has this role.
+
+    Raises:
+        UserError: It does not.
+    """
     if role not in _GRANTS:
         raise UserError(f'there is no role "{role}"; the roles are {", ".join(_GRANTS)}')
-    return _token(aws, {"sub": role, _GROUPS: [role], _LOCATIONS: locations})
 
 
-def _token(aws: Aws, claims: dict[str, Any]) -> str:
+def token_of(aws: Aws, claims: Mapping[str, Any], valid_seconds: int = _VALID_SECONDS) -> str:
+    """Sign a token with these claims, which the embedded AWS accepts."""
     key, now = _key(), int(time.time())
     _publish(aws, key)
-    times = {"iat": now, "exp": now + _VALID_SECONDS}
+    times = {"iat": now, "exp": now + valid_seconds}
     content = {"iss": SETTING["issuer"], "aud": _AUDIENCE, **claims, **times}
     return signed(content, key, _BUCKET)
 

@@ -88,22 +88,22 @@ DEAD_LETTERS: Mapping[str, Cause] = {
     ),
     "NOT_FULFILLED": Cause(
         "the order was not handed over before its return arrived, nor in time afterwards",
-        "once it is handed over, fulfil it",
+        "once it is handed over, book that",
         Redrive.ALWAYS,
     ),
     "UNKNOWN_ORDER_STATUS": Cause(
         "another program set a status that the service does not know",
-        "correct the status",
+        "have the status corrected",
         Redrive.BY_CAUSE,
     ),
     "REFUSED_BY_DYNAMODB": Cause(
         "DynamoDB does not accept this write: a bug in this service, or a row that has become too large",
-        "fix the bug or the row",
+        "have the bug fixed, or the row repaired",
         Redrive.BY_CAUSE,
     ),
     "TOO_MANY_DELIVERIES": Cause(
         "SQS moved the message after 1,000 deliveries, so it has no `errorCode`",
-        "find the cause in the function's log and fix it",
+        "have the cause found in the function's log and fixed",
         Redrive.ALWAYS,
     ),
 }

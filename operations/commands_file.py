@@ -20,7 +20,7 @@ from typing import Any
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import OtherRequest
 from inventory_orders.domain.order_command import OrderCommand, Transition
-from inventory_orders.domain.record import OrderKey, Record
+from inventory_orders.domain.record import OrderKey
 from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError, InvalidMessageError, id_reused_error
@@ -348,7 +348,7 @@ def expected(aws: Aws, lines: Sequence[CommandLine]) -> tuple[Expected, list[Fil
         The numbers of commands that would succeed, and the errors of the others.
     """
     client, found, bad = RetryingClient(aws.store()), Expected(), list[FileError]()
-    orders: dict[OrderKey, Record | CorruptItemError | None] = {}
+    orders: dict[OrderKey, Any] = {}
     keys = list(dict.fromkeys(line.command.record_key for line in lines))
     for start in range(0, len(keys), _READ_TOGETHER):
         some = keys[start : start + _READ_TOGETHER]
@@ -374,9 +374,7 @@ class _RefusedError(Exception):
         self.code = code
 
 
-def _apply(
-    command: OrderCommand, orders: dict[OrderKey, Record | CorruptItemError | None], now: str
-) -> bool:
+def _apply(command: OrderCommand, orders: dict[OrderKey, Any], now: str) -> bool:
     """Carry out a command on an order in memory. Returns False if it was carried out before.
 
     Raises:

@@ -184,6 +184,7 @@ class Forgetting:
             order,
             user_id=self.pseudonym,
             attributes={},
+            placed_by=None,
             steps=tuple(replace(step, notes={}) for step in order.steps),
             pseudonymised_at=order.pseudonymised_at or at,
             last_updated_at=at,

@@ -533,7 +533,7 @@ class _Checker:
         self._read(key for line in batch for key in line.content.product_ids)
         return self._recorded(batch, self._adjust)
 
-    def _adjust(self, change: Booking, stored: Stored) -> Answer:
+    def _adjust(self, change: Booking, stored: Any) -> Answer:
         if isinstance(stored, CorruptItemError):
             return _problem(change.product_id, stored)
         if stored is not None:

@@ -28,9 +28,12 @@ _SECONDS = 300.0
 _PAUSE = 5.0
 _ROWS = 100
 
+# Clocks on AWS may be this far apart.
+_CLOCKS = timedelta(minutes=1)
+
 # An atomic decrement does not say which version of the row it wrote. Its time is when its invocation began, which may last
-# 15 minutes, by a clock that may be a minute off.
-_IN_FLIGHT = timedelta(minutes=16)
+# 15 minutes. AWS refuses requests from this machine if its clock is more than 5 minutes off.
+_IN_FLIGHT = timedelta(minutes=15 + 5) + _CLOCKS
 
 MOVED_SINCE_COUNT = "MOVED_SINCE_COUNT"
 _REMEDY = "count again, or book the difference as a receipt or a loss (`delta` and `reason`)"
@@ -47,12 +50,14 @@ class Level:
         created_at: The generation.
         on_hand: Units on hand.
         versions: The versions of the outbound pages by name, and that of the row, whose name is empty.
-        read_at: A time before the read, ISO 8601.
+        changed_at: When the row or an outbound page was last written, ISO 8601, by a clock on AWS.
+        read_at: A time before the read, ISO 8601, by the clock of this machine.
     """
 
     created_at: str
     on_hand: int
     versions: Mapping[str, int]
+    changed_at: str
     read_at: str
 
 
@@ -132,7 +137,8 @@ def read_moves(
     levels: dict[str, Level] = {}
     for start in range(0, len(keys), _READ_TOGETHER):
         levels.update(_levels(client, keys[start : start + _READ_TOGETHER]))
-    if behind := _wait(client, max((each.read_at for each in levels.values()), default="")):
+    changed_at = max((each.changed_at for each in levels.values()), default="")
+    if changed_at and (behind := _wait(client, datetime.fromisoformat(changed_at) + _CLOCKS)):
         return Moves(gap=behind)
     moves = Moves(levels, booked=booked)
     for key in keys:
@@ -162,19 +168,18 @@ def _levels(client: RetryingClient, keys: Sequence[str]) -> Iterator[tuple[str, 
     request = partial(client.store.read_together, [*keys, *OUTBOUND_KEYS])
     read_at = timestamp(client.clock.now())
     found = client.call(request, Deadline.after(_SECONDS, client.clock))
-    pages = {
-        str(key): page.version
-        for key, page in found.outbound.items()
-        if isinstance(page, OutboundPage)
-    }
+    pages = [page for page in found.outbound.values() if isinstance(page, OutboundPage)]
     for key, row in found.products.items():
         if row is not None:
             on_hand = row.on_hand - found.outbound_units(row)
-            yield key, Level(row.created_at, on_hand, {"": row.version, **pages}, read_at)
+            versions = {"": row.version, **{str(page.key): page.version for page in pages}}
+            changed_at = max([row.last_updated_at, *(page.last_updated_at for page in pages)])
+            yield key, Level(row.created_at, on_hand, versions, changed_at, read_at)
 
 
-def _wait(client: RetryingClient, until: str) -> str:
+def _wait(client: RetryingClient, moment: datetime) -> str:
     """Wait until movements are complete up to a time. Returns why they are not, or an empty string."""
+    until = timestamp(moment)
     deadline = Deadline.after(_SECONDS, client.clock)
     while True:
         complete = client.call(partial(movements.complete_until, client.store), deadline)

@@ -20,7 +20,6 @@ from .words import without_full_stop
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_sqs import SQSClient
 
     from .account import AwsAccount
@@ -40,6 +39,12 @@ READERS = {
 }
 """The tables whose streams a function reads, and the number of batches of a shard that it processes concurrently, as in
 infra/events.py."""
+
+API_RESERVES = "apiLimits.concurrentExecutions"
+RESERVES = {API_RESERVES: "ApiFunctionName", "desk": "ServeDeskFunctionName"}
+"""The settings that reserve concurrent executions for a function, with the output that names it."""
+DESK_EXECUTIONS = 5
+"""Concurrent executions that the setting `desk` reserves, as in infra/desk.py."""
 
 _NEW_TABLE = {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 4_000}
 _PARTITION = {"ReadUnitsPerSecond": 3_000, "WriteUnitsPerSecond": 1_000}
@@ -379,6 +384,63 @@ def check_claims(
     return None
 
 
+def check_desk_client(
+    account: AwsAccount, stack_name: str, issuer: str, client: str, claims: Sequence[str]
+) -> str | None:
+    """Check that the app client of the desk fits its sign-in, if the issuer is a Cognito pool.
+
+    docs.aws.amazon.com/cognito-user-identity-pools/latest/APIReference/API_UserPoolClientType.html
+
+    Args:
+        account: The account.
+        stack_name: The name of the stack.
+        issuer: The issuer of tokens.
+        client: The id of the app client.
+        claims: The names of the claims that the API reads.
+
+    Returns:
+        What to change in the client; None if all is well, or if it cannot be checked.
+
+    Raises:
+        UserError: The client cannot be used by a browser.
+    """
+    pool = _COGNITO.fullmatch(issuer)
+    if pool is None:
+        return None
+    try:
+        cognito = account.client("cognito-idp", pool[1])
+        found = cognito.describe_user_pool_client(UserPoolId=pool[2], ClientId=client)
+        url = _outputs(account, stack_name).get("DeskUrl")
+    except (BotoCoreError, ClientError) as error:
+        return f"cannot read the app client {client} of the desk: {error}"
+    has: Mapping[str, Any] = found["UserPoolClient"]
+    if "ClientSecret" in has:
+        raise UserError(
+            f"the app client {client} of the desk has a secret, which a browser cannot keep: create one without a secret"
+        )
+    to_do = [what for what, is_wrong in _wrong_with(has, url, claims).items() if is_wrong]
+    return f"the app client {client} of the desk: {'; '.join(to_do)}" if to_do else None
+
+
+def _wrong_with(
+    client: Mapping[str, Any], url: str | None, claims: Sequence[str]
+) -> dict[str, bool]:
+    """Say of each change to the desk's app client whether it is needed. Without a deployment, its `url` is unknown."""
+    custom = [claim for claim in claims if claim.startswith("custom:")]
+    unreadable = {*custom} - {*client.get("ReadAttributes", custom)}
+    flows, scopes = (client.get(f"AllowedOAuth{name}", ()) for name in ("Flows", "Scopes"))
+    address = url or "in the output DeskUrl, after this deployment"
+    return {
+        "allow the authorization code grant": "code" not in flows,
+        "do not allow the implicit grant, which puts tokens into addresses": "implicit" in flows,
+        "allow the scope openid": "openid" not in scopes,
+        f"add the callback URL {address}": url not in client.get("CallbackURLs", ()),
+        f"add the sign-out URL {address}": url not in client.get("LogoutURLs", ()),
+        "enable token revocation": not client.get("EnableTokenRevocation"),
+        f"make {', '.join(sorted(unreadable))} readable": bool(unreadable),
+    }
+
+
 def _read_json(address: str) -> Any:
     if not address.startswith(("https://", "http://")):
         raise ValueError("it is not an https address")
@@ -424,7 +486,7 @@ def check_concurrency(
     stack_name: str,
     needs: Mapping[str, int],
     callers: int,
-    reserved: int | None,
+    reserved: Mapping[str, int],
 ) -> str | None:
     """Compare the account's quota of concurrent executions with the functions' needs.
 
@@ -433,7 +495,7 @@ def check_concurrency(
         stack_name: Its name.
         needs: Concurrent executions, by the queue or function that needs them.
         callers: The number of callers of the HTTP API per second that may have to wait; 0 without an API.
-        reserved: Concurrent executions to reserve for the API; None for no reservation.
+        reserved: Concurrent executions to reserve, by the setting in `RESERVES` that reserves them.
 
     Returns:
         The quota that is too low and what to do, or why the check was impossible; None if the quotas suffice.
@@ -441,25 +503,24 @@ def check_concurrency(
     Raises:
         UserError: Lambda would refuse the reservation midway through the deployment.
     """
-    total = sum(needs.values())
+    total, taken = sum(needs.values()), sum(reserved.values())
     try:
         limits = account.client("lambda").get_account_settings()["AccountLimit"]
         limit, free = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
-        if reserved is not None:
-            free += _reserved_now(account, stack_name)
+        free += _reserved_now(account, stack_name, reserved)
     except (BotoCoreError, ClientError) as error:
         return (
             f"cannot check whether the account allows {total} concurrent executions of Lambda (for queues and streams) and "
             f"the callers of the API: {error}"
         )
-    if reserved is not None:
-        if free - reserved < _NEVER_RESERVED:
-            raise UserError(
-                f"apiLimits.concurrentExecutions is {reserved} in cdk.json, but only {free} of the account's concurrent "
-                f"executions of Lambda in {account.region} are unreserved, and {_NEVER_RESERVED} of them must stay unreserved. "
-                f"Lower it, remove it, or request more {_ASK_FOR_MORE}"
-            )
-        free -= reserved
+    if reserved and free - taken < _NEVER_RESERVED:
+        each = " and ".join(f"{setting} ({count})" for setting, count in reserved.items())
+        raise UserError(
+            f"{each} in cdk.json would reserve {taken} concurrent executions of Lambda, but only {free} of the account's are "
+            f"unreserved in {account.region}, and {_NEVER_RESERVED} of them must stay unreserved. Lower or remove what reserves "
+            f"them, or request more {_ASK_FOR_MORE}"
+        )
+    free -= taken
     if total > free:
         each = ", ".join(f"{name} {count}" for name, count in needs.items())
         return (
@@ -469,7 +530,7 @@ def check_concurrency(
             f"{_ASK_FOR_MORE}, or lower maximumConcurrency in cdk.json"
         )
     waiting = callers * LONGEST_WAIT_SECONDS
-    if reserved is None and total + waiting > free:
+    if API_RESERVES not in reserved and total + waiting > free:
         return (
             f"waiting callers of the API may use {waiting:,} concurrent executions of Lambda ({callers} a second, "
             f"{LONGEST_WAIT_SECONDS} s each), and queues and streams {total}, but only {free:,} are unreserved. Waiting callers can starve the "
@@ -479,11 +540,11 @@ def check_concurrency(
     return None
 
 
-def _reserved_now(account: AwsAccount, stack_name: str) -> int:
-    """Count the concurrent executions reserved for the API's function; 0 if it does not exist yet."""
-    name = _outputs(account, stack_name).get("ApiFunctionName")
-    if name is None:
+def _reserved_now(account: AwsAccount, stack_name: str, reserved: Collection[str]) -> int:
+    """Count the concurrent executions that these settings reserve already."""
+    if not reserved:
         return 0
-    functions: LambdaClient = account.client("lambda")
-    found = functions.get_function_concurrency(FunctionName=name)
-    return found.get("ReservedConcurrentExecutions", 0)
+    outputs, functions = _outputs(account, stack_name), account.client("lambda")
+    names = [outputs[RESERVES[setting]] for setting in reserved if RESERVES[setting] in outputs]
+    found = [functions.get_function_concurrency(FunctionName=name) for name in names]
+    return sum(each.get("ReservedConcurrentExecutions", 0) for each in found)

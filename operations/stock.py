@@ -72,7 +72,7 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
 
 
 def list_by_status(
-    aws: Aws, statuses: Collection[str], limit: int
+    aws: Aws, statuses: Collection[str], limit: int, location_id: str | None = None
 ) -> tuple[list[StockLevel], Mapping[str, str], bool]:
     """Read the stock of products that have a status at any location, by an index, which is eventually consistent.
 
@@ -80,13 +80,14 @@ def list_by_status(
         aws: The stack.
         statuses: The statuses.
         limit: Maximum number of levels with one of the statuses.
+        location_id: The location where they have one of the statuses; None for any.
 
     Returns:
         Their levels, with those of the products' other locations, the errors of unreadable rows by key, and whether there
         are more.
     """
     client = RetryingClient(aws.store())
-    keys, has_more = list_keys(client, statuses, limit)
+    keys, has_more = list_keys(client, statuses, limit, location_id)
     deadline = Deadline.after(PATIENCE, SystemClock())
     # A row at a location has neither the product's name nor its other locations.
     found = read_rows(client, [*dict.fromkeys([*keys, *map(product_of, keys)])], deadline)
@@ -109,15 +110,15 @@ def low_rows(aws: Aws, limit: int) -> tuple[list[StockLevel], bool]:
 
 
 def list_keys(
-    client: RetryingClient, statuses: Iterable[str], limit: int
+    client: RetryingClient, statuses: Iterable[str], limit: int, location_id: str | None = None
 ) -> tuple[list[str], bool]:
-    """List the keys of at most `limit` rows with one of these statuses. Also returns whether there are more."""
+    """List the keys of at most `limit` rows with one of these statuses, at one location or at all. Also returns whether there are more."""
     keys, after = list[str](), None
     for status in statuses:
         while len(keys) <= limit:
-            listing = partial(list_by_level, client.store, status, limit + 1 - len(keys), after)
+            listing = partial(list_by_level, client.store, status, limit + 1, after)
             found, after = client.call(listing, Deadline.after(PATIENCE, SystemClock()))
-            keys += found
+            keys += [key for key in found if location_id in (None, location_of(key))]
             if after is None:
                 break
     return keys[:limit], len(keys) > limit

@@ -127,7 +127,7 @@ def page(context: Any, forget: Callable[[], None]) -> Iterator[Any]:
     opened.on(
         "console",
         lambda said: (
-            "/as/" in said.location["url"] or complaints.append(f"{said.type}: {said.text}")
+            "/api/" in said.location["url"] or complaints.append(f"{said.type}: {said.text}")
         ),
     )
     opened.on("pageerror", lambda error: complaints.append(str(error)))

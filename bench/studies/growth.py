@@ -25,9 +25,6 @@ from bench import report
 from bench.cells import MeasuredCells, Result, ResultFile, Study, Value
 from bench.grown.shop import NAMES, GrownShop
 from inventory_orders.errors import InventoryOrdersError
-from local.desk.live import Live
-from local.desk.site import Site
-from local.desk.work import Desk
 from operations.aws import Aws
 from operations.commands import target
 from operations.commands.main import app
@@ -57,8 +54,8 @@ class Page(NamedTuple):
     """A page, a list or a search.
 
     Attributes:
-        call: A request to the API (`GET /...`) or to the desk's server (`desk /data/...`), a command (`$ ...`), or a function
-            (`invoke ...`). `{name}` stands for one of `NAMES`.
+        call: A request to the API (`GET /...`), a command (`$ ...`), or a function (`invoke ...`). `{name}` stands for one of
+            `NAMES`.
         entries: How many entries to read, from as many pages of the list as that takes; 0 for one page.
         grows: Why its cost may grow; empty if it must not.
     """
@@ -72,6 +69,9 @@ _WHOLE, _OPEN = "reads whole tables", "reads open orders until some match"
 
 
 PAGES = (
+    Page("GET /about"),
+    Page("GET /today"),
+    Page("GET /changes?since=0"),
     Page("GET /orders/{order}"),
     Page("GET /orders?userId={regular}", 40),
     Page("GET /orders?userId={rare}"),
@@ -100,6 +100,8 @@ PAGES = (
     Page("GET /products/{usual}/history"),
     Page("GET /products/{hot}/history", 40),
     Page("GET /products/{slow}/history", 20),
+    Page("GET /products/{usual}/transfers"),
+    Page("GET /products/{hot}/transfers"),
     Page("GET /stock", 40),
     Page("GET /stock?limit=100"),
     Page("GET /stock?status=LOW_STOCK", 40),
@@ -107,29 +109,6 @@ PAGES = (
     Page("GET /stock?inLanes=true", 40),
     Page("GET /stock/{usual}"),
     Page("GET /stock/{lent}"),
-    Page("desk /data/today"),
-    Page("desk /data/search?text={order}"),
-    Page("desk /data/search?text={rare}"),
-    Page("desk /data/search?text={slow}"),
-    Page("desk /data/search?text={word}"),
-    Page("desk /data/search?text={common}"),
-    Page("desk /data/search?text={reference}"),
-    Page("desk /data/search?text=nothing-like-it"),
-    Page("desk /data/products"),
-    Page("desk /data/product?id={usual}"),
-    Page("desk /data/product?id={lent}"),
-    Page("desk /data/promised?id={usual}", grows=_WHOLE),
-    Page("desk /data/history?id={usual}"),
-    Page("desk /data/history?id={slow}"),
-    Page("desk /data/orders?status=CONFIRMED"),
-    Page("desk /data/orders?status=CONFIRMED&location=berlin", grows=_OPEN),
-    Page("desk /data/orders?status=PENDING"),
-    Page("desk /data/orders?status=REJECTED&since=2025-03-01"),
-    Page("desk /data/orders?late="),
-    Page("desk /data/orders?user={regular}"),
-    Page("desk /data/orders.csv?user={rare}"),
-    Page("desk /data/order?id={order}"),
-    Page("desk /data/lanes"),
     Page("$ orders {order} --json"),
     Page("$ orders --status CONFIRMED --json"),
     Page("$ orders --status CONFIRMED --location berlin --json", grows=_OPEN),
@@ -207,8 +186,6 @@ def _visitor(shop: GrownShop) -> Iterator[_Ask]:
     stack = shop.stack_with(
         stack_id="arn:aws:cloudformation:us-east-1:1:stack/InventoryOrders-shop/1"
     )
-    live = Live(lambda: stack, list, 1)
-    site = Site(Desk(lambda: stack, is_embedded=False), "", live)
     checkout: Any = SimpleNamespace(stack_name="", folder=File(), find=lambda: "http://127.0.0.1")
     with ExitStack() as on_exit:
         counts = File(on_exit.enter_context(TemporaryDirectory())) / "counts.csv"
@@ -220,7 +197,6 @@ def _visitor(shop: GrownShop) -> Iterator[_Ask]:
         }
         how: dict[str, _Ask] = {
             "GET": partial(_call, shop),
-            "desk": partial(_visit, site),
             "$": _run,
             "invoke": lambda function: shop.invoke(function, {"action": function}),
         }
@@ -252,12 +228,6 @@ def _call(shop: GrownShop, path: str) -> Answer:
             raise UserError(answer["body"])
         return json.loads(answer["body"])
     raise UserError(f"the API has no route {path}")
-
-
-def _visit(site: Site, path: str) -> Answer:
-    """Read what a page of the desk shows."""
-    url = urlsplit(path)
-    return site.reads[url.path](dict(parse_qsl(url.query, keep_blank_values=True)))
 
 
 def _run(command: str) -> Answer:

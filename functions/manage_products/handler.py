@@ -83,7 +83,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
             context,
             "manage_products",
             _ROUTES,
-            lambda command, deadline: _COMMANDS[command["action"]](command, deadline, products),
+            lambda command, deadline: _COMMANDS[command["action"]](
+                command, deadline, products.of(command.get("actor"))
+            ),
         )
         emit_stats(products.stats)
         return result

@@ -37,7 +37,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     batch: SqsBatch[Order] = SqsBatch(messages, queue, runtime.end_of(context))
     defaults = runtime.process().hold_seconds, runtime.process().locations
     orders = batch.parse(
-        lambda message: parse_order(message.body, message.group, *defaults, message.request_id)
+        lambda message: parse_order(
+            message.body, message.group, *defaults, message.request_id, message.placed_by
+        )
     )
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
     response = batch.settle(report.outcomes)

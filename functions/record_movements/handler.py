@@ -47,21 +47,21 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         StoreError: Movements were not recorded, because DynamoDB failed, or time ran out.
     """
     records, process = records_of(event), runtime.process()
+    recorder = _recorder(process)
     try:
-        of_orders = [record for record in records if not is_of_products(record)]
-        rows, unreadable = _record(of_orders, context) if process.has_movements else (0, 0)
+        rows, unreadable = _record(recorder, records, context) if process.has_movements else (0, 0)
     finally:
         if process.notes_changes:
-            _note(records)
+            _note(records, context)
     return {"result": "RECORDED", "rows": rows, "unreadable": unreadable}
 
 
-def _record(records: Sequence[Any], context: LambdaContext) -> tuple[int, int]:
-    """Record movements. Returns the numbers of rows written and of changes parked."""
-    process = runtime.process()
-    calls = SqsCalls(process.unrecorded_movements, runtime.end_of(context))
+def _record(recorder: Recorder, records: Sequence[Any], context: LambdaContext) -> tuple[int, int]:
+    """Record the movements of orders. Returns the numbers of rows written and of changes parked."""
+    calls = SqsCalls(runtime.process().unrecorded_movements, runtime.end_of(context))
     soon = Deadline.after(min(_SECONDS, runtime.deadline(context).remaining()), SystemClock())
-    rows, unreadable = _recorder(process).record(records, soon)
+    of_orders = [record for record in records if not is_of_products(record)]
+    rows, unreadable = recorder.record(of_orders, soon)
     for each in unreadable:
         logger.error("change parked", extra={"eventId": each.id, "code": each.code})
     left = sum(not calls.park(each) for each in unreadable)
@@ -72,10 +72,11 @@ def _record(records: Sequence[Any], context: LambdaContext) -> tuple[int, int]:
     return rows, len(unreadable)
 
 
-def _note(records: Sequence[Any]) -> None:
+def _note(records: Sequence[Any], context: LambdaContext) -> None:
     """Note which orders and products changed. A failure is only logged, because it must not repeat the batch."""
     try:
-        soon = Deadline.after(_SECONDS_FOR_NOTES, SystemClock())
+        left = runtime.deadline(context).remaining()
+        soon = Deadline.after(min(_SECONDS_FOR_NOTES, left), SystemClock())
         _noter(runtime.process()).note(records, soon)
     except OutcomeError as error:
         logger.error("changes not noted", extra={"error": str(error)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from functools import cache
@@ -14,7 +15,7 @@ REPORTS = "POST /desk/reports"
 """The route for reports."""
 
 _ANSWERS = Path(__file__).with_name("answers.json")
-_MAX_REPORT_CHARACTERS = 8_000
+_MAX_REPORT_BYTES = 8_000
 _MAX_LOGGED_CHARACTERS = 100
 
 
@@ -28,9 +29,11 @@ def lambda_handler(event: dict[str, Any], _context: object) -> dict[str, Any]:
         The answer in the format that API Gateway expects.
     """
     if event["routeKey"] == REPORTS:
-        return _log(event.get("body") or "")
+        body = event.get("body") or ""
+        is_encoded = event.get("isBase64Encoded", False)
+        return _log(base64.b64decode(body) if is_encoded else body.encode())
     answers = _answers()
-    name = event.get("pathParameters", {}).get("file", "")
+    name = (event.get("pathParameters") or {}).get("file", "")
     if not name:
         # Relative, because the embedded AWS serves the API below a path.
         page = "page.html" if event["rawPath"].endswith("/") else "desk/page.html"
@@ -45,10 +48,10 @@ def _answers() -> dict[str, dict[str, Any]]:
     return answers
 
 
-def _log(body: str) -> dict[str, Any]:
+def _log(body: bytes) -> dict[str, Any]:
     """Log a report. Anyone may send one, so only a few short values are logged, and no address, which may contain a code."""
     try:
-        report = json.loads(body[:_MAX_REPORT_CHARACTERS])["csp-report"]
+        report = json.loads(body[:_MAX_REPORT_BYTES])["csp-report"]
         blocked, source = urlsplit(report["blocked-uri"]), urlsplit(report.get("source-file", ""))
         facts = {
             "directive": report["effective-directive"],

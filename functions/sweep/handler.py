@@ -74,11 +74,11 @@ def _command(event: object, context: LambdaContext) -> direct.Answer:
     behind = movements.follow_movements(process.store, functions, process.movement_mapping)
     parts = (holds, fold, report, overview, behind)
     problems = [*dict.fromkeys(problem for part in parts for problem in part.problems)]
-    for mappings, what in (
-        (process.stream_mappings, "published"),
-        (process.change_mappings, "noted for the desk"),
-    ):
-        problems += streams.unread_streams(process.store, functions, mappings, what)
+    problems += [
+        problem
+        for what, mappings in process.stream_mappings.items()
+        for problem in streams.unread_streams(process.store, functions, mappings, what)
+    ]
     published, not_published = _publish_stock(deadline, problems)
     if problems:
         raise RepairNeededError("; ".join(problems))

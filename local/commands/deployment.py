@@ -189,19 +189,32 @@ def _check(account: AwsAccount, settings: Settings) -> None:
             settings.stack_name,
             needs,
             settings.api_limits.requestsPerSecond if settings.api else 0,
-            settings.api_limits.concurrentExecutions if settings.api else None,
+            _reserved(settings),
         )
     )
     _note(preflight.check_event_quotas(account, settings.stack_name, warm))
     if settings.api and settings.jwt is not None:
-        _check_tokens(account, settings.jwt, settings.roles or {})
+        _check_tokens(account, settings, settings.jwt)
 
 
-def _check_tokens(account: AwsAccount, jwt: Jwt, roles: Mapping[str, Any]) -> None:
+def _check_tokens(account: AwsAccount, settings: Settings, jwt: Jwt) -> None:
+    roles = settings.roles or {}
     _note(preflight.check_issuer(jwt.issuer))
     claims = [roles[name] for name in ("claim", "locationsClaim") if name in roles]
     claims += [jwt.operators_claim[0]] if jwt.operators_claim is not None else []
     _note(preflight.check_claims(account, jwt.issuer, jwt.audience, claims))
+    if settings.desk is not None:
+        client = settings.desk.client_id
+        _note(preflight.check_desk_client(account, settings.stack_name, jwt.issuer, client, claims))
+
+
+def _reserved(settings: Settings) -> dict[str, int]:
+    """List the concurrent executions that settings reserve."""
+    of_the_api = settings.api_limits.concurrentExecutions if settings.api else None
+    return {
+        **({} if of_the_api is None else {preflight.API_RESERVES: of_the_api}),
+        **({} if settings.desk is None else {"desk": preflight.DESK_EXECUTIONS}),
+    }
 
 
 def _readers(

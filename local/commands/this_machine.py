@@ -155,16 +155,33 @@ def dashboard(
 
 
 @on_stack(app)
-def desk(url: _UrlOnly = False, account: Target | None = None) -> None:
+def desk(
+    url: _UrlOnly = False,
+    role: Annotated[
+        str,
+        typer.Option(
+            metavar="ROLE", help="Show what staff with this role see, on the embedded AWS."
+        ),
+    ] = "",
+    account: Target | None = None,
+) -> None:
     """Open the desk in a browser: products and stock, orders to ship, dead letters, lanes.
 
     It runs on this machine, with your credentials. With --stage, Ctrl-C stops it. Without --stage, the command starts
     the embedded AWS if necessary, and `make down` stops both.
     """
     if account is None:
+        if role:
+            tokens.check_role(role)
         start_embedded(aside)
-        _open(background.start().address(), "The desk", "`make down` stops it.", url=url)
+        server = background.start()
+        address = server.sign_in_address(role) if role else server.address()
+        _open(address, "The desk", "`make down` stops it.", url=url)
         return
+    if role:
+        raise UserError(
+            "on an account, staff sign in at the address in the output DeskUrl: leave out --role or --stage"
+        )
     from local.desk.server import serve_account  # noqa: PLC0415 - slow to import
 
     aws = aws_of(account, aside)

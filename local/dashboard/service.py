@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from math import isclose
 from operator import gt, lt
-from threading import Condition, Lock
+from threading import Lock
 from typing import Any
 
 import boto3
@@ -36,8 +36,6 @@ _MIN_SECONDS = 20
 _MAX_POINTS = 300
 
 _REFRESH_SECONDS = 5.0
-# A poll may wait for AWS. A closed page is noticed when the next snapshot is sent.
-_LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Service:
@@ -54,7 +52,6 @@ class Service:
         self._alarms: dict[str, dict[str, Any]] = {}
         self._read_at = float("-inf")
         self._problem = ""
-        self._polled = Condition()
 
     def poll(self) -> None:
         """Read new data. An error is shown on the page, and the next poll tries again."""
@@ -68,8 +65,6 @@ class Service:
         # Catch every error, because the page has to show it and keep running.
         except Exception as error:
             self._problem = f"{type(error).__name__}: {error}"
-        with self._polled:
-            self._polled.notify_all()
 
     @property
     def aws(self) -> Aws:
@@ -136,13 +131,6 @@ class Service:
                     if widget["type"] != "alarm" and self._collector is not None
                 ],
             }
-
-    def snapshots(self, span: str) -> Generator[dict[str, Any], None, None]:
-        """Yield a snapshot after each poll, until the caller closes the generator."""
-        while True:
-            yield self.snapshot(span)
-            with self._polled:
-                self._polled.wait(_LONGEST_PAUSE_SECONDS)
 
     def alarms(self) -> dict[str, Any]:
         """Evaluate all alarms, and return the ones that are on."""

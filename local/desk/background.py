@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from local import ROOT, STATE, emulator
+from local import ROOT, STATE, emulator, issuer
 from local.endpoint import environment_without_aws
 from local.process import LOGS, Server, start_server, tail
 from operations.errors import UserError
@@ -27,6 +27,10 @@ class DeskServer(Server):
     def address(self, part: str = "") -> str:
         """Return the URL of a page. Its token is in the fragment, which browsers never send to a server."""
         return f"{self.endpoint}/desk/{part}#token={self.token}"
+
+    def sign_in_address(self, role: str) -> str:
+        """Return the URL that opens the desk as a stage serves it, with a sign-in as this role."""
+        return f"{self.endpoint}{issuer.PATH}as/{role}#token={self.token}"
 
 
 def running() -> DeskServer | None:

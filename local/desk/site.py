@@ -32,6 +32,7 @@ from local.dashboard.service import LATEST, Service
 from local.dashboard.signals import Signals, orders_of_last_hour
 from local.desk.api import OPERATOR, Api
 from local.desk.letters import Letters, NotFoundError
+from local.issuer import PATH, Issuer
 from operations.aws import Aws
 from operations.errors import LostAnswerError, UserError
 from operations.lanes import read_lanes
@@ -47,6 +48,8 @@ _MAX_BODY_BYTES = 1 << 20
 
 _DESK = "/desk/"
 """The folder of the pages, as on a stage that serves them itself."""
+HOSTED = f"/hosted{_DESK}"
+"""The folder of the same pages as on a stage of the embedded AWS: with a sign-in, and nothing but the API."""
 
 _POWERTOOLS = Path(str(distribution("aws-lambda-powertools").locate_file("aws_lambda_powertools")))
 _SWAGGER_UI = _POWERTOOLS / "event_handler" / "openapi" / "swagger_ui"
@@ -104,6 +107,13 @@ class Site:
         self._letters = Letters(stack)
         self._signals = signals
         self.files = self._files()
+        self.issuer: Issuer | None = None
+        if dashboard is not None:
+            self.files |= _hosted_files()
+            (style,) = (path for path in self.files if re.fullmatch(f"{_DESK}page-.*css", path))
+            self.issuer = Issuer(
+                lambda claims, seconds: tokens.token_of(stack(), claims, seconds), style
+            )
         self.reads: dict[str, Callable[[Query], object]] = {
             "/local/attention": lambda _: self._attention(),
             "/local/today": lambda _: self._today(),
@@ -157,6 +167,21 @@ class Site:
         found, pages = read_lanes(self._stack())
         now = time.time()
         return {"lanes": [lane.shown(now) for lane in found], "unreadable": dict(pages.corrupt)}
+
+
+def _hosted_files() -> dict[str, DeskFile]:
+    """Return the files of the desk with the sign-in, by path."""
+    pages = {name: f"../..{PATH}{name}" for name in ("authorize", "token")}
+    sign_in = {
+        "issuer": tokens.SETTING["issuer"],
+        "clientId": tokens.DESK["clientId"],
+        **pages,
+        "signOut": f"../..{PATH}sign-out",
+        "scope": "openid",
+    }
+    config = {"desk": "hosted", "api": f"../..{_API.rstrip('/')}", "signIn": sign_in}
+    own = DeskFile({"Content-Type": "application/json"}, json.dumps(config).encode())
+    return {f"{HOSTED}{name}": file for name, file in {**desk_files(), "config.json": own}.items()}
 
 
 class _RefusedError(UserError):
@@ -221,6 +246,8 @@ class Handler(BaseHTTPRequestHandler):
         if is_read and url.path in site.files:
             file = site.files[url.path]
             return _Answer(HTTPStatus.OK, file.headers, file.content)
+        if site.issuer is not None and url.path.startswith(PATH):
+            return self._ask(site.issuer, url.path.removeprefix(PATH), url.query)
         self._check_page()
         body = self._body()
         if self.path.startswith(_API):
@@ -237,6 +264,12 @@ class Handler(BaseHTTPRequestHandler):
         content = json.dumps(found, allow_nan=False).encode()
         return _Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, content)
 
+    def _ask(self, issuer: Issuer, name: str, query: str) -> _Answer:
+        """Ask the issuer, whose pages need no token: only what they return opens anything."""
+        self._check_origin()
+        desk = f"http://{self.headers['Host']}{HOSTED}{PAGE}"
+        return _Answer(*issuer.answer(self.command, name, query, self._body(), desk))
+
     def _check_host(self) -> None:
         """Refuse requests to other host names that resolve to this machine (DNS rebinding)."""
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
@@ -245,18 +278,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def _check_page(self) -> None:
         """Refuse a request unless it comes from a page of this server and has the token."""
-        origin = f"http://{self.headers['Host']}"
-        if (
-            self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
-            or self.headers.get("Origin", origin) != origin
-        ):
-            raise _RefusedError("this server refuses requests from other origins")
+        self._check_origin()
         token = self.headers.get(_TOKEN, "")
         if not hmac.compare_digest(token.encode(), self.site.token.encode()):
             raise _RefusedError(
-                "this address has no token, or an earlier server's token: open the address that "
-                "`make desk` or `make dashboard` prints",
+                "this address has no token, or an earlier server's token: open the address that the desk's command "
+                "printed last",
             )
+
+    def _check_origin(self) -> None:
+        """Refuse a request of a page from another origin. The user may open any page by an address that was typed (`none`)."""
+        origin = f"http://{self.headers['Host']}"
+        if (
+            self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")
+            or self.headers.get("Origin", origin) != origin
+        ):
+            raise _RefusedError("this server refuses requests from other origins")
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
@@ -276,10 +313,9 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, answer: _Answer) -> None:
         self.send_response(answer.status)
         length = {"Content-Length": str(len(answer.content))}
-        for name, value in {**_HEADERS, **answer.headers, **length}.items():
+        policy = {"Content-Security-Policy": _POLICIES.get(urlsplit(self.path).path, _POLICY)}
+        for name, value in {**_HEADERS, **policy, **answer.headers, **length}.items():
             self.send_header(name, value)
-        policy = _POLICIES.get(urlsplit(self.path).path, _POLICY)
-        self.send_header("Content-Security-Policy", policy)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()

@@ -93,7 +93,8 @@ def stock(
     from ..stock import without_unused  # noqa: PLC0415
 
     statuses = {"OUT_OF_STOCK": out, "LOW_STOCK": low}
-    listed, unreadable, has_more = _list(aws, [each for each in statuses if statuses[each]], limit)
+    wanted = [each for each in statuses if statuses[each]]
+    listed, unreadable, has_more = _list(aws, wanted, limit, location)
     print_problems("Left out", unreadable.values(), aside)
     unused = 0
     if out and location is None:
@@ -123,9 +124,9 @@ def _show_left_out(unused: int, limit: int | None) -> None:
 
 
 def _list(
-    aws: Aws, statuses: Sequence[str], limit: int
+    aws: Aws, statuses: Sequence[str], limit: int, location: str | None
 ) -> tuple[list[StockLevel], Mapping[str, str], bool]:
-    """List the stock of products with these statuses, or of all products if there are none."""
+    """List the stock of products with these statuses at a location or at any, or of all products if there are no statuses."""
     from inventory_orders.store.tables import Table  # noqa: PLC0415
 
     from ..aws import size_of  # noqa: PLC0415
@@ -133,7 +134,7 @@ def _list(
 
     with reading("the stock"):
         if statuses:
-            return list_by_status(aws, statuses, limit)
+            return list_by_status(aws, statuses, limit, location)
         print_cost(size_of(aws, Table.PRODUCTS))
         with aside.status("Reading rows and lanes"):
             return *list_stock(aws), False

@@ -378,10 +378,9 @@ def _check_row(change: Change) -> None:
     """Check the version of a row, and that it keeps the attributes that never change."""
     (table, key), before, after = change.place, change.before, change.after
     name = "/".join(key)
-    # No other write depends on words, movements, or what the sweep stores for lists. Barcodes are checked together.
-    is_free = (
-        table in ("Words", "Barcodes", "Movements") or name == "today" or name.startswith("levels/")
-    )
+    # No other write depends on words, movements, or what is stored for lists and pages. Barcodes are checked together.
+    is_free = table in ("Words", "Barcodes", "Movements")
+    is_free = is_free or name.startswith(("today", "changes", "levels/"))
     if name.endswith("/lease") or is_free:
         return
     if table == "StockAdjustments":

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,7 +15,7 @@ import boto3
 import pytest
 
 from infra.api import ROUTES
-from inventory_orders.api.permissions import FOR_CUSTOMERS, PERMISSIONS
+from inventory_orders.api.permissions import ANY_PERMISSION, FOR_CUSTOMERS, PERMISSIONS
 from local import ROOT
 from local.tokens import ROLES
 from tests.support.api import JsonApi
@@ -56,6 +57,21 @@ def test_an_order_from_outside_goes_through_its_life(aws, api, new_id):
     listed = api("GET", f"/orders?userId={user}").said["orders"]
     assert [(one["orderId"], one["status"]) for one in listed] == [(new_id, "CANCELLED")]
     assert api("GET", f"/products/{new_id}").said["availability"] == "IN_STOCK"
+
+
+def test_changes_of_orders_and_products_are_listed_within_seconds(aws, api, new_id):
+    create(aws, new_id, 10)
+    since, waiting = api("GET", "/changes").said["next"], {"orders", "products"}
+    assert api("POST", "/orders", order(new_id, new_id), {"Prefer": "wait=20"}).status == 201
+    until = time.monotonic() + 10
+    while waiting and time.monotonic() < until:
+        time.sleep(0.2)
+        said = api("GET", f"/changes?since={since}").said
+        assert said["isAll"]
+        waiting -= {"orders"} if new_id in said["orders"] else set()
+        waiting -= {"products"} if {"productId": new_id} in said["products"] else set()
+        since = said["next"]
+    assert not waiting
 
 
 def test_requests_without_a_signature_or_permission_are_refused(api):
@@ -169,7 +185,7 @@ def test_customers_with_a_token_see_their_own_orders_and_operators_all(
 
 def test_each_caller_may_use_exactly_the_routes_of_its_permissions(with_tokens, issuer):
     """The requests change nothing: what they name does not exist, and their bodies are empty."""
-    granted = {role: {*permissions} for role, permissions in ROLES["grants"].items()}
+    granted = {role: {ANY_PERMISSION, *allowed} for role, allowed in ROLES["grants"].items()}
     callers = {role: staff(issuer, role, **{"custom:locations": "*"}) for role in granted}
     callers |= {"operators": staff(issuer, "operators"), "customer": staff(issuer, "cleaners")}
 

@@ -391,7 +391,8 @@ NEEDED = {
             + OrdersTable/byLatePayment dynamodb:Query
             + mapping-of-OrdersTable-to-RecordMovements lambda:GetEventSourceMapping
         hold and idle units: OrdersTable dynamodb:BatchGetItem
-            + MovementsTable dynamodb:UpdateItem""",
+            + MovementsTable dynamodb:UpdateItem
+            + mapping-of-ProductsTable-to-RecordMovements lambda:GetEventSourceMapping""",
     "api": f"""
         GET product: ProductsTable dynamodb:BatchGetItem
         GET all stock: ProductsTable dynamodb:Scan
@@ -419,6 +420,7 @@ NEEDED = {
         outcome that cannot be published: UndeliverableEventsQueue sqs:SendMessage""",
     "record_movements": """
         outcome: MovementsTable dynamodb:BatchWriteItem
+        outcome: AllotmentsTable dynamodb:BatchGetItem dynamodb:UpdateItem
         outcome, recorded late: MovementsTable dynamodb:UpdateItem
         outcome that cannot be recorded: UnrecordedMovementsQueue sqs:SendMessage""",
 }

@@ -25,7 +25,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.support.template import synthesise
+from tests.support.template import EVERYTHING, synthesise
 
 # Who | may do what | to what | granted by. Actions are separated by spaces, several principals or resources by commas.
 ACCESS = """
@@ -35,7 +35,7 @@ everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products, GET /barcodes | route to Api live
 everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history, GET /products/{productId}/transfers | route to Api live
-everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /about, GET /today | route to Api live
+everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /about, GET /today, GET /changes | route to Api live
 everybody with a signature | execute-api:Invoke | POST /products, PATCH /products/{productId}, DELETE /products/{productId} | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/discontinue, POST /products/{productId}/list-again | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/adjustments, POST /products/{productId}/transfers | route to AdjustStock live
@@ -176,8 +176,8 @@ EVERY = {
 }
 
 
-def expected():
-    lines = [line for line in ACCESS.strip().splitlines() if not line.startswith("#")]
+def expected(access=ACCESS):
+    lines = [line for line in access.strip().splitlines() if not line.startswith("#")]
     for line in lines:
         who, what, target, why = (" ".join(cell.split()) for cell in line.split("|"))
         actions = " ".join(SHORT.get(word, word) for word in what.split())
@@ -439,6 +439,25 @@ def rights_of_the_sweep(template):
         ("traces", "X-Ray"),
         ("with", "X-Ray"),
     }
+
+
+FOR_DESK = """
+Orders stream, Products stream | feeds | RecordMovements live | event source mapping
+RecordMovements | dynamodb:BatchGetItem dynamodb:UpdateItem | Allotments | role
+RecordMovements | READ_STREAM   | Orders stream, Products stream | role
+"""
+
+
+@pytest.mark.parametrize("movements", [True, False])
+def test_to_note_changes_for_the_desk_one_function_reads_both_streams(movements):
+    desk = {name: EVERYTHING[name] for name in ("jwt", "holdSeconds", "desk")}
+    resources = synthesise("dev", movements=movements, **desk).to_json()["Resources"]
+    others = {name: r for name, r in resources.items() if "ApiGateway" not in r["Type"]}
+    found = Access({"Resources": others}).lines()
+    assert set(expected(FOR_DESK)) <= found
+    reached = {target for who, _, target, _ in found if who == "RecordMovements"}
+    of_movements = {"Movements", "UnrecordedMovementsQueue"}
+    assert reached & of_movements == (of_movements if movements else set())
 
 
 def test_an_unused_way_to_reach_a_resource_is_found(template):

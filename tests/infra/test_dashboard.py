@@ -3,15 +3,12 @@
 tests/pages tests the page's behaviour. This test is here because it needs a template.
 """
 
-from types import SimpleNamespace
-from unittest.mock import MagicMock
-
 import pytest
 
 from local.desk.site import Site, serving
 from tests.support.accessibility import BEYOND, find
 from tests.support.dashboard import DashboardOfTemplate
-from tests.support.desk import TOKEN, LiveByHand
+from tests.support.desk import TOKEN, ApiOfNothing
 
 MOST_PIXELS = {1280: 3000, 390: 6000}
 CUT = """
@@ -27,12 +24,10 @@ def service():
 @pytest.fixture
 def shown(page, service):
     """Open the dashboard page with the values of a busy minute."""
-    desk = MagicMock()
-    about = {"place": "made up", "embedded": True, "production": False}
-    desk.about.return_value = {**about, "currency": {"code": "", "digits": 0}}
-    here = service, SimpleNamespace()
-    with serving(Site(desk, TOKEN, LiveByHand(), *here)) as port:
-        page.goto(f"http://127.0.0.1:{port}/dashboard#token={TOKEN}")
+    site = Site(lambda: None, TOKEN, dashboard=service)
+    site.api = ApiOfNothing()
+    with serving(site) as port:
+        page.goto(f"http://127.0.0.1:{port}/desk/dashboard#token={TOKEN}")
         page.wait_for_selector("body[data-now]")
         yield page
         page.goto("about:blank")

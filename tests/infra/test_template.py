@@ -27,7 +27,7 @@ from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
-from operations.preflight import FOR_DESK, READERS
+from operations.preflight import DESK_EXECUTIONS, FOR_DESK, READERS
 from testing.world.streams import product_row
 from tests.support.template import (
     EVERYTHING,
@@ -276,6 +276,25 @@ def test_no_stream_has_more_than_two_readers(dev):
     assert sorted(readers.values()) == [1, 2]
 
 
+@pytest.mark.parametrize("movements", [True, False])
+def test_for_the_desk_changes_of_both_tables_are_collected_for_two_seconds(movements):
+    template = synthesise("dev", **EVERYTHING, movements=movements)
+    sources = mappings(template, "StreamArn")
+    readers = Counter(json.dumps(source["EventSourceArn"]) for source in sources)
+    assert sorted(readers.values()) == [2, 2]
+    of_desk = [source for source in sources if source["ParallelizationFactor"] == 1]
+    assert [source["MaximumBatchingWindowInSeconds"] for source in of_desk] == [2, 2]
+    assert not any("FilterCriteria" in source for source in of_desk)
+    # Changes that are only noted are not worth an alarm when they are given up.
+    assert sum("DestinationConfig" in source for source in of_desk) == movements
+    recorder = variables_of(properties_of(template, "Lambda::Function", "FunctionsRecordMovements"))
+    sweep = variables_of(properties_of(template, "Lambda::Function", "FunctionsSweep"))
+    assert recorder["NOTES_CHANGES"] == "true"
+    assert ("UNRECORDED_MOVEMENTS_QUEUE_URL" in recorder) is movements
+    assert ("MOVEMENT_MAPPING" in sweep) is movements
+    assert "CHANGE_MAPPINGS" in sweep
+
+
 def test_without_movements_nothing_of_them_is_created():
     template = synthesise("dev", movements=False)
     assert len(mappings(template, "StreamArn")) == 2
@@ -487,7 +506,7 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
 def test_the_desk_has_a_function_of_its_own_that_may_only_write_its_log():
     template = synthesise("prod", **EVERYTHING)
     desk = properties_of(template, "Lambda::Function", "ServeDesk")
-    assert desk["ReservedConcurrentExecutions"] == 5
+    assert desk["ReservedConcurrentExecutions"] == DESK_EXECUTIONS == 5
     assert not desk.keys() & {"Layers", "Environment"}
     (policy,) = (
         each

@@ -46,7 +46,7 @@ def receive_goods(hands):
 
 def count(hands, desk):
     find(hands, MILK, "Hojicha")
-    there = desk.get(f"product?id={MILK}")["onHand"]
+    there = desk.stock(MILK)["onHand"]
     hands.press("Begin to count")
     said(hands, f"Count {MILK}: begun")
     hands.write("Units on the shelf", str(there - 1))
@@ -89,14 +89,14 @@ def edit_a_dead_letter(hands, desk):
 
 def test_a_day_at_the_desk(page, desk):
     hands = Keyboard(page)
-    before = desk.get(f"product?id={TEA}")["onHand"]
+    before = desk.stock(TEA)["onHand"]
     receive_goods(hands)
     count(hands, desk)
     ship_three_at_once_with_a_pick_list(hands)
     lose_a_unit(hands)
     edit_a_dead_letter(hands, desk)
     shipped, lost = 3 * 2, 1
-    tea = desk.get(f"product?id={TEA}")
+    tea = desk.stock(TEA)
     assert (tea["onHand"], tea["committed"]) == (before + 40 - shipped - lost, 1)
     assert {desk.shop.status(f"o-{number}") for number in (1, 2, 3)} == {"FULFILLED"}
     assert [json.loads(body) for body in desk.shop.waiting("Order")] == [RIGHT]

@@ -14,7 +14,7 @@ const least = (milliseconds) => milliseconds / (window.isQuick && milliseconds >
 window.slow = 0;
 window.fetch = async (path, options) => {
   const answer = await real(path, options);
-  if (!options.body && !path.includes("/events")) await new Promise((go) => setTimeout(go, window.slow));
+  if (!options.body && !path.includes("/changes")) await new Promise((go) => setTimeout(go, window.slow));
   return answer;
 };
 window.setTimeout = (work, milliseconds) => wait(work, least(milliseconds));
@@ -34,7 +34,14 @@ def page(failing):
 def hold_commands(page):
     """Hold the page's commands back. Returns a list that will receive them."""
     held = []
-    page.route("**/data/command", lambda route: held.append(route))  # noqa: PLW0108 - Playwright takes no built-in method
+
+    def hold(route):
+        if route.request.method == "GET":
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/api/**", hold)
     return held
 
 
@@ -55,7 +62,7 @@ def test_clicks_as_fast_as_a_person_makes_them_all_take_effect(page, desk):
         desk.sell(order_id)
     show(page, desk, "orders", "Orders to ship")
     reads = []
-    page.on("request", lambda sent: "/data/orders" in sent.url and reads.append(sent.url))
+    page.on("request", lambda sent: "/api/orders?" in sent.url and reads.append(sent.url))
     page.evaluate("window.slow = 1500")
     for order_id in order_ids:
         page.get_by_role("button", name=f"Hand over {order_id}").click()
@@ -175,14 +182,31 @@ def test_what_came_of_an_action_is_said_on_whatever_page_the_reader_is(page, des
 # ---------------------------------------------------------------- the network
 
 
-def test_a_stream_that_falls_silent_is_not_live(page, desk):
-    page.evaluate("window.isQuick = true")
-    page.get_by_role("link", name="Products", exact=True).click()
+def test_a_stage_that_notes_no_changes_is_not_live_and_is_refreshed_by_hand(page, desk):
+    refusal = {
+        "code": "NO_CHANGES",
+        "status": 404,
+        "detail": "this stage notes no changes",
+        "title": "x",
+    }
+    answer = {
+        "status": 404,
+        "content_type": "application/problem+json",
+        "body": json.dumps(refusal),
+    }
+    page.route("**/api/changes*", lambda route: route.fulfill(**answer))
+    page.reload()
+    show(page, desk, "orders", "Orders to ship")
+    page.locator("#live.off").get_by_text("not live: this stage notes no changes").wait_for()
+    desk.sell("o-1")
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_role("link", name="o-1").wait_for()
+    page.unroute("**/api/changes*")
+    # What has happened meanwhile is unknown, so the page is read again.
+    desk.sell("o-2")
+    page.evaluate("dispatchEvent(new Event('online'))")
     page.locator("#live.on").wait_for()
-    desk.live._tell = lambda _: None
-    page.locator("#live.off").get_by_text("not live: nothing has arrived for 10 s").wait_for()
-    del desk.live._tell
-    page.locator("#live.on").wait_for()
+    page.get_by_role("link", name="o-2").wait_for()
 
 
 def test_a_network_that_is_gone_is_said_and_what_was_pressed_can_be_pressed_again(page, desk):
@@ -191,12 +215,12 @@ def test_a_network_that_is_gone_is_said_and_what_was_pressed_can_be_pressed_agai
     page.locator("#live.on").wait_for()
     page.context.set_offline(True)
     try:
-        page.locator("#live.off").get_by_text("no answer from the desk").wait_for()
+        page.locator("#live.off").get_by_text("not live: no answer").wait_for()
         page.get_by_label("Units that came in").fill("7")
         page.get_by_role("button", name="Receive").click()
-        said(page, f"Receive 7 {TEA} failed: no answer from the desk", "alert")
+        said(page, f"Receive 7 {TEA} failed: no answer", "alert")
         page.get_by_role("link", name="Lanes", exact=True).click()
-        page.get_by_text("no answer from the desk: its command has ended").first.wait_for()
+        page.get_by_text("no answer: the desk's command has ended").first.wait_for()
     finally:
         page.context.set_offline(False)
     page.get_by_role("button", name="Refresh").click()
@@ -205,10 +229,10 @@ def test_a_network_that_is_gone_is_said_and_what_was_pressed_can_be_pressed_agai
     # The server does what it is asked, and its answer never comes.
     page.evaluate("window.isQuick = true")
     lost = []
-    page.route("**/data/command", lambda route: lost.append(route.fetch().text()), times=1)
+    page.route("**/adjustments", lambda route: lost.append(route.fetch().text()), times=1)
     page.get_by_text("You typed this earlier.").wait_for()
     page.get_by_role("button", name="Receive").click()
-    said(page, "no answer from the desk within 30 s. The change may have been made", "alert")
+    said(page, "no answer within 30 s. The change may have been made", "alert")
     # It is the same change after a reload too, and if something else was typed in between.
     page.reload()
     page.get_by_text("You typed this earlier.").wait_for()
@@ -216,7 +240,7 @@ def test_a_network_that_is_gone_is_said_and_what_was_pressed_can_be_pressed_agai
         page.get_by_label("Units that came in").fill(text)
     page.get_by_role("button", name="Receive").click()
     said(page, f"Receive 7 {TEA}: done before, nothing changed")
-    assert json.loads(lost[0])["done"]
+    assert json.loads(lost[0])["result"] == "APPLIED"
     assert desk.shop.stock(TEA) == before + 7
 
 
@@ -228,19 +252,19 @@ def test_no_address_leaves_the_page_loading_and_no_search_takes_a_reader_away(pa
         ("order/%E0%A4%A", "Cannot show this page"),
         ("products/SOON", "Lady Grey"),
     ):
-        page.goto(f"{desk.origin}/#/{path}")
+        page.goto(f"{desk.origin}/desk/#/{path}")
         page.get_by_text(text).first.wait_for()
 
     # A search takes no reader away from the next page.
     desk.sell("o-1")
     page.evaluate("window.slow = 500")
     page.locator("#search").fill("o-1")
-    with page.expect_response("**/data/search?*"):
+    with page.expect_response("**/api/orders/o-1"):
         page.keyboard.press("Enter")
     page.get_by_role("link", name="Products", exact=True).click()
     page.get_by_role("heading", level=1, name="Products").wait_for()
     page.get_by_role("link", name="Earl Grey", exact=True).wait_for()
-    assert page.url == f"{desk.origin}/#/products"
+    assert page.url == f"{desk.origin}/desk/#/products"
 
 
 # ---------------------------------------------------------------- what was typed
@@ -281,7 +305,7 @@ def test_what_was_typed_stays_across_a_reload_and_what_a_colleague_changes(page,
 
 
 def test_what_was_chosen_and_edited_stays_across_a_reload_until_discarded(page, desk):
-    page.goto(f"{desk.origin}/try")
+    page.goto(f"{desk.origin}/desk/try")
     product, wait = page.get_by_role("radio").nth(2), page.get_by_role("checkbox")
     product.check()
     wait.uncheck()

@@ -28,7 +28,7 @@ def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
     title(opened.value, "Products")
     opened.value.get_by_role("link", name="Lady Grey").wait_for()
     opened.value.close()
-    failing.get_by_text("Embedded AWS on this machine: account 123456789012").wait_for()
+    failing.get_by_text("Embedded AWS on this machine: stage shop").wait_for()
 
 
 def test_a_product_may_be_called_as_what_every_object_has(page):

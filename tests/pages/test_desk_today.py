@@ -1,13 +1,10 @@
 """The desk's Today page, drop page and search, in a browser, for an in-memory tea shop."""
 
-import re
-from datetime import UTC, datetime
-
 import pytest
 from playwright.sync_api import expect
 
 from inventory_orders import overview
-from local.desk import letters, today
+from local.desk import letters
 from tests.support.desk import TEA, card, desk_of_shop
 from tests.support.hands import PERSON_MILLISECONDS
 from tests.support.movements import record_movements
@@ -41,16 +38,10 @@ def signals():
 @pytest.fixture
 def desk(page, signals):
     with desk_of_shop(signals=signals) as desk:
+        desk.page = page
         desk.sweep()
         yield desk
         page.goto("about:blank")
-
-
-def event(desk, kind, order_id, product_id=HOT, units=3):
-    at = datetime.fromtimestamp(desk.shop.clock.now(), UTC).isoformat()
-    data = {"orderId": order_id, "items": [{"productId": product_id, "quantity": units}]}
-    metadata = {"eventId": f"{order_id}#1#{kind}", "occurredAt": at}
-    return {"event": {"detail-type": kind, "detail": {"metadata": metadata, "data": data}}}
 
 
 def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signals, monkeypatch):
@@ -67,7 +58,7 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     desk.dead_letter("StockDeadLetterQueueUrl", "{}", "BELOW_FLOOR")
     signals.on = [ON, ON | {"name": "Sweep Errors"}, OF_LETTERS]
     desk.sweep()
-    desk.live.tell(event(desk, "OrderPlaced", "o-1"))
+    desk.happens(productId=TEA)
     # One problem counts once: the dead letter has an alarm, and the product that the order waits for is low.
     page.get_by_role("heading", name="4 things need your attention").wait_for()
     needs = page.locator(".summary li").all_inner_texts()
@@ -92,12 +83,11 @@ def test_today_says_what_comes_first_and_follows_what_happens(page, desk, signal
     ):
         assert link in links
     alarm = page.get_by_role("link", name="Alarms: Retries Exhausted")
-    assert alarm.get_attribute("href") == "/dashboard"
+    assert alarm.get_attribute("href") == "dashboard"
     assert "1 BELOW_FLOOR" in card(page, "Dead letters").inner_text()
 
     # A finished item keeps its place, and an unknown number is not shown as 0.
     signals.problem, signals.measured = {"problem": "AccessDenied"}, dict.fromkeys(signals.measured)
-    desk.live.tell({"changed": True})
     page.locator(".summary").get_by_text("The state of the alarms is unknown.").wait_for()
     assert page.locator(".summary li").nth(1).inner_text().endswith("No longer there.")
     expect(card(page, "Alarms")).to_contain_text("Unknown: AccessDenied")
@@ -130,7 +120,7 @@ def test_today_says_that_orders_are_not_counted(page):
 
 def test_today_says_what_was_not_checked(page, desk, monkeypatch):
     monkeypatch.setattr(overview, "MOST", 1)
-    monkeypatch.setattr(today, "_MOST_LOW", 1)
+    desk.api.most = 1
     desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=900)
     desk.sell("o-1", (TEA, 70))
     desk.sell("o-2", (HOT, 1))
@@ -162,37 +152,27 @@ def test_on_an_account_an_alarm_names_its_heading_in_the_runbook(page, signals):
         page.goto("about:blank")
 
 
-def test_a_hidden_tab_does_not_listen_and_reads_again_later(page, desk):
-    def hide(value):
-        return (
-            f"Object.defineProperty(document, 'hidden', {{ configurable: true, value: {value} }});"
-        )
-
+def test_a_hidden_tab_asks_for_nothing_and_reads_again_later(page, desk):
     def look(*, hidden):
-        said = "document.dispatchEvent(new Event('visibilitychange'))"
-        page.evaluate(hide("true" if hidden else "false") + said)
+        page.evaluate(f"""
+          Object.defineProperty(document, "hidden", {{ configurable: true, value: {str(hidden).lower()} }});
+          document.dispatchEvent(new Event("visibilitychange"));
+        """)
 
-    # The page is hidden, as if a link had opened it in a new tab.
-    page.add_init_script(hide("true"))
+    asked = []
+    page.on("request", lambda sent: asked.append(sent.url))
     page.goto(desk.address())
-    page.get_by_role("heading", name="All is well").wait_for()
-    assert not desk.live._pages
-    for _ in "twice":
-        look(hidden=False)
-        # The page still says "live" from before it was hidden.
-        while not desk.live._pages:
-            page.wait_for_timeout(20)
-        assert len(desk.live._pages) == 1
-        look(hidden=True)
-        while desk.live._pages:
-            page.wait_for_timeout(20)
+    page.goto(f"{desk.origin}/desk/#/orders")
+    page.get_by_text("Nothing to ship.").wait_for()
+    look(hidden=True)
+    page.wait_for_timeout(100)
+    asked.clear()
     desk.sell("o-1")
-    desk.sweep()
+    desk.happens(orderId="o-1")
+    page.wait_for_timeout(3000)
+    assert asked == []
     look(hidden=False)
-    page.get_by_role("link", name="Ship 1 paid order").wait_for()
-    while not desk.live._pages:
-        page.wait_for_timeout(20)
-    assert len(desk.live._pages) == 1
+    page.get_by_role("link", name="o-1").wait_for()
 
 
 def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk, monkeypatch):
@@ -216,15 +196,15 @@ def test_the_search_leads_to_the_only_hit_and_lists_several(page, desk, monkeypa
     page.wait_for_timeout(2 * PERSON_MILLISECONDS)
     page.keyboard.press("Enter")
     page.get_by_role("heading", level=1, name="Earl Grey", exact=True).wait_for()
-    desk.place("o/1%", user="auth0|anna")
-    for text, title in (("o/1%", "Order o/1%"), ("auth0|anna", "Orders of auth0|anna")):
+    desk.place("o|1", user="auth0|anna")
+    for text, title in (("o|1", "Order o|1"), ("auth0|anna", "Orders of auth0|anna")):
         find(text)
         page.get_by_role("heading", level=1, name=title).wait_for()
     for action, notes in (("confirm", {}), ("fulfil", {"reference": "1Z 7"})):
-        desk.command("ChangeOrders", action=action, orderId="o/1%", **notes)
+        desk.command("ChangeOrders", action=action, orderId="o|1", **notes)
     record_movements(desk.shop)
     find("1Z 7")
-    page.get_by_role("heading", level=1, name="Order o/1%").wait_for()
+    page.get_by_role("heading", level=1, name="Order o|1").wait_for()
     find("o/1%|#")
     page.get_by_role("heading", level=1, name="Search: o/1%|#").wait_for()
     page.get_by_text("Type the whole id of an order or customer").wait_for()
@@ -250,38 +230,21 @@ def test_a_drop_is_seen_until_it_is_sold_out(page, desk):
     elsewhere = {"productId": HOT, "locationId": "berlin", "openingStock": 200}
     desk.command("ManageProducts", action="create", **elsewhere)
     page.goto(desk.address())
-    page.goto(f"{desk.origin}/#/drop/{HOT}")
+    page.goto(f"{desk.origin}/desk/#/drop/{HOT}")
     page.get_by_role("heading", level=1, name="Drop: First Flush 2026, limited drop").wait_for()
-    big = page.locator(".big")
-    expect(page.locator(".end")).to_have_text("No orders yet")
-    left = desk.shop.stock(HOT)
-    assert f"{left + 200}\nleft" in big.inner_text()
-    desk.shop.clock.advance(5)
+    big, end, left = page.locator(".big"), page.locator(".end"), desk.shop.stock(HOT)
+    expect(end).to_have_text("Nothing sold yet")
+    expect(big).to_contain_text(f"{left + 200}left")
     desk.place("o-1", (HOT, 3))
-    desk.live.tell(event(desk, "OrderPlaced", "o-1"))
-    desk.shop.clock.advance(1)
-    expect(page.locator(".end")).to_contain_text("Sold out in about")
-    expect(big).to_contain_text(f"{left - 3}")
-    assert "3\nsold in 1 order\n" in big.inner_text()
-    # Orders of the default location alone leave the units at berlin unchanged.
-    assert f"{left - 3}\nleft" in big.inner_text()
-    page.get_by_text(
-        f"Left: the default location {left - 3}, and 200 at other locations."
-    ).wait_for()
-    desk.shop.clock.advance(30)
-    expect(page.locator(".end")).to_contain_text("No orders since")
-    assert "3\nsold in 1 order\n" in big.inner_text()
-
-    desk.place("o-2", (HOT, left - 3))
-    desk.live.tell(event(desk, "OrderPlaced", "o-2", units=left - 3))
-    desk.live.tell(event(desk, "OrderRejected", "o-3"))
-    expect(page.locator(".end")).to_have_text(
-        re.compile(r"Sold out at \d+:\d\d:\d\d [AP]M after 31 s")
-    )
-    shown = big.inner_text()
-    assert "1\nrejected" in shown
-    assert f"{left}\nsold in 2 orders\n0\nleft" in shown
+    expect(end).to_contain_text("Sold out in about")
+    expect(big).to_contain_text(f"3units sold{left + 197}left")
+    page.get_by_text(f"Left: the default location {left - 3}, berlin 200.").wait_for()
+    # A receipt is not a sale.
+    receipt = {"adjustmentId": "r-1", "productId": HOT, "delta": 10, "reason": "RECEIPT"}
+    desk.command("AdjustStock", action="adjust", **receipt, locationId="")
+    expect(big).to_contain_text(f"3units sold{left + 207}left")
     page.locator("main canvas").wait_for()
-
-    desk.live.tell({"problem": "AWS does not let you listen"})
-    page.locator("#live").get_by_text("not live: AWS does not let you listen").wait_for()
+    desk.place("o-2", (HOT, left + 7))
+    desk.place("o-3", {"productId": HOT, "locationId": "berlin", "quantity": 200})
+    expect(end).to_contain_text("Sold out at")
+    expect(big).to_contain_text(f"{left + 210}units sold0left")

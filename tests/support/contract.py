@@ -28,6 +28,7 @@ from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import Record
 from inventory_orders.domain.words import WordKey
 from inventory_orders.publishing.publisher import PROBE
+from inventory_orders.store.recent_changes import recent_changes_in
 from inventory_orders.store.rows import (
     decode,
     read_lease,
@@ -157,7 +158,7 @@ def kind_of_page(row: Item) -> str:
     """Return the kind of a row of the Allotments table."""
     name = row["page"]["S"]
     first, _, last = name.partition("/")
-    if first in ("out", "stock", "levels", "today"):
+    if first in ("out", "stock", "levels", "today", "changes"):
         return str(first)
     return "lease" if last == "lease" else "depot" if first == "0" else "lane"
 
@@ -191,6 +192,10 @@ def read(table: Table, row: Item) -> Read:
             return read_stock_part(item)
         case "levels" | "today":
             return content_of(item)
+        case "changes":
+            found = recent_changes_in(item)
+            entries = [[*key, *entry] for key, entry in found.entries.items()]
+            return {"version": found.version, "lost": found.lost, "entries": entries}
         case _:
             return read_page(item)
 

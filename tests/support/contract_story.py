@@ -109,6 +109,7 @@ class Story:
         self.leave_units_on_pages()
         self.end_processes_at_the_depot()
         self.shop.publish()
+        self.shop.restart(NOTES_CHANGES="true")
         record_movements(self.shop, late=True)
 
     # ------------------------------------------------------------------ commands
@@ -136,19 +137,21 @@ class Story:
         *lines: Line,
         then: Sequence[str] = (),
         request_id: str = "",
+        placed_by: str = "",
         **fields: Any,
     ) -> None:
         """Send an order to the queue, let the service place or reject it, then send commands about all its units."""
         order = {"orderId": order_id, "userId": "u-7", "items": [*lines], **fields}
         self.sent[order_id] = order
-        self.deliver("Order", order, request_id=request_id)
+        self.deliver("Order", order, requestId=request_id, placedBy=placed_by)
         for action in then:
             self.command(action, order_id)
 
-    def deliver(self, queue: str, *bodies: Mapping[str, Any], request_id: str = "") -> None:
-        """Send messages, and let the service process them. `request_id` is the API request that waits for them, if any."""
+    def deliver(self, queue: str, *bodies: Mapping[str, Any], **attributes: str) -> None:
+        """Send messages with these attributes, and let the service process them."""
         self.shop.send(queue, *bodies)
-        sender = {"messageAttributes": {"requestId": {"stringValue": request_id}}}
+        given = {name: {"stringValue": text} for name, text in attributes.items()}
+        sender = {"messageAttributes": given}
         assert self.shop.deliver(queue, lambda records: [r | sender for r in records]) == 0, bodies
         assert not self.shop.dead_letters(queue)
 
@@ -172,7 +175,8 @@ class Story:
     def list_products(self) -> None:
         """List products with every attribute, some of them at locations."""
         codes = [{"code": "4006381333931"}, {"code": "14006381333938", "units": 12}, {"code": "=1"}]
-        self.list_product("tea", 500, name="Earl Grey", price=680, barcodes=codes)
+        tea = {"name": "Earl Grey", "price": 680, "barcodes": codes}
+        self.list_product("tea", 500, actor="anna", **tea)
         for place, stock in (("berlin", 50), ("lyon", 40)):
             self.list_product("tea", stock, locationId=place, lowStockThreshold=5)
         self.list_product("mug", 20, lowStockThreshold=5)
@@ -258,7 +262,7 @@ class Story:
         """Place one order of each kind."""
         attributes = {"channel": "web", "gift": True, "points": 12}
         request_id = "00000000-0000-4000-8000-000000000001"
-        self.place("plain", units("tea", 2), request_id=request_id)
+        self.place("plain", units("tea", 2), request_id=request_id, placed_by="anna")
         held: dict[str, Any] = {"holdSeconds": 86_400, "attributes": attributes}
         self.place("with-a-hold", units("tea", 2), units("mug"), **held)
         self.place("extended", units("tea"), holdSeconds=900)

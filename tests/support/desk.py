@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,8 +14,10 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
+from local import tokens
 from local.desk.api import Api
 from local.desk.site import Site, serving
+from local.issuer import Issuer
 from local.sample_orders import catalogue
 from operations.aws import Aws
 from operations.currency import Currency
@@ -39,17 +43,44 @@ def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | 
         return Reply(answer.status, named, answer.read())
 
 
+def unsigned(claims: Mapping[str, Any], seconds: int, **other: Any) -> str:
+    """Make a token that only the in-memory shop accepts. `other` claims replace those that an issuer would set."""
+    now = int(time.time())
+    times = {"iat": now, "exp": now + seconds}
+    content = {
+        "iss": tokens.SETTING["issuer"],
+        "aud": tokens.DESK["clientId"],
+        **claims,
+        **times,
+        **other,
+    }
+    text = base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+    return f"e30.{text}.e30"
+
+
+def claims_of(token: str) -> Mapping[str, Any]:
+    """Read the claims of a token, as API Gateway passes them on: as text."""
+    text = token.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return {
+        name: f"[{' '.join(value)}]" if isinstance(value, list) else str(value)
+        for name, value in claims.items()
+    }
+
+
 class ApiOfShop(Api):
     """The HTTP API of an in-memory shop, whose answers must keep its contract. A test says what has changed.
 
     Attributes:
-        claims: The claims of the caller's token; None for an operator.
+        claims: The claims of a caller without a token; None for an operator.
         calls: The method and path of each call, but not of questions for changes.
+        most: The most rows of a page of a list.
     """
 
     def __init__(self, shop: Shop) -> None:
         self.claims: Mapping[str, Any] | None = None
         self.calls: list[str] = []
+        self.most = 100
         self._send = http.Api(shop)
         self._changes: list[tuple[str, Any]] = []
 
@@ -66,9 +97,13 @@ class ApiOfShop(Api):
         if url.path == "/changes":
             return self._news(query.get("since"))
         self.calls.append(f"{method} {path}")
+        if "limit" in query:
+            query["limit"] = f"{min(int(query['limit']), self.most)}"
         named = {name.lower(): value for name, value in headers.items()}
-        text = body and body.decode()
-        said = self._send(method, unquote(url.path), text, named, query, self.claims)
+        text, claims = body and body.decode(), self.claims
+        if "authorization" in named:
+            claims = claims_of(named["authorization"].removeprefix("Bearer "))
+        said = self._send(method, unquote(url.path), text, named, query, claims)
         kept = {name.lower(): value for name, value in said.headers.items()}
         return Reply(said.status, kept, said.text.encode())
 
@@ -80,6 +115,22 @@ class ApiOfShop(Api):
         return Reply(200, {"content-type": "application/json"}, text.encode())
 
 
+class ApiOfNothing(Api):
+    """An HTTP API that only says who the caller is, for pages that use nothing else."""
+
+    def __init__(self) -> None:
+        pass
+
+    def call(
+        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Reply:
+        caller_of = {"name": "x", "permissions": ["*"], "locations": None}
+        about = {"caller": caller_of, "stage": "shop", "production": False, "locations": [""]}
+        answer = about | {"currency": {"code": "", "digits": 0}, "movements": True, "next": "1"}
+        answer |= {"orders": [], "products": [], "isAll": True}
+        return Reply(200, {"content-type": "application/json"}, json.dumps(answer).encode())
+
+
 @dataclass
 class DeskOfShop:
     """A desk that is being served.
@@ -89,6 +140,7 @@ class DeskOfShop:
         aws: The stack of the shop.
         origin: The origin of the desk's address.
         api: The shop's HTTP API.
+        issuer: Signs in its users; None if the desk is of an account.
         page: The browser page that shows the desk, if there is one.
     """
 
@@ -96,6 +148,7 @@ class DeskOfShop:
     aws: Aws
     origin: str
     api: ApiOfShop
+    issuer: Issuer | None = None
     page: Any = None
 
     def address(self, part: str = "") -> str:
@@ -138,7 +191,7 @@ class DeskOfShop:
         """Sweep, as the schedule does once a minute."""
         assert self.aws.invoke("Sweep", {"action": "sweep"})["result"] == "SWEPT"
 
-    def happens(self, *, orderId: str = "", productId: str = "") -> None:  # noqa: N803 - as in the API
+    def happens(self, *, orderId: str = "", productId: str = "") -> None:
         """Note a change of an order or a product, and let the page that shows the desk ask for changes at once."""
         if orderId:
             self.api.change("orders", orderId)
@@ -148,10 +201,17 @@ class DeskOfShop:
             self.page.evaluate("dispatchEvent(new Event('online'))")
 
     def dead_letter(
-        self, queue: str, body: str, code: str, group: str = "", attributes: Any = None
+        self,
+        queue: str,
+        body: str,
+        code: str,
+        group: str = "",
+        attributes: Any = None,
+        message: str = "",
     ) -> str:
         """Put a dead letter into a dead-letter queue, with a group if that is a FIFO queue. Returns the letter's id."""
-        texts = {"errorCode": code, "errorMessage": f"why it is {code}", "originalMessageId": "m"}
+        why = message or f"why it is {code}"
+        texts = {"errorCode": code, "errorMessage": why, "originalMessageId": "m"}
         cause: Any = {
             name: {"DataType": "String", "StringValue": text} for name, text in texts.items()
         }
@@ -175,15 +235,22 @@ def desk_of_shop(
 ) -> Iterator[DeskOfShop]:
     """Serve the desk of a new tea shop. `signals` is its monitoring, and `variables` are further settings of its functions."""
     with open_shop(catalogue()) as shop:
-        about = {"stage": "shop", "production": is_production, "currency": currency._asdict()}
+        about = {
+            "stage": "shop",
+            "production": is_production,
+            "currency": currency._asdict(),
+            "changes": True,
+        }
         shop.restart(ABOUT=json.dumps(about), **variables)
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"
         aws = shop.stack_with(stack_id=stack_id, is_production=is_production)
         dashboard: Any = SimpleNamespace() if is_embedded else None
         site = Site(lambda: aws, TOKEN, signals=signals, dashboard=dashboard)
         site.api = api = ApiOfShop(shop)
+        if site.issuer is not None:
+            site.issuer.sign = unsigned
         with serving(site) as port:
-            yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", api)
+            yield DeskOfShop(shop, aws, f"http://127.0.0.1:{port}", api, site.issuer)
 
 
 @contextmanager

@@ -58,7 +58,8 @@ def views() -> list[str]:
     (listed,) = re.findall(
         r"^const PARTS = (.*?)^const states", APP.read_text("utf-8"), re.M | re.S
     )
-    return re.findall(r'"([\w-]+)"', listed)
+    own = " ".join(re.findall(r'name: "[\w-]+"|views: \[.*?\]|VIEWS = \["\w+"', listed))
+    return re.findall(r'"([\w-]+)"', own)
 
 
 def module(name: str) -> str:

@@ -236,6 +236,13 @@ CALLERS = (
     "Note: waiting callers of the API may use 50,000 concurrent executions of Lambda (2000 a second, 25 s each), and queues "
     "and streams 147, but only {0:,} are unreserved. Waiting callers can starve the workers"
 )
+WITH_DESK = {
+    "jwt": {"issuer": "https://id.example", "audience": ["desk"]},
+    "holdSeconds": 900,
+    "roles": {"claim": "roles", "grants": {"owners": ["*"]}},
+    "desk": {"clientId": "desk"}
+    | {name: f"https://id.example/{name}" for name in ("authorize", "token", "signOut")},
+}
 FIFTY, NINETY = ({"apiLimits": {"concurrentExecutions": number}} for number in (50, 90))
 
 
@@ -312,10 +319,16 @@ def test_deploy_refuses_a_reservation_that_lambda_would_refuse(cdk, account, mon
     account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 150
     with_settings(monkeypatch, apiLimits={"concurrentExecutions": 51})
     assert (
-        "apiLimits.concurrentExecutions is 51 in cdk.json, but only 150 of the account's concurrent executions of Lambda in "
-        "us-east-1 are unreserved, and 100 of them must stay unreserved."
+        "apiLimits.concurrentExecutions (51) in cdk.json would reserve 51 concurrent executions of Lambda, but only 150 of the "
+        "account's are unreserved in us-east-1, and 100 of them must stay unreserved."
     ) in refused()
+    account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 104
+    with_settings(monkeypatch, **WITH_DESK)
+    assert refused().startswith("desk (5) in cdk.json would reserve 5 concurrent executions")
+    with_settings(monkeypatch, **WITH_DESK, apiLimits={"concurrentExecutions": 1})
+    assert refused().startswith("apiLimits.concurrentExecutions (1) and desk (5) in cdk.json")
     assert cdk == []
+    account["get_account_settings"]["AccountLimit"]["UnreservedConcurrentExecutions"] = 150
     with_settings(monkeypatch, **FIFTY)
     assert "100 of them unreserved" in deploy(cdk)
 
@@ -512,6 +525,72 @@ def test_an_app_client_that_cannot_be_read_is_noted():
     assert noted.endswith("Check that its users cannot write cognito:groups, custom:locations")
 
 
+GOOD_CLIENT = {
+    "AllowedOAuthFlows": ["code"],
+    "AllowedOAuthScopes": ["openid"],
+    "CallbackURLs": ["https://desk.example/desk/page.html"],
+    "LogoutURLs": ["https://desk.example/desk/page.html"],
+    "EnableTokenRevocation": True,
+}
+
+
+def checked_client(changes, url="https://desk.example/desk/page.html", issuer=POOL):
+    """Check the desk's app client, which differs from a good one."""
+
+    class Client:
+        def describe_user_pool_client(self, **which):
+            if isinstance(changes, Exception):
+                raise changes
+            client = GOOD_CLIENT | changes
+            return {
+                "UserPoolClient": {n: value for n, value in client.items() if value is not None}
+            }
+
+        def describe_stacks(self, **which):
+            outputs = [] if url is None else [{"OutputKey": "DeskUrl", "OutputValue": url}]
+            return {"Stacks": [{"Outputs": outputs}]}
+
+    account = AwsAccount(SimpleNamespace(client=lambda *_, **__: Client()), "us-east-1")
+    claims = ["cognito:groups", "custom:locations"]
+    return preflight.check_desk_client(account, "Shop", issuer, "desk", claims)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, None),
+        ({"ReadAttributes": ["custom:locations"]}, None),
+        ({"ReadAttributes": ["email"]}, "make custom:locations readable"),
+        ({"AllowedOAuthFlows": None}, "allow the authorization code grant"),
+        ({"AllowedOAuthFlows": ["code", "implicit"]}, "do not allow the implicit grant"),
+        ({"AllowedOAuthScopes": ["email"]}, "allow the scope openid"),
+        (
+            {"CallbackURLs": ["https://desk.example/"]},
+            "add the callback URL https://desk.example/d",
+        ),
+        ({"LogoutURLs": None}, "add the sign-out URL https://desk.example/desk/page.html"),
+        ({"EnableTokenRevocation": None}, "enable token revocation"),
+        (refusal("AccessDeniedException"), "cannot read the app client desk of the desk"),
+    ],
+)
+def test_deploy_says_what_is_wrong_with_the_app_client_of_the_desk(changes, says):
+    noted = checked_client(changes)
+    assert noted is None if says is None else says in noted
+    assert checked_client(changes, issuer="https://id.example") is None
+
+
+def test_an_app_client_with_a_secret_is_refused():
+    with pytest.raises(UserError, match="desk has a secret, which a browser cannot keep"):
+        checked_client({"ClientSecret": "s"})
+
+
+def test_before_the_first_deployment_the_address_of_the_desk_is_unknown():
+    assert checked_client({}, url=None) == (
+        "the app client desk of the desk: add the callback URL in the output DeskUrl, after this deployment; add the sign-out "
+        "URL in the output DeskUrl, after this deployment"
+    )
+
+
 def test_claims_of_other_issuers_are_not_checked():
     assert checked_claims(AssertionError(), ["roles"], "https://id.example") is None
     assert checked_claims(AssertionError(), []) is None
@@ -527,8 +606,12 @@ def test_deploy_checks_the_claims_of_operators_roles_and_locations(cdk, account,
         "operatorsClaim": {"name": "group", "value": "operators"},
     }
     roles = {"claim": "roles", "grants": {"owners": ["*"]}, "locationsClaim": "places"}
-    with_settings(monkeypatch, jwt=jwt, holdSeconds=900, roles=roles)
+    clients = []
+    monkeypatch.setattr(preflight, "check_desk_client", lambda _, *which: clients.append(which))
+    desk = WITH_DESK["desk"]
+    with_settings(monkeypatch, jwt=jwt, holdSeconds=900, roles=roles, desk=desk)
     deploy(cdk)
+    assert clients == [("InventoryOrders-dev", POOL, "desk", ["roles", "places", "group"])]
     assert asked == [(POOL, ("desk",), ["roles", "places", "group"])]
 
 

@@ -22,7 +22,6 @@ from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import (
-    ConfigurationError,
     InvalidMessageError,
     Outcome,
     StoreUnavailableError,
@@ -1786,13 +1785,6 @@ def test_the_shop_chooses_the_claim_that_names_the_user(customers, monkeypatch):
     assert place(customers, claims=claims).status == 201
     assert customers("GET", "/orders/o-1", claims={"sub": "u-7"}).code == (403, "NO_SUBJECT")
     assert customers("GET", "/orders/o-1").status == 200, "a signed request has full access"
-
-
-@pytest.mark.parametrize("setting", ["", "yes"])
-def test_an_invalid_setting_for_shown_stock_is_refused(api, setting):
-    api.shop.restart(SHOW_STOCK=setting)
-    with pytest.raises(ConfigurationError, match="SHOW_STOCK"):
-        api("GET", f"/products/{TEA}")
 
 
 # ---------------------------------------------------------------------- failures

@@ -6,19 +6,8 @@ import pytest
 
 from bench.grown.shop import GrownShop
 from bench.studies import growth
-from local.desk.live import Live
-from local.desk.site import Site
-from local.desk.work import Desk
 from operations.audit import read_books
-from operations.aws import Aws
 from testing.world.handlers import load_handler
-
-NOT_LISTS = {"/data/about", "/data/dead-letters", "/data/events", "/data/drop"}
-"""Reads of the desk that read no table, or that continue while a page is open."""
-
-
-def no_stack() -> Aws:
-    raise AssertionError("nothing is read here")
 
 
 def test_the_books_of_a_grown_shop_balance():
@@ -29,16 +18,12 @@ def test_the_books_of_a_grown_shop_balance():
     assert len(books.orders) == 239
 
 
-def test_every_page_of_the_api_and_the_desk_is_measured():
+def test_every_page_of_the_api_is_measured():
     calls = [re.sub(r"{(\w+)}", "ID", page.call).partition("?")[0] for page in growth.PAGES]
     routes = {re.sub(r"{(\w+)}", "ID", route) for route in load_handler("api")._ROUTES}
     assert {call for call in calls if call.startswith("GET ")} == {
         route for route in routes if route.startswith("GET ")
     }
-    reads = Site(Desk(no_stack, is_embedded=False), "", Live(no_stack, list, 1)).reads
-    assert {call.removeprefix("desk ") for call in calls if call.startswith("desk ")} == (
-        reads.keys() - NOT_LISTS
-    )
 
 
 @pytest.mark.parametrize(

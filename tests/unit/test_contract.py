@@ -311,7 +311,9 @@ def test_every_status_action_reason_and_type_of_event_has_an_entry():
     assert {row["reason"] for row in adjustments} == REASONS | REASONS_OF_SENDERS
     pages = [kept for version in VERSIONS for kept in version.rows_of(Table.ALLOTMENTS)]
     kinds_of_pages = {kind_of_page(kept.row) for kept in pages}
-    assert kinds_of_pages == {"depot", "lane", "lease", "levels", "out", "stock", "today"}
+    assert kinds_of_pages == {
+        *("changes", "depot", "lane", "lease", "levels", "out", "stock", "today")
+    }
     kinds = {event["detail-type"] for version in VERSIONS for event in version.events.values()}
     assert kinds == set(EventType)
 

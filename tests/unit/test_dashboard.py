@@ -3,7 +3,6 @@
 import math
 import statistics
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -383,19 +382,6 @@ def test_a_limit_does_not_belong_to_an_alarm_on_another_statistic_or_number():
     for changes in ({"Statistic": "Sum"}, {"Threshold": 0.6}, {"MetricName": "OrdersRejected"}):
         (shown,) = served(drawn, Samples(), **changes).snapshot("5m")["widgets"]
         assert shown["lines"][0]["alarms"] == []
-
-
-def test_a_page_gets_a_snapshot_after_each_poll(monkeypatch):
-    service = served(graph(placed()), Samples())
-    monkeypatch.setattr(service, "_read_definitions", lambda: None)
-    monkeypatch.setattr(service._collector, "collect", lambda: None, raising=False)
-    snapshots = service.snapshots("5m")
-    assert next(snapshots)["count"] == 300
-    with ThreadPoolExecutor(1) as threads:
-        following = threads.submit(next, snapshots)
-        while not following.done():
-            service.poll()
-    assert following.result()["widgets"]
 
 
 def test_the_page_shows_read_errors(monkeypatch):

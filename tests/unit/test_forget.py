@@ -51,7 +51,12 @@ def balances(shop):
 
 
 def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
-    place(shop, ORDER, Order("o-2", "u-7", {"tea": 1}), Order("o-3", "u-8", {"tea": 1}))
+    place(
+        shop,
+        replace(ORDER, placed_by="ben"),
+        Order("o-2", "u-7", {"tea": 1}),
+        Order("o-3", "u-8", {"tea": 1}),
+    )
     place(shop, command(OrderAction.CONFIRM, "o-2"), command(OrderAction.FULFIL, "o-2"))
     before, handed_over, others = (
         shop.order_row("o-1"),
@@ -63,6 +68,7 @@ def test_a_users_orders_get_a_pseudonym_and_lose_their_attributes(shop):
     assert f"2 orders pseudonymised: {PSEUDONYM}" in done.stdout
     after = shop.order_row("o-1")
     assert before.pop("attributes") == {"channel": "web", "gift": True}
+    assert before.pop("placedBy") == "ben"
     changed = {
         "userId": PSEUDONYM,
         "pseudonymisedAt": after["lastUpdatedAt"],

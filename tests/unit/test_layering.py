@@ -34,6 +34,7 @@ RULES = """
 .publishing             | BASICS
 .publishing.streams     | BASICS .store .publishing.publisher
 .publishing.movements   | BASICS .store .publishing.publisher .publishing.streams .engine.retrying_client
+.publishing.recent_changes | BASICS .store .publishing.publisher .publishing.streams .engine.retrying_client
 .publishing.stock       | BASICS .store .publishing.publisher .engine.retrying_client .lanes.levels
 .invocation             | BASICS .store .engine .products .publishing .holds
 # Connects the engine with its sources of units.

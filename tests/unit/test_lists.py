@@ -47,6 +47,12 @@ def flat(found):
     return [order_id for page in found for order_id in page]
 
 
+@pytest.mark.parametrize("wanted", [OrderFilter(), OrderFilter(status="SHIPPED")])
+def test_a_filter_without_a_known_status_is_an_error(shop, wanted):
+    with pytest.raises(ValueError, match="is not a valid OrderStatus"):
+        pages(shop, wanted, 1)
+
+
 @pytest.mark.parametrize("limit", [7, 100])
 @pytest.mark.parametrize(
     ("status", "is_oldest_first"),

@@ -1,5 +1,6 @@
 """Product files with several locations: what their lines mean, and that each line takes effect once."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -373,7 +374,7 @@ def test_a_count_is_booked_as_of_the_time_when_it_was_made(counted, what, moved)
     """Parcels that left since stay gone, and goods that came in since are added."""
     assert counted.shop.invoke(*(MOVES | STAYS)[what])["result"] == "APPLIED"
     # A decrement may be in flight for as long as an invocation.
-    counted.shop.clock.sleep(1000)
+    counted.shop.clock.sleep(1300)
     for load in counted.check_and_load(COUNTS):
         assert load.bad == []
         assert findings(load) == [(3, "tea at lyon", "counted 29, corrected by -1")]
@@ -467,7 +468,13 @@ def test_a_count_that_may_be_wrong_is_refused(counted, content, why):
 def test_a_load_waits_for_movements_and_refuses_counts_if_they_stay_behind(counted, monkeypatch):
     counted.has_recorder = False
     record_movements(counted.shop)
-    clock, began = counted.shop.clock, counted.shop.clock.now()
+    clock = counted.shop.clock
+    clock.sleep(100)
+    counted.shop.invoke(*MOVES["fulfil order o-1"])
+    # How far the clock of this machine is off makes no difference.
+    slow = datetime.fromtimestamp(clock.now() - 280, UTC)
+    monkeypatch.setattr(loading._Clock, "now", lambda _: slow)
+    began = clock.now()
     monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
     load = counted.load(COUNTS)
     assert codes(load) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]

@@ -1,16 +1,22 @@
 """Which orders and products changed: how the streams' reader notes them, and what `GET /changes` lists for whom."""
 
 import json
+import random
+from contextlib import suppress
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.errors import RepairNeededError, StoreError
+from inventory_orders.invocation import runtime
 from inventory_orders.invocation.runtime import Process
 from inventory_orders.publishing import recent_changes
 from inventory_orders.publishing.recent_changes import Noter
-from inventory_orders.store.recent_changes import MOST, RecentChanges
+from inventory_orders.store.dynamodb import Store
+from inventory_orders.store.recent_changes import MOST, RecentChanges, read_recent_changes
 from inventory_orders.store.tables import STREAM_BATCH, Table
 from testing.aws import ServiceError
 from testing.world.clock import ManualClock
@@ -283,6 +289,38 @@ def test_a_lost_answer_does_no_harm(shop, ask):
     assert changes(ask, since) == NOTHING | {"orders": ["o-1"]}
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_fails_no_reader_misses_a_change_for_good(shop, seed):
+    """Three processes note changes while their requests and answers are lost, and a reader asks now and then."""
+    chance, noters = random.Random(seed), [noter(shop) for _ in range(3)]
+    cursor, unknown = "0", set()
+
+    def fail(operation, request):
+        if chance.random() < 0.3:
+            if chance.random() < 0.5:
+                shop.aws.dynamodb.answer(operation, request)
+            raise ServiceError("ThrottlingException", "slow down")
+
+    def read(cursor):
+        recent = read_recent_changes(shop.store)
+        found = recent.since(cursor)
+        unknown.difference_update(unknown if found is None else {key for _, key in found})
+        return str(recent.version)
+
+    for _ in range(300):
+        shop.before = fail
+        unknown.add(order_id := f"o-{chance.randrange(250)}")
+        with suppress(StoreError):
+            note_with(chance.choice(noters), order_row(order_id), seconds=0.2)
+        shop.calm()
+        if chance.random() < 0.1:
+            cursor = read(cursor)
+    for each in noters:
+        note_with(each, order_row("o-last"))
+    read(cursor)
+    assert unknown == set()
+
+
 def test_changes_are_noted_although_movements_cannot_be_recorded(shop, ask):
     since = cursor(ask)
     shop.refuse("BatchWriteItem", ServiceError("ThrottlingException", "slow down"))
@@ -348,6 +386,21 @@ def test_without_a_desk_nothing_is_noted(shop, ask):
     note(shop, order_row("o-1"))
     assert shop.item(Table.ALLOTMENTS, *ROW) is None
     assert changes(ask, cursor(ask)) == NOTHING
+
+
+def test_the_sweep_reports_a_stream_whose_changes_are_not_noted(shop, monkeypatch):
+    monkeypatch.setattr(Store, "stream", lambda _, table: f"stream of {table}")
+    read = {"EventSourceArn": "stream of Orders", "State": "Enabled"}
+    functions = SimpleNamespace(get_event_source_mapping=lambda UUID: read)
+    client = runtime.client
+    monkeypatch.setattr(
+        runtime,
+        "client",
+        lambda name, *more: functions if name == "lambda" else client(name, *more),
+    )
+    shop.restart(CHANGE_MAPPINGS="uuid-1 uuid-2")
+    with pytest.raises(RepairNeededError, match=r"^changes of Products are not noted for the desk"):
+        shop.invoke("sweep", {"action": "sweep"})
 
 
 def test_a_row_never_lists_more_than_it_may():

@@ -57,6 +57,15 @@ def test_a_list_by_status_has_all_locations_of_each_product(shop):
     assert (total["name"], total["available"], has_more) == ("Earl Grey", 1030, False)
 
 
+def test_the_limit_of_a_list_counts_the_rows_of_the_location(shop):
+    for product_id in ("ale", "bun"):
+        shop.list(product_id, 0)
+    levels, _, has_more = list_by_status(shop.stack, ["OUT_OF_STOCK"], 1, "berlin")
+    assert [each.product.product_id for each in levels if each.on_hand == 0] == ["tea#berlin"]
+    assert not has_more
+    assert lines("stock", "--out", "--location", "berlin", "--limit", "1")[1][0] == "tea"
+
+
 def test_a_list_has_the_total_of_each_product_and_each_of_its_locations(shop):
     heading, *rows, summary = lines("stock")
     assert heading[:2] == ["product", "location"]

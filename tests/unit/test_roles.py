@@ -144,6 +144,55 @@ def test_the_actor_of_a_change_is_the_name_of_the_token(api):
     assert (actors["r-1"], actors["c-1"]) == ("stock-1", "stock-1")
 
 
+@pytest.mark.parametrize("headers", [JSON, WAIT])
+def test_an_order_names_the_member_of_staff_who_placed_it_but_not_to_customers(api, headers):
+    body = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 1}]}
+    assert api("POST", "/orders", body, headers, claims=staff("tills")).status in (201, 202)
+    own = body | {"orderId": "o-2"}
+    assert api("POST", "/orders", own, headers, claims={"sub": "u-7"}).status in (201, 202)
+    api.shop.deliver("Order")
+    shown = [api("GET", f"/orders/{each}", claims=staff("pickers")) for each in ("o-1", "o-2")]
+    assert [each.document.get("placedBy") for each in shown] == ["tills-1", None]
+    (listed, _) = api("GET", "/orders", query={"userId": "u-7"}, claims={"sub": "u-7"}).document[
+        "orders"
+    ]
+    assert "placedBy" not in listed
+    assert "placedBy" not in api("GET", "/orders/o-1", claims={"sub": "u-7"}).document
+    # The same order from another member of staff is the same order.
+    assert api("POST", "/orders", body, WAIT, claims=staff("owners")).status == 200
+    assert api.shop.order_row("o-1")["placedBy"] == "tills-1"
+
+
+def test_a_product_names_who_last_changed_it(api):
+    buyer, owner = staff("buyers"), staff("owners")
+    mug = {"productId": "mug", "openingStock": 5}
+    said = api("POST", "/products", mug, claims=buyer)
+
+    def changed_by():
+        shown = api("GET", "/stock/mug", claims=owner).document
+        assert shown["changedAt"] >= shown["createdAt"]
+        return shown["changedBy"]
+
+    assert changed_by() == "buyers-1"
+
+    # What changes nothing leaves no name.
+    same = {"lowStockThreshold": 0}
+    assert api("PATCH", "/products/mug", same, claims=owner).document["result"] == "REPLAYED"
+    assert changed_by() == "buyers-1"
+    for path in ("discontinue", "list-again"):
+        assert api("POST", f"/products/mug/{path}", claims=owner).status == 200
+        assert changed_by() == "owners-1"
+    assert api("PATCH", "/products/mug", {"price": 7}, claims=buyer).status == 200
+    place(api, "o-1", {"mug": ""})
+    assert changed_by() == "buyers-1"
+    assert "changedBy" not in api("GET", "/products/mug", claims=owner).document
+    listed_at = {"createdAt": said.document["createdAt"]}
+    assert api("DELETE", "/products/mug", query=listed_at, claims=owner).status == 200
+    listed = api("GET", "/products/mug/adjustments", claims=owner).document["adjustments"]
+    actors = {each["reason"]: each["actor"] for each in listed}
+    assert actors == {"OPENING": "buyers-1", "CLOSING": "owners-1"}
+
+
 # ---------------------------------------------------------------------- locations
 
 

@@ -100,7 +100,7 @@ def test_a_domain_is_used_over_tls_only(monkeypatch, tmp_path):
     ("path", "to"), [("/desk", "desk/page.html"), ("/a/$default/desk/", "page.html")]
 )
 def test_the_short_address_leads_to_the_page(function, path, to):
-    event = {"routeKey": "GET /desk", "rawPath": path}
+    event = {"routeKey": "GET /desk", "rawPath": path, "pathParameters": None}
     assert function(event) == {"statusCode": 302, "headers": {"Location": to}}
 
 
@@ -126,10 +126,14 @@ def report(body):
 
 
 def test_a_report_is_logged_without_codes_and_tokens(function, caplog):
+    text = json.dumps({"csp-report": REPORT})
+    encoded = base64.b64encode(text.encode()).decode()
     with caplog.at_level(logging.WARNING):
-        answer = function(report(json.dumps({"csp-report": REPORT})))
-    assert answer == {"statusCode": 204}
-    (logged,) = caplog.messages
+        answer = function(report(text))
+        again = function(report(encoded) | {"isBase64Encoded": True})
+    assert answer == again == {"statusCode": 204}
+    logged, repeated = caplog.messages
+    assert logged == repeated
     said = json.loads(logged.removeprefix("content security policy violated: "))
     assert said == {
         "directive": "script-src-elem",

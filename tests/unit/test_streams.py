@@ -29,12 +29,12 @@ def looks():
                 stream = {"StreamSpecification": {"StreamEnabled": enabled}, "LatestStreamArn": arn}
                 wanted = {"TableName": table.value}
                 described.add_response("describe_table", {"Table": stream}, wanted)
-            return unread_streams(store, functions, UUIDS[: len(arns)])
+            return unread_streams(store, functions, UUIDS[: len(arns)], "published")
 
     def fail(code):
         with Stubber(functions) as stub:
             stub.add_client_error("get_event_source_mapping", code, http_status_code=400)
-            return unread_streams(store, functions, UUIDS)
+            return unread_streams(store, functions, UUIDS, "published")
 
     look.fail = fail
     return look

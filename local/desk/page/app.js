@@ -2,11 +2,12 @@
 import { html, nothing, render } from "lit-html";
 import { about, may, ownLocations, readAbout } from "./caller.js";
 import { arrive } from "./drafts.js";
-import { locationName, useCurrency } from "./format.js";
+import { locationName, minute, person, useCurrency } from "./format.js";
 import { ELSEWHERE, dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, link, problem, steady } from "./parts.js";
 import { listenToScans, sendForm, swallow } from "./scanner.js";
 import { api, ask, config, isLocal, pause, readConfig } from "./server.js";
+import { beginSession, listenToSession, signIn, signOut, until } from "./session.js";
 import { T } from "./texts.js";
 
 const RETRY_MILLISECONDS = 2000;
@@ -43,7 +44,7 @@ const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live
 const notLive = (why) => ({ text: T.live.off(why), kind: "off" });
 const PAGE = "page"; // the key of messages about the page itself
 // What is on the screen. `news` says whether it follows what happens, and `notice` why it cannot be read.
-const shown = { isKnown: false, readAt: 0, view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
+const shown = { isKnown: false, readAt: 0, signedOut: "", view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
 let opening = 0;
 let asked = Promise.resolve(); // the latest question
 let reads = {}; // of the view: `now`, and the `next` one
@@ -51,17 +52,26 @@ let reads = {}; // of the view: `now`, and the `next` one
 // ---------------------------------------------------------------- drawing
 
 const isHere = ({ at = ["local", "hosted"] }) => at.includes(config.desk) || (config.embedded && at.includes("embedded"));
-const isAllowed = ({ needs = [] }) => needs.length === 0 || needs.some(may);
+// Today's counts of orders are of all locations.
+const isAllowed = ({ name, needs = [] }) => needs.length === 0 || needs.some((permission) => may(permission) && (name !== "today" || permission !== "orders.read" || ownLocations() === null));
 
 function stageOf() {
   const { stage, production } = shown.isKnown ? about : {};
   const kind = !shown.isKnown ? "" : config.embedded ? "embedded" : production ? "production" : "account";
-  return html`<p id="stage" data-kind=${kind}>${shown.isKnown ? T.stage[kind](stage) : "\u00a0"}${shown.isKnown ? html`<span id="who">${whoOf(about.caller)}</span>` : nothing}</p>`;
+  return html`<p id="stage" data-kind=${kind}>${shown.isKnown ? T.stage[kind](stage) : "\u00a0"}${shown.isKnown ? html`<span id="who">${whoOf(about.caller)}</span>` : nothing}${sessionOf()}</p>`;
 }
+
+function sessionOf() {
+  if (until() === undefined || shown.signedOut) return nothing;
+  return html`<span id="session">${T.session.until(minute(until() / 1000))}</span>${button(T.session.signOut, signOut)}`;
+}
+
+// What was typed is still there after signing in.
+const endOf = () => (shown.signedOut ? html`<p class="problem" role="alert">${shown.signedOut} ${button(T.session.signIn, signIn, { kind: "primary" })}</p>` : nothing);
 
 function whoOf({ name, permissions, locations }) {
   const granted = [permissions].flat();
-  return T.who(name, granted.includes("*") ? "" : granted.join(", "), locations?.map((locationId) => locationName({ locationId })).join(", "));
+  return T.who(person(name), granted.includes("*") ? "" : granted.join(", "), locations?.map((locationId) => locationName({ locationId })).join(", "));
 }
 
 function navOf(name) {
@@ -92,7 +102,8 @@ function dialogOf({ title, words, yes = T.yes, kind = "primary" } = {}) {
   </dialog>`;
 }
 
-function drawn({ name, view, data, state, ids, error, isRead }) {
+function drawn({ name, view, data, state, ids, error, isRead, signedOut }) {
+  if (signedOut && !isRead) return { title: T.session.title, content: nothing };
   if (error) return { title: T.notReadable, content: problem(withCode(error)) };
   if (!isRead) return { title: T.reading, content: nothing };
   try {
@@ -113,7 +124,7 @@ function draw() {
   render(
     html`${stageOf()}${navOf(shown.name)}
       <header><div><h1 id="title">${title}</h1><p id="about">${words}</p></div>${searchBox()}<div id="controls">${live}${controls}${refresh}</div></header>
-      <main id="view" tabindex="-1" aria-busy=${shown.isBusy}>${content}</main>
+      ${endOf()}<main id="view" tabindex="-1" aria-busy=${shown.isBusy}>${content}</main>
       ${dialogOf(shown.question)}<div id="said">${messageOf(ELSEWHERE)}${messageOf(PAGE)}</div>`,
     document.body,
   );
@@ -159,15 +170,17 @@ async function readOnce(mine) {
   shown.isAfresh = false;
   let why = "";
   try {
+    const around = isLocal() && view.attends ? lookAround() : undefined;
     const data = await view.read?.(ids, state, isAfresh);
     if (mine !== reads) return;
+    shown.around = await around;
     shown.data = data;
     arrange(isAfresh);
     Object.assign(shown, { isRead: true, readAt: Date.now(), error: "" });
   } catch (error) {
     if (mine !== reads) return;
     shown.readAt = Date.now();
-    why = error.message;
+    why = error.isSignedOut ? "" : error.message;
   }
   shown.isBusy = mine.next !== undefined;
   // What is on the screen stays: someone may be typing there.
@@ -259,14 +272,14 @@ async function followChanges(since) {
 }
 
 // Only an operator's machine may look at dead letters and alarms.
+const lookAround = () => ask("/local/attention").then(JSON.stringify, () => undefined);
+
 async function followLocal() {
-  let seen;
   for (;;) {
     await pause(LOOK_MILLISECONDS[config.embedded ? "embedded" : "account"]);
     if (document.hidden || !shown.view?.attends) continue;
-    const found = await ask("/local/attention").then(JSON.stringify, () => seen);
-    if (seen !== undefined && found !== seen) hear({ orders: [], products: [], isAll: true, changed: true });
-    seen = found;
+    const found = await lookAround();
+    if (found !== undefined && found !== shown.around) hear({ orders: [], products: [], isAll: true, changed: true });
   }
 }
 
@@ -303,9 +316,11 @@ async function begin() {
   for (;;) {
     try {
       await readConfig();
+      await beginSession(config.signIn);
       const [since] = await Promise.all([firstChange(), readAbout()]);
       return since;
     } catch (error) {
+      if (error.isSignedOut) await new Promise(() => {}); // signing in leaves the page
       shown.error = error.message;
       draw();
       await pause(RETRY_MILLISECONDS);
@@ -313,10 +328,29 @@ async function begin() {
   }
 }
 
+// The session has ended, or could not begin: `why`, in words.
+function endSession(why) {
+  Object.assign(shown, { signedOut: T.sentence(why), isBusy: false });
+  draw();
+}
+
+// A new token may have other roles.
+async function renewAbout() {
+  const before = JSON.stringify(about.caller);
+  try {
+    await readAbout();
+    if (JSON.stringify(about.caller) !== before) await open();
+  } catch (error) {
+    if (error.code) Object.assign(shown, { error: error.message, isRead: false, isKnown: false });
+  }
+  draw();
+}
+
 document.querySelector("noscript").remove();
 document.documentElement.lang = T.language;
 Object.assign(page, { draw, read, arrange, isMeant, isShown: (state) => state === shown.state });
 draw();
+listenToSession(endSession, renewAbout);
 listenToKeys();
 listenToScans(hearScan);
 // A double click is one click. Its second one may be on what has come into the place of the first.

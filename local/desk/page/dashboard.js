@@ -2,7 +2,7 @@
 import { unsafeHTML } from "lit-html/directives/unsafe-html.js";
 import { lineChart } from "./chart.js";
 import { clock, measured } from "./format.js";
-import { page, withCode } from "./messages.js";
+import { page } from "./messages.js";
 import { ask } from "./server.js";
 import { choice, html, nothing, problem, repeat, table } from "./parts.js";
 import { T } from "./texts.js";
@@ -135,7 +135,7 @@ function contentOf({ alarms, widgets, start, period, count, ready, traffic, prob
   const times = Array.from({ length: count }, (_, index) => start + index * period);
   return [
     why ? problem(T.dashboard.unreadable(why)) : nothing,
-    ready && !traffic ? html`<p class="card">${withCode(T.dashboard.noTraffic)}</p>` : nothing,
+    ready && !traffic ? html`<p class="card">${T.dashboard.noTraffic}</p>` : nothing,
     ready ? [alarmsOf(alarms), ...sectionsOf(widgets).map((section) => sectionOf(section, times)), unmeasuredOf(widgets, alarms)] : nothing,
   ];
 }

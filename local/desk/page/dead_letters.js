@@ -15,7 +15,7 @@ const [MOST_CHARACTERS, MOST_LEVELS] = [50_000, 50];
 
 // After a message was sent again, the page looks for its outcome: this often, and for so many messages at a time. One that seems done may still
 // fail, because the order may be an earlier one with the same id.
-const [LOOK_MILLISECONDS, MOST_LOOKS] = [3000, 4];
+const [LOOK_MILLISECONDS, MOST_LOOKS] = [2000, 4];
 const longestLook = ({ isBack, isDone } = {}) => (isBack ? 0 : isDone ? 30_000 : 300_000);
 
 // Where a cause without a field in its words lies, by its code.
@@ -201,7 +201,7 @@ function letterOf(state, row, mayHelp, schemas) {
   const shown = message ? [facts(factsOf(partsOf(schema, message, key))), html`<details><summary>${T.letters.json}</summary>${bodyText(row)}</details>`] : bodyText(row);
   const content = edited === FORM && message ? formEditor(state, row, message, schema) : edited ? jsonEditor(state, row) : html`<div>${shown}</div>`;
   return html`<li class="letter ${row.isGone ? "is-gone" : ""}" tabindex="-1" data-key=${key} ?data-first=${row.messageId === state.messageId}>
-    <div><h3>${row.message}</h3>${facts(about)}<div class="actions">${actions}${edited ? nothing : messageOf(key)}</div></div>${settled ? nothing : content}
+    <div><h3>${row.message}</h3>${facts(about)}<div class="actions">${actions}${edited ? nothing : [key, jsonKey(key)].map(messageOf)}</div></div>${settled ? nothing : content}
   </li>`;
 }
 

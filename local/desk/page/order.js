@@ -69,11 +69,12 @@ function partsOf(order) {
   });
 }
 
-function aboutOf({ userId, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], locationsAsked = [], split, attributes = {} }) {
+function aboutOf({ userId, placedBy, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], locationsAsked = [], split, attributes = {} }) {
   const [from, asked] = [locations, locationsAsked].map((ids) => ids.map((locationId) => locationName({ locationId })).join(", "));
   return facts([
     [T.order.customer, link(userId, "orders", "of", userId)],
     [T.order.placed, moment(createdAt)],
+    [T.order.placedBy, person(placedBy)],
     [T.order.holdEnds, moment(expiresAt)],
     [T.order.paid, moment(confirmedAt)],
     [T.order.shipped, moment(fulfilledAt)],

@@ -9,7 +9,9 @@ import { T } from "./texts.js";
 
 export { change, html, messageOf, nothing, svg };
 
-export const hrefOf = (path, ...parts) => `./#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
+// Only the local server has pages with a path of their own.
+const START = /\/(page\.html)?$/.test(location.pathname) ? "" : "./";
+export const hrefOf = (path, ...parts) => `${START}#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
 export const link = (text, path, ...parts) => html`<a href=${hrefOf(path, ...parts)}>${text}</a>`;
 export const card = (title, ...content) => html`<section class="card"><h2>${title}</h2>${content}</section>`;
 

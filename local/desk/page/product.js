@@ -1,6 +1,6 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
 import { may } from "./caller.js";
-import { atLocation, bookedAt, inWords, locationName, moment, number, price, signed } from "./format.js";
+import { atLocation, bookedAt, inWords, locationName, moment, number, person, price, signed } from "./format.js";
 import { idOf, refuse, withCode } from "./messages.js";
 import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
@@ -161,8 +161,8 @@ function detailsOf({ productId, total, state, ...own }) {
 }
 
 // A product that is discontinued without a location is discontinued everywhere.
-function promisedIn({ locationId, total, ...own }) {
-  const { committed, isExact } = locationId ? own : (total ?? own);
+async function promisedIn({ productId, locationId }) {
+  const { committed, isExact } = await api("GET", pathOf("stock", productId), { query: { locationId } });
   return committed === 0 ? T.product.nothingPromised : T.product.promised(number(committed), isExact);
 }
 
@@ -172,7 +172,7 @@ function saleOf(product) {
   // The command for the product itself, unlike the one to delist it, is about all of its locations.
   const what = hasPlaces ? T.product.everywhere(productId) : inWords(product);
   const end = (text, command, warning) => () => {
-    const question = { warning: T.pair(promisedIn(product), warning), yes: text, kind: "danger" };
+    const question = async () => ({ warning: T.pair(await promisedIn(product), warning), yes: text, kind: "danger" });
     return act(product, "sale", T.pair(text, what), { ...command, ...named(product) }, question);
   };
   const { discontinue, delist, listAgain } = T.product;
@@ -209,9 +209,9 @@ function locationsOf({ total, productId, locationId: here = "" }) {
 }
 
 // Where its available units are, for operators.
-function lanesOf({ stockCount, inLanes, version, createdAt }) {
+function lanesOf({ stockCount, inLanes, version, createdAt, changedBy, changedAt }) {
   const lanes = Object.entries(inLanes).map(([lane, amount]) => [T.product.lane(Number(lane)), number(amount)]);
-  const all = [[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)]];
+  const all = [[T.product.inRow, number(stockCount)], ...lanes, [T.product.version, number(version)], [T.product.listed, moment(createdAt)], [T.product.changedBy, changedBy && T.by(person(changedBy), moment(changedAt))]];
   return folded(T.product.forOperators, hint(T.product.lanesMean), facts(all), isLocal() ? html`<p>${link(T.nav.lanes, "lanes")}</p>` : nothing);
 }
 

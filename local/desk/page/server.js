@@ -1,5 +1,6 @@
 // The one place that talks to the HTTP API and, on an operator's machine, to the desk's own server.
-import { bearer } from "./session.js";
+import { withFirst } from "./caller.js";
+import { bearer, ended } from "./session.js";
 import { T } from "./texts.js";
 
 const READ_SECONDS = 60;
@@ -30,7 +31,7 @@ export const isLocal = () => config.desk === "local";
 export class RefusedError extends Error {
   constructor(problem) {
     const { code, message, field, permission } = problem;
-    super(permission ? T.notPermitted(permission) : code ? T.refused(message, code) : message);
+    super(permission ? T.notPermitted(permission) : code ? withFirst(T.refused(message, code), problem) : message);
     Object.assign(this, { code, fields: [field || T.fieldOf[code]].flat(), problem });
   }
 }
@@ -46,6 +47,7 @@ export async function request(address, { seconds = READ_SECONDS, lost = (why) =>
     const token = await bearer();
     const allowed = token ? { Authorization: `Bearer ${token}` } : {};
     const answer = await fetch(address, { ...options, headers: { ...allowed, ...(TOKEN && { "X-Desk-Token": TOKEN }), ...headers }, signal });
+    if (token && answer.status === 401) throw ended();
     return Object.assign(answer, { said: await answer.text() });
   } catch (error) {
     if (error.isSignedOut) throw error;
@@ -109,9 +111,11 @@ function requestOf({ action, ...command }) {
 export const command = (order) => api(...requestOf(order));
 
 // What came of a command, in words.
-export function outcomeOf({ result, status, warnings }) {
+export function outcomeOf(answer) {
+  const { result, status, warnings } = answer;
   if (result === "APPLIED") return warnings ? T.warned(warnings) : T.applied;
-  return status in T.order.statuses ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
+  const words = status in T.order.statuses ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
+  return withFirst(words, answer);
 }
 
 export const carryOut = async (order) => outcomeOf(await command(order));

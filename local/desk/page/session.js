@@ -10,8 +10,18 @@ class SignedOutError extends Error {
   isSignedOut = true;
 }
 
+let [onEnd, onRenewal] = [() => {}, () => {}];
+
+// Calls `hearEnd` with the reason whenever a request fails without a session, and `hearRenewal` when there is a new token.
+export const listenToSession = (hearEnd, hearRenewal) => ([onEnd, onRenewal] = [hearEnd, hearRenewal]);
+
+function signedOut(why) {
+  onEnd(why);
+  return new SignedOutError(why);
+}
+
 // Takes the issuer's answer out of the address before anything else sees it.
-const answer = new URLSearchParams(location.search);
+let answer = new URLSearchParams(location.search);
 if (answer.has("state")) history.replaceState(null, "", location.pathname);
 
 let issuer = null; // how to sign in; null if this desk has no sign-in
@@ -27,7 +37,7 @@ const claimsOf = (token) => {
   return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
 };
 // The desk has one page, and the issuer sends people back to its exact address.
-const here = () => location.origin + location.pathname;
+const here = () => new URL("page.html", location).href;
 
 // When the token ends, in milliseconds since 1970; until then it works, even if its user's roles are taken away. Undefined without one.
 export const until = () => stored(SESSION)?.until;
@@ -50,9 +60,10 @@ export function signOut() {
 
 async function ask(grant) {
   const body = new URLSearchParams({ client_id: issuer.clientId, ...grant });
-  const given = await fetch(issuer.token, { method: "POST", body, credentials: "omit", signal: AbortSignal.timeout(SEND_SECONDS * 1000) });
+  const sent = { method: "POST", body, credentials: "omit", signal: AbortSignal.timeout(SEND_SECONDS * 1000) };
+  const given = await fetch(issuer.token, sent).catch(() => Promise.reject(new Error(T.session.silent)));
   const said = await given.json().catch(() => ({}));
-  if (!given.ok) throw Object.assign(new SignedOutError(T.session.refused(said.error_description ?? said.error ?? given.status)), { isFinal: given.status < 500 });
+  if (!given.ok) throw Object.assign(new Error(T.session.refused(said.error_description ?? said.error ?? given.status)), { isFinal: given.status < 500 });
   return said;
 }
 
@@ -61,27 +72,29 @@ function keep({ id_token: token, refresh_token: refresh }, { nonce, sub, isRenew
   const claims = claimsOf(token);
   const isOurs = claims.iss === issuer.issuer && [claims.aud].flat().includes(issuer.clientId) && claims.exp > claims.iat;
   const isAnswer = isRenewed ? claims.sub === sub && (claims.nonce ?? nonce) === nonce : claims.nonce === nonce;
-  if (!isOurs || !isAnswer) throw new SignedOutError(T.session.foreign);
+  if (!isOurs || !isAnswer) throw Object.assign(new Error(T.session.foreign), { isFinal: true });
   const before = stored(SESSION);
   if (before && before.sub !== claims.sub) sessionStorage.clear(); // what another person typed
   // By how long it lives: a phone's clock may be wrong.
   store(SESSION, { token, refresh: refresh ?? (isRenewed ? before.refresh : undefined), nonce, sub: claims.sub, until: Date.now() + 1000 * (claims.exp - claims.iat) });
 }
 
-async function finish() {
+async function finish(given) {
   const pending = stored(PENDING);
   sessionStorage.removeItem(PENDING);
-  if (pending === null || answer.get("state") !== pending.state) throw new SignedOutError(T.session.foreign);
+  if (pending === null || given.get("state") !== pending.state) throw new Error(T.session.foreign);
   history.replaceState(null, "", location.pathname + pending.at);
-  if (!answer.has("code")) throw new SignedOutError(T.session.refused(answer.get("error_description") ?? answer.get("error")));
-  keep(await ask({ grant_type: "authorization_code", code: answer.get("code"), redirect_uri: here(), code_verifier: pending.verifier }), pending);
+  if (!given.has("code")) throw new Error(T.session.refused(given.get("error_description") ?? given.get("error")));
+  keep(await ask({ grant_type: "authorization_code", code: given.get("code"), redirect_uri: here(), code_verifier: pending.verifier }), pending);
 }
 
 // Signs in, unless this tab has a session or this desk has no sign-in. `config` is `signIn` of config.json.
-export async function begin(config) {
+export async function beginSession(config) {
   issuer = config;
+  const given = answer;
+  answer = new URLSearchParams();
   if (issuer === null) return;
-  if (answer.has("state")) await finish();
+  if (given.has("state")) await finish(given).catch(({ message }) => Promise.reject(signedOut(message)));
   else if (stored(SESSION) === null) await signIn();
 }
 
@@ -89,6 +102,7 @@ async function renew(session) {
   if (session.refresh === undefined) return;
   try {
     keep(await ask({ grant_type: "refresh_token", refresh_token: session.refresh }), { ...session, isRenewed: true });
+    onRenewal();
   } catch (error) {
     // Until it ends, the token works on.
     if (error.isFinal) store(SESSION, { ...session, refresh: undefined });
@@ -107,4 +121,4 @@ export async function bearer() {
 }
 
 // The error of a request after the session has ended, or whose token the API refuses.
-export const ended = () => new SignedOutError(T.session.ended);
+export const ended = () => signedOut(T.session.ended);

@@ -40,12 +40,13 @@ export const T = {
 
   // ---------------------------------------------------------------- the session
   session: {
-    title: "Sign in",
+    title: "Signed out",
     signIn: "Sign in", signOut: "Sign out",
     ended: "your session has ended: sign in again. What you typed is kept",
     refused: (why) => `you could not be signed in: ${why}`,
+    silent: "you could not be signed in: the sign-in service does not answer",
     foreign: "you could not be signed in: the answer does not belong to this page's request. Sign in again",
-    until: (time) => `Changes to your roles take effect by ${time}`,
+    until: (time) => `Role changes apply by ${time}`,
   },
 
   // ---------------------------------------------------------------- messages
@@ -70,6 +71,9 @@ export const T = {
   applied: "done",
   warned: (warnings) => `done, but ${warnings.join("; ")}`,
   outcomes: { REPLAYED: "done before, nothing changed", STALE: "nothing was changed, because the product has been listed again since: refresh this page" },
+  you: "you",
+  by: (who, when) => `by ${who}, ${when}`,
+  withFirst: (words, what, who, when) => `${words}. ${what}${who ? ` by ${who}` : ""}, ${when}`,
   // The field that a refusal is about, or several: one of each form that can get it.
   fieldOf: {
     INVALID_JSON: ["body"],
@@ -86,6 +90,7 @@ export const T = {
   yes: "Yes, do it",
 
   // ---------------------------------------------------------------- things that several pages name
+  sentence: (words) => `${words[0].toUpperCase()}${words.slice(1)}.`,
   pair: (name, value) => `${name} ${value}`,
   seconds: (amount) => `${number(amount)} s`,
   defaultLocation: "the default location",
@@ -264,7 +269,7 @@ export const T = {
     forOperators: "For operators: where its units are",
     lanesMean: "All units in lanes are available. Workers sell them from there when many orders arrive.",
     lane: (lane) => `Available in ${lane ? `lane ${lane}` : "the depot"}`,
-    inRow: "Available in its row", version: "Version of its row", listed: "Listed",
+    inRow: "Available in its row", version: "Version of its row", listed: "Listed", changedBy: "Last changed",
   },
 
   count: {
@@ -382,7 +387,7 @@ export const T = {
     missing: (product, wanted, onHand) => `${product} (${wanted} wanted, ${onHand} on hand)`,
     unknown: "It is unknown whether its products are in stock, because one of them cannot be read.",
     late: "A late payment arrived when the order no longer held its stock. Refund it.",
-    customer: "Customer", placed: "Placed", holdEnds: "Hold ends", paid: "Paid", shipped: "Shipped",
+    customer: "Customer", placed: "Placed", placedBy: "Placed by", holdEnds: "Hold ends", paid: "Paid", shipped: "Shipped",
     lateAt: "Late payment", mayComeFrom: "May ship from", lookedAt: "Locations asked", backordered: "Not in stock when ordered",
     split: (locations) => `${locations}, line by line`,
     everywhere: "all locations", items: "Items", product: "Product", location: "Location", ordered: "Ordered",
@@ -509,7 +514,7 @@ export const T = {
     range: "Show",
     ranges: { latest: "the latest traffic", "5m": "5 minutes", "15m": "15 minutes", "1h": "1 hour", "3h": "3 hours" },
     unreadable: (why) => `The embedded AWS cannot be read: ${why}`,
-    noTraffic: "No traffic yet: run `make demo` in another terminal, and watch it here.",
+    noTraffic: "No traffic yet: place orders on the page Try it, and watch them here.",
     stacked: "stacked", alarms: "Alarms", alarm: "Alarm", state: "State", reason: "Why", meaning: "What it means",
     states: { ALARM: "▲ on", OK: "● off", UNKNOWN: "○ not known" },
     on: (amount) => (amount === 0 ? "No alarm is on" : counted(amount, "alarm is on", "alarms are on")),

@@ -24,7 +24,10 @@ async function call(method, path, how) {
   return Object.assign(answer, { words: T.try.answer(answer.status, answer.statusText, number(milliseconds)) });
 }
 
-const refusalOf = (answer) => Object.assign(reasonOf(answer, (why) => why), { message: T.try.refusal(String(answer.document.detail ?? answer.said).trim(), answer.words) });
+function refusalOf(answer) {
+  const error = reasonOf(answer, (why) => why);
+  return Object.assign(error, { message: T.try.refusal(error.message, answer.words) });
+}
 
 export async function read(_, state, isAfresh) {
   const { products: levels } = await api("GET", "/stock", { query: { limit: MOST_PRODUCTS } });

@@ -96,7 +96,13 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     process = runtime.process()
     defaults = process.hold_seconds, process.locations
     request_id = None if request.wait_seconds is None else request.context.aws_request_id
-    order = order_in(document, None, *defaults, whole="the body", request_id=request_id)
+    placed_by = caller.name if caller.customer is None else None
+    order = order_in(
+        *(document, None, *defaults),
+        whole="the body",
+        request_id=request_id,
+        placed_by=placed_by or None,
+    )
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "place orders for themselves")
     caller.check_works_at(*map(location_of, order.product_ids))
@@ -212,7 +218,8 @@ def _seconds_beyond_wait(report: CommitReport) -> int:
 def _send(queue: Queue, order: Order, body: str, request: Request) -> None:
     """Send an order to a queue. Its customer is the message's group, so that a flood of orders delays no other customer."""
     calls = SqsCalls(queue, runtime.end_of(request.context))
-    sender = {} if order.request_id is None else attributes(requestId=order.request_id)
+    given = {"requestId": order.request_id, "placedBy": order.placed_by}
+    sender = attributes(**{name: text for name, text in given.items() if text is not None})
     if not calls.send_one(body, sender, order.user_id):
         log_queue_errors(calls.errors)
         detail = "the order was not accepted; send the same request again"

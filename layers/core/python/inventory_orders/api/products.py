@@ -418,6 +418,7 @@ def shown_level(level: StockLevel, locations: Collection[str]) -> direct.Answer:
             for lane, units in level.in_lanes.items()
         },
         "isExact": level.is_exact,
+        **drop_none({"changedBy": product.changed_by, "changedAt": product.changed_at}),
         **({"asOf": level.as_of} if level.as_of else {}),
         "lowStockThreshold": product.low_stock_threshold,
         "backorderLimit": product.backorder_limit,

@@ -313,7 +313,7 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
 
     Args:
         row: The row as stored.
-        with_notes: Whether each step says who gave the command, and why.
+        with_notes: Whether it says which member of staff placed it, and each step who gave the command, and why.
 
     Raises:
         UnpublishableError: The row breaks its table's contract.
@@ -326,7 +326,7 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
         "items": _lines(row),
         "createdAt": _take(row, "createdAt", str),
         "lastUpdatedAt": _take(row, "lastUpdatedAt", str),
-        **_optional(row, _OPTIONAL_OF_ORDER),
+        **_optional(row, _OPTIONAL_OF_ORDER | ({"placedBy": str} if with_notes else {})),
     }
     if "steps" in row:
         order["steps"] = [

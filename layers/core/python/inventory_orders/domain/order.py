@@ -57,6 +57,7 @@ class Order(Change):
         asked_locations: The location that a line requires, by product id.
         default_locations: Used if the order has no `locations`.
         request_id: The HTTP request that waits for the order; None if none does.
+        placed_by: The member of staff who sent it; None if a customer or program did.
     """
 
     order_id: str
@@ -71,6 +72,7 @@ class Order(Change):
     asked_locations: Mapping[str, str] = field(default_factory=dict)
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
     request_id: str | None = None
+    placed_by: str | None = None
 
     stores_rejection: ClassVar = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
@@ -218,6 +220,7 @@ class Order(Change):
             locations_asked=rejection.asked if rejection and self.locations is None else (),
             split=self.split,
             request_id=self.request_id,
+            placed_by=self.placed_by,
         )
 
     def lines(self, taken_from: Mapping[str, Stock]) -> tuple[OrderLine, ...]:

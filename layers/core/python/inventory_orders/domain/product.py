@@ -44,6 +44,8 @@ class Product:
         details_event_time: Time of the newest catalogue event that was applied.
         details_event_id: Id of that event, as `sortable_id` returns it.
         last_updated_at: Time of the last change; empty if the row has none.
+        changed_by: Who gave the last command that created or changed the product and named its sender; None if none did.
+        changed_at: When that was.
         locked_by: Owner of the lease on it; None if there is none.
         lock_time: Unix time in seconds when the lease ends; None if there is none.
         lock_version: The version after the owner's last write; None if there is no lease.
@@ -69,6 +71,8 @@ class Product:
     details_event_time: str | None = None
     details_event_id: str | None = None
     last_updated_at: str = ""
+    changed_by: str | None = None
+    changed_at: str | None = None
     locked_by: str | None = None
     lock_time: float | None = None
     lock_version: int | None = None

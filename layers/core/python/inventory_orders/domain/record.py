@@ -300,6 +300,7 @@ class OrderRecord:
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
         size: Bytes of the stored item.
         request_id: The HTTP request that placed or rejected it; None if none waited for it.
+        placed_by: The member of staff who sent it; None if a customer or program did.
     """
 
     order_id: str
@@ -325,6 +326,7 @@ class OrderRecord:
     pseudonymised_at: str | None = None
     size: int = field(default=0, compare=False)
     request_id: str | None = None
+    placed_by: str | None = None
 
     @property
     def key(self) -> OrderKey:

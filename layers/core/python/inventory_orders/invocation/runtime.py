@@ -120,17 +120,8 @@ class Process:
 
     @cached_property
     def shows_numbers(self) -> bool:
-        """Whether customers see the number of units, or only whether a product is available.
-
-        Raises:
-            ConfigurationError: The setting is missing or wrong.
-        """
-        shown = self._text("SHOW_STOCK")
-        if shown not in ("numbers", "availability"):
-            raise ConfigurationError(
-                f"the environment variable SHOW_STOCK is {shown!r}; it must be numbers or availability"
-            )
-        return shown == "numbers"
+        """Whether customers see the number of units. By default, they only see whether a product is available."""
+        return self._environment.get("SHOW_STOCK") == "numbers"
 
     @cached_property
     def hold_grace_seconds(self) -> int:
@@ -143,19 +134,15 @@ class Process:
         return 60 * self._whole_number("SWEEP_MINUTES")
 
     @cached_property
-    def stream_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings through which changes in the tables are published; empty if none are published."""
-        return self._environment.get("STREAM_MAPPINGS", "").split()
+    def stream_mappings(self) -> Mapping[str, Sequence[str]]:
+        """UUIDs of the event source mappings that read the tables' streams, by what happens to the changes; empty if nothing does."""
+        variables = {"published": "STREAM_MAPPINGS", "noted for the desk": "CHANGE_MAPPINGS"}
+        return {what: self._environment.get(name, "").split() for what, name in variables.items()}
 
     @cached_property
     def movement_mapping(self) -> list[str]:
         """UUID of the event source mapping through which movements are recorded; empty if none are."""
         return self._environment.get("MOVEMENT_MAPPING", "").split()
-
-    @cached_property
-    def change_mappings(self) -> list[str]:
-        """UUIDs of the event source mappings through which changes are noted for the desk; empty if none are."""
-        return self._environment.get("CHANGE_MAPPINGS", "").split()
 
     @cached_property
     def store(self) -> Store:

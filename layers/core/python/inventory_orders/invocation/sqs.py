@@ -63,6 +63,7 @@ class Message:
         sent: When the sender sent the message, in Unix milliseconds; None if SQS does not say.
         original_id: The id of the message that the sender sent. If this message is a copy of it, its own id differs.
         request_id: The HTTP request that sent the message, as the sender wrote it; empty if there is none.
+        placed_by: Who sent that request, likewise.
     """
 
     message_id: str
@@ -76,6 +77,7 @@ class Message:
     sent: int | None
     original_id: str
     request_id: str
+    placed_by: str
 
     @property
     def sequence(self) -> str:

@@ -41,6 +41,9 @@ MAX_CANDIDATES = 200
 
 MAX_QUANTITY = 1_000_000
 
+MAX_NOTE = 128
+"""Maximum number of characters of a note, such as an `actor`."""
+
 _REQUEST_ID = re.compile("[0-9a-f-]{36}")
 
 
@@ -50,6 +53,7 @@ def parse_order(
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
     request_id: str = "",
+    placed_by: str = "",
 ) -> Order:
     """Parse a message that contains an order.
 
@@ -59,6 +63,7 @@ def parse_order(
         default_hold: Seconds for which an order without `holdSeconds` holds stock until it is paid; None for no limit.
         default_locations: Locations that serve an order without `locations`, in order of preference.
         request_id: The id of the HTTP request that sent the message. Anything else is ignored.
+        placed_by: The member of staff who sent it; empty if a customer or program did.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
@@ -66,7 +71,10 @@ def parse_order(
     # It is stored with the order, so a sender must not choose its size.
     waiting = request_id if _REQUEST_ID.fullmatch(request_id) else None
     document = strict_json(body)
-    return order_in(document, group, default_hold, default_locations, request_id=waiting)
+    sender = placed_by[:MAX_NOTE] or None
+    return order_in(
+        document, group, default_hold, default_locations, request_id=waiting, placed_by=sender
+    )
 
 
 def parse_order_event(
@@ -99,6 +107,7 @@ def order_in(
     *,
     whole: str = "the message",
     request_id: str | None = None,
+    placed_by: str | None = None,
 ) -> Order:
     """Convert a document into an order. Error messages refer to the document as `whole`.
 
@@ -119,6 +128,7 @@ def order_in(
         _locations_of_lines(document),
         default_locations,
         request_id,
+        placed_by,
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise InvalidMessageError(

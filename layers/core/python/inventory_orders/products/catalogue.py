@@ -99,10 +99,16 @@ class ProductCatalogue:
 
     Attributes:
         stats: The cost of all calls, for the metrics.
+        actor: Who gives the commands; None if that is not known.
     """
 
     client: RetryingClient
     stats: CommitStats = field(default_factory=CommitStats)
+    actor: str | None = None
+
+    def of(self, actor: str | None) -> ProductCatalogue:
+        """Return the same catalogue for commands of another actor, with the same stats."""
+        return replace(self, actor=actor)
 
     def get(self, product_id: str, deadline: Deadline) -> Product:
         """Read a product with strong consistency.
@@ -198,6 +204,7 @@ class ProductCatalogue:
         moment = self.client.clock.now()
         if wanted is not None:
             after = replace(_next(whole, wanted), last_updated_at=timestamp(moment))
+            after = self._by_actor(after, timestamp(moment))
             return Update(stored, after), [
                 product_update_action(stored, after, moment),
                 *word_actions(stored.product_id, stored.words, after.words),
@@ -212,6 +219,7 @@ class ProductCatalogue:
             stored.version + 1,
             timestamp(moment),
             on_hand_delta=-stored.on_hand,
+            notes=_actor_note(self.actor),
         )
         return Update(stored, stored), [
             product_delete_action(stored, moment),
@@ -220,6 +228,10 @@ class ProductCatalogue:
             *word_actions(stored.product_id, stored.words, frozenset()),
             *barcode_actions(replace(stored, barcodes=frozenset()), stored.barcodes),
         ]
+
+    def _by_actor(self, product: Product, at: str) -> Product:
+        """Note in a product who changed it, if that is known."""
+        return replace(product, changed_by=self.actor, changed_at=at) if self.actor else product
 
     def _unlocked(
         self, product: Product, created_at: str, deadline: Deadline, *, waits: bool
@@ -284,7 +296,8 @@ class ProductCatalogue:
             RejectedError: `TOO_MANY_PLACES` or `BARCODE_TAKEN`.
             CorruptItemError: The row breaks the table's contract, or DynamoDB does not accept the product's own row.
         """
-        product = product_to_create(new, timestamp(self.client.clock.now()))
+        at = timestamp(self.client.clock.now())
+        product = self._by_actor(product_to_create(new, at), at)
         actions = create_actions(product)
         try:
             self.client.write(actions, deadline, self.stats)
@@ -606,6 +619,7 @@ def create_actions(product: Product) -> list[Action]:
         product.created_at,
         product.version,
         product.created_at,
+        notes=_actor_note(product.changed_by),
     )
     return [
         product_create_action(product),
@@ -614,6 +628,10 @@ def create_actions(product: Product) -> list[Action]:
         *word_actions(product.product_id, frozenset(), product.words),
         *barcode_actions(product, frozenset()),
     ]
+
+
+def _actor_note(actor: str | None) -> dict[str, str]:
+    return {} if actor is None else {"actor": actor}
 
 
 def opening_key(product: Product) -> AdjustmentKey:

@@ -5,7 +5,7 @@ Each function raises a `StoreError` if a request fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -127,7 +127,8 @@ def _source_of(wanted: OrderFilter) -> tuple[Index, Sequence[str], bool]:
         return BY_USER, [wanted.user_id], False
     if wanted.paid_late:
         return BY_LATE_PAYMENT, SHARDS[:LATE_PAYMENT_SHARDS], False
-    return BY_STATUS, status_shards(wanted.status or ""), wanted.status in _WAITING
+    # A filter without a known status is an error, so that it does not pass for an empty list.
+    return BY_STATUS, status_shards(OrderStatus(wanted.status or "")), wanted.status in _WAITING
 
 
 def list_orders(
@@ -267,7 +268,8 @@ def list_by_level(
     Returns:
         The keys of their rows, and where to continue; None at the end.
     """
-    response = store.query(
+    rows, last = _query(
+        store,
         Table.PRODUCTS,
         "#status = :status",
         {"status": status},
@@ -275,8 +277,21 @@ def list_by_level(
         Limit=limit,
         IndexName=BY_LEVEL.name,
     )
-    keys = [item["productId"]["S"] for item in response["Items"]]
-    return keys, ListPosition("", keys[-1]) if "LastEvaluatedKey" in response else None
+    return [row["productId"] for row in rows], ListPosition("", last["productId"]) if last else None
+
+
+def _query(
+    store: Store,
+    table: Table,
+    condition: str,
+    values: Mapping[str, str],
+    after: Item | None,
+    **parameters: Any,
+) -> tuple[list[Row], Row | None]:
+    """Query one page of a partition, as `Store.query` does. Returns the rows, and the key of the last one if more may follow."""
+    answer = store.query(table, condition, values, after, **parameters)
+    last = answer.get("LastEvaluatedKey")
+    return [*map(decode, answer["Items"])], decode(last) if last else None
 
 
 def search_products(
@@ -299,30 +314,30 @@ def search_products(
     # No wanted word begins another one, so a position belongs to one of them.
     words = [word for word in wanted if after is None or after.at.startswith(word)]
     for word in words[:_WORDS_TO_TRY]:
-        answer = store.query(
+        rows, last = _query(
+            store,
             Table.WORDS,
             "#prefix = :prefix AND begins_with(#word, :word)",
             {"prefix": word[:2], "word": word},
             key_item(WordKey(after.at, after.id)) if after else None,
             Limit=_WORDS_OF_A_PAGE,
         )
-        if "LastEvaluatedKey" not in answer:
+        if last is None:
             break
-    found = _matching(answer["Items"], word, wanted)
+    found = _matching(rows, word, wanted)
     if len(found) > limit:
         return found[:limit], found[limit - 1]
-    last = answer.get("LastEvaluatedKey")
     return found, _word_of(last) if last else None
 
 
-def _matching(items: Sequence[Item], word: str, wanted: Sequence[str]) -> list[ListPosition]:
+def _matching(rows: Iterable[Row], word: str, wanted: Sequence[str]) -> list[ListPosition]:
     """The products that have all wanted words. Each is listed once, although several of its words may begin with `word`."""
-    places = ((_word_of(item), decode(item).get("words", ())) for item in items)
+    places = ((_word_of(row), row.get("words", ())) for row in rows)
     return [place for place, words in places if place.at == first_match(words, word, wanted)]
 
 
-def _word_of(item: Item) -> ListPosition:
-    return ListPosition(*item["word"]["S"].partition("#")[::2])
+def _word_of(row: Row) -> ListPosition:
+    return ListPosition(*row["word"].partition("#")[::2])
 
 
 def list_adjustments(
@@ -338,7 +353,8 @@ def list_adjustments(
     Returns:
         Their rows, and where to continue; None at the end.
     """
-    response = store.query(
+    rows, last = _query(
+        store,
         Table.STOCK_ADJUSTMENTS,
         "#productId = :product",
         {"product": product_id},
@@ -346,9 +362,7 @@ def list_adjustments(
         Limit=limit,
         ConsistentRead=True,
     )
-    rows = [decode(item) for item in response["Items"]]
-    last = response.get("LastEvaluatedKey")
-    return rows, ListPosition("", last["adjustmentId"]["S"]) if last else None
+    return rows, ListPosition("", last["adjustmentId"]) if last else None
 
 
 def list_transfers(
@@ -371,12 +385,8 @@ def list_transfers(
     """
     # One more shows that the last one is the only one of its time.
     size = 1000 if most is None else most + 1
-
-    def read(key: str) -> list[Row]:
-        every = read_range(store, Table.STOCK_ADJUSTMENTS, BY_TIME, key, (" ", "~"), size)
-        return [*islice(every, most)]
-
-    newest = [*side_by_side(read, keys)]
+    read = partial(read_range, store, Table.STOCK_ADJUSTMENTS, BY_TIME, times=(" ", "~"), size=size)
+    newest = [*side_by_side(lambda key: [*islice(read(key), most)], keys)]
     # For earlier transfers, the departure may have been read, but not the arrival.
     since = max((rows[-1]["appliedAt"] for rows in newest if len(rows) == most), default=None)
     steps = [row for row in chain.from_iterable(newest) if row["appliedAt"] > (since or "")]
@@ -414,7 +424,8 @@ def list_holds(
         Some of the holds, and where to continue; None at the end.
     """
     name = SHARDS[shard]
-    response = store.query(
+    rows, last = _query(
+        store,
         Table.ORDERS,
         "#expiryShard = :shard AND #expiresAt <= :until",
         {"shard": name, "until": until},
@@ -424,10 +435,8 @@ def list_holds(
         Limit=_HOLDS_OF_A_PAGE,
         IndexName=BY_EXPIRY.name,
     )
-    last = response.get("LastEvaluatedKey")
-    holds = [_position(item, "expiresAt") for item in response["Items"]]
-    return holds, _position(last, "expiresAt") if last else None
+    return [*map(_hold_of, rows)], _hold_of(last) if last else None
 
 
-def _position(item: Item, time: str) -> ListPosition:
-    return ListPosition(item[time]["S"], item["orderId"]["S"])
+def _hold_of(row: Row) -> ListPosition:
+    return ListPosition(row["expiresAt"], row["orderId"])

@@ -66,6 +66,8 @@ _TEXTS = {
     "detailsEventTime": "details_event_time",
     "detailsEventId": "details_event_id",
     "lockedBy": "locked_by",
+    "changedBy": "changed_by",
+    "changedAt": "changed_at",
 }
 _OPTIONAL = {
     "name": "name",
@@ -367,6 +369,7 @@ def order_row(order: OrderRecord) -> Row:
         "locations": None if order.locations is None else [*order.locations],
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
+        "placedBy": order.placed_by,
     }
     # A tombstone is not an order yet, so no list contains it.
     if order.user_id is not None:
@@ -457,6 +460,7 @@ def read_order(row: Row) -> OrderRecord:
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
         request_id=row.get("requestId"),
+        placed_by=row.get("placedBy"),
     )
 
 

@@ -1,0 +1,168 @@
+"""The desk with a sign-in, in a browser: what each role sees, and what becomes of a session."""
+
+import json
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from local import tokens
+from tests.support.accessibility import find
+from tests.support.desk import TEA, TOKEN, desk_of_shop, said, unsigned
+
+PHONE = {"width": 390, "height": 844}
+BERLIN = {"productId": TEA, "locationId": "berlin"}
+FIRST_LOAD = {"page.html", "app", "page", "config.json"}
+
+
+@pytest.fixture
+def page(failing):
+    """Open a page on a phone. The browser reports each refusal, and the page shows it too."""
+    failing.set_viewport_size(PHONE)
+    return failing
+
+
+@pytest.fixture
+def desk(page):
+    with desk_of_shop(USER_ID_CLAIM="sub", ROLES=json.dumps(tokens.ROLES)) as desk:
+        desk.command("ManageProducts", action="create", **BERLIN, openingStock=20)
+        desk.page = page
+        yield desk
+        page.goto("about:blank")
+
+
+def sign_in(page, desk, role, locations="*"):
+    page.goto(f"{desk.origin}/issuer/as/{role}#token={TOKEN}")
+    confirm(page, locations)
+
+
+def confirm(page, locations="*"):
+    """Fill in the issuer's page."""
+    page.get_by_role("heading", name="Sign in").wait_for()
+    page.get_by_label("Locations").fill(locations)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def heading(page, name):
+    page.get_by_role("heading", level=1, name=name, exact=True).wait_for()
+
+
+def end_session(page, desk):
+    """Let the token end, and the issuer renew no session."""
+    desk.issuer._sessions.clear()
+    page.evaluate(
+        "sessionStorage.session = JSON.stringify({ ...JSON.parse(sessionStorage.session), until: Date.now() - 1 })"
+    )
+
+
+def test_a_picker_on_a_phone_ships_five_orders_of_one_location_and_sees_nothing_else(page, desk):
+    for number in range(5):
+        desk.sell(f"o-{number}", {**BERLIN, "quantity": 1})
+    desk.sell("o-9", (TEA, 1))
+    requests = []
+    page.on("request", lambda request: requests.append(urlsplit(request.url)))
+    sign_in(page, desk, "pickers", "berlin")
+    heading(page, "Orders to ship from berlin")
+    assert page.locator("nav a").all_inner_texts() == ["Orders", "Scan"]
+    assert page.locator("#who").inner_text() == (
+        "You are pickers, may orders.fulfil, orders.read, work at berlin"
+    )
+    assert page.get_by_text("o-9").count() == 0
+    page.get_by_label("Select all that can ship (5)").check()
+    page.get_by_role("button", name="Hand over 5 orders").click()
+    for number in range(5):
+        said(page, f"Hand over o-{number}: done")
+        assert desk.get(f"/api/orders/o-{number}")["status"] == "FULFILLED"
+    page.goto(f"{desk.origin}/hosted/desk/page.html#/order/o-9")
+    page.get_by_text("OTHER_LOCATION").or_(page.get_by_text("UNKNOWN_ORDER")).first.wait_for()
+    page.goto(f"{desk.origin}/hosted/desk/page.html#/products")
+    page.get_by_text("your role does not include the permission").first.wait_for()
+
+    # Neither codes nor tokens are in an address that stays, and no request has them but those that must.
+    paths = [address.path for address in requests]
+    of_page = [address for address in requests if address.path == "/hosted/desk/page.html"]
+    assert "code=" in of_page[1].query
+    assert page.evaluate("performance.getEntriesByType('navigation').length") == 1
+    assert "code=" not in page.url
+    assert page.evaluate("Object.keys(localStorage)") == ["token"], "the secret of this server"
+    with_codes = {address.path for address in requests if "code=" in address.query}
+    assert with_codes == {"/hosted/desk/page.html"}
+    assert not [address for address in requests if "eyJ" in address.query + address.path]
+    last = len(paths) - paths[::-1].index("/hosted/desk/page.html")
+    after = [path.rpartition("/")[2] for path in paths[last:] if path.startswith("/hosted/")]
+    assert {re.split(r"-[0-9A-Z]{8}\.", name)[0] for name in after} <= FIRST_LOAD
+
+
+def test_a_session_that_ends_in_the_middle_of_a_form_keeps_the_form(page, desk):
+    before = desk.shop.stock(TEA)
+    sign_in(page, desk, "owners")
+    heading(page, "Today")
+    page.goto(f"{desk.origin}/hosted/desk/page.html#/product/{TEA}")
+    heading(page, "Earl Grey")
+    form = page.locator("form[name^=receive]")
+    form.get_by_label("Units").fill("12")
+    end_session(page, desk)
+    form.get_by_role("button").first.click()
+    page.get_by_role("alert").get_by_text("Your session has ended").first.wait_for()
+    assert find(page) == []
+    page.get_by_role("button", name="Sign in").click()
+    confirm(page)
+    heading(page, "Earl Grey")
+    assert form.get_by_label("Units").input_value() == "12"
+    page.get_by_text("You typed this earlier.").first.wait_for()
+    assert desk.shop.stock(TEA) == before
+    form.get_by_role("button", name="Receive").click()
+    said(page, "done")
+    assert desk.shop.stock(TEA) == before + 12
+    # Another user finds nothing of it.
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert page.evaluate("Object.keys(sessionStorage)") == ["sign-in"]
+
+
+def test_a_role_that_is_taken_away_works_until_the_page_says(page, desk):
+    sign_in(page, desk, "stock")
+    heading(page, "Today")
+    until = page.locator("#session").inner_text()
+    assert re.fullmatch(r"Role changes apply by \d+:\d\d.[AP]M", until)
+    desk.issuer.taken_away.add("stock")
+    page.get_by_role("link", name="Products").click()
+    heading(page, "Products")
+    # The token is about to end, so the page renews it.
+    page.evaluate(
+        "sessionStorage.session = JSON.stringify({ ...JSON.parse(sessionStorage.session), until: Date.now() + 30_000 })"
+    )
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_text("your role does not include").first.wait_for()
+    assert page.locator("nav a").count() == 0
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"nonce": "another"}, {"iss": "https://evil.example"}, {"aud": "shop"}, {"exp": 0}],
+    ids=["nonce", "issuer", "audience", "time"],
+)
+def test_a_token_that_does_not_answer_the_pages_request_signs_nobody_in(page, desk, claims):
+    sign = desk.issuer.sign = lambda given, seconds: unsigned({**given}, seconds, **claims)
+    assert sign
+    sign_in(page, desk, "owners")
+    page.get_by_role("alert").get_by_text("You could not be signed in").wait_for()
+    assert page.evaluate("Object.keys(sessionStorage)") == []
+    assert desk.api.calls == []
+    assert find(page) == []
+
+
+@pytest.mark.parametrize(
+    "query", ["code=stolen&state=another", "error=access_denied&state=another"]
+)
+def test_an_answer_without_a_request_signs_nobody_in(page, desk, query):
+    """Someone who sends such a link would like the reader to work with the sender's session."""
+    page.goto(f"{desk.origin}/hosted/desk/page.html?{query}#token={TOKEN}")
+    page.get_by_role("alert").get_by_text("does not belong to this page's request").wait_for()
+    assert urlsplit(page.url).query == ""
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert find(page) == []
+    asked = parse_qs(urlsplit(page.url).query)
+    assert asked["code_challenge_method"] == ["S256"]
+    assert asked["redirect_uri"] == [f"{desk.origin}/hosted/desk/page.html"]
