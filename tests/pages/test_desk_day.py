@@ -82,7 +82,7 @@ def edit_a_dead_letter(hands, desk):
     hands.go("Dead letters")
     title(hands, "Dead letters")
     hands.press(f"Edit and send again: message {desk.letter}")
-    hands.write("Body of the message", json.dumps(RIGHT))
+    hands.write("Quantity", "2")
     hands.press("Send edited message")
     said(hands, "it is back in OrderQueue")
 

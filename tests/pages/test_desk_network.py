@@ -182,31 +182,27 @@ def test_what_came_of_an_action_is_said_on_whatever_page_the_reader_is(page, des
 # ---------------------------------------------------------------- the network
 
 
-def test_a_stage_that_notes_no_changes_is_not_live_and_is_refreshed_by_hand(page, desk):
-    refusal = {
-        "code": "NO_CHANGES",
-        "status": 404,
-        "detail": "this stage notes no changes",
-        "title": "x",
-    }
-    answer = {
-        "status": 404,
-        "content_type": "application/problem+json",
-        "body": json.dumps(refusal),
-    }
-    page.route("**/api/changes*", lambda route: route.fulfill(**answer))
-    page.reload()
+def test_a_stage_that_notes_no_changes_is_not_live_and_is_refreshed_by_hand(page):
+    with desk_for(page, notes_changes=False) as desk:
+        show(page, desk, "orders", "Orders to ship")
+        page.locator("#live.off").get_by_text("not live: this stage does not note changes").wait_for()
+        desk.sell("o-1")
+        page.get_by_role("button", name="Refresh").click()
+        page.get_by_role("link", name="o-1").wait_for()
+
+
+def test_what_happened_while_the_api_did_not_answer_is_read_again(page, desk):
     show(page, desk, "orders", "Orders to ship")
-    page.locator("#live.off").get_by_text("not live: this stage notes no changes").wait_for()
+    busy = {"status": 429, "content_type": "application/json", "body": '{"message": "Too Many"}'}
+    page.route("**/api/changes*", lambda route: route.fulfill(**busy))
+    page.evaluate("dispatchEvent(new Event('online'))")
+    page.locator("#live.off").get_by_text("not live: there are too many requests").wait_for()
     desk.sell("o-1")
-    page.get_by_role("button", name="Refresh").click()
-    page.get_by_role("link", name="o-1").wait_for()
+    desk.api.change("orders", "o-1")
     page.unroute("**/api/changes*")
-    # What has happened meanwhile is unknown, so the page is read again.
-    desk.sell("o-2")
     page.evaluate("dispatchEvent(new Event('online'))")
     page.locator("#live.on").wait_for()
-    page.get_by_role("link", name="o-2").wait_for()
+    page.get_by_role("link", name="o-1").wait_for()
 
 
 def test_a_network_that_is_gone_is_said_and_what_was_pressed_can_be_pressed_again(page, desk):
@@ -321,6 +317,7 @@ def test_what_was_chosen_and_edited_stays_across_a_reload_until_discarded(page, 
     letter = desk.dead_letter("StockDeadLetterQueueUrl", "{}", "SCHEMA_VIOLATION")
     show(page, desk, "dead-letters", "Dead letters")
     page.get_by_role("button", name=f"Edit and send again: message {letter}").click()
+    page.get_by_role("button", name="Edit as JSON").click()
     body = page.get_by_role("textbox", name="Body of the message")
     body.fill('{"a": 1}')
     show(page, desk, "orders", "Orders to ship")

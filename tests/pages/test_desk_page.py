@@ -19,7 +19,7 @@ def title(page, text):
 
 def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
     failing.goto(desk.address().replace(TOKEN, "old"))
-    failing.get_by_text("open the address that make desk").wait_for()
+    failing.get_by_text("open the address that the desk's command printed").wait_for()
     failing.goto(desk.address())
     title(failing, "Today")
     assert TOKEN not in failing.url

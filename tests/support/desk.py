@@ -126,6 +126,7 @@ class ApiOfNothing(Api):
     ) -> Reply:
         caller_of = {"name": "x", "permissions": ["*"], "locations": None}
         about = {"caller": caller_of, "stage": "shop", "production": False, "locations": [""]}
+        about["changes"] = True
         answer = about | {"currency": {"code": "", "digits": 0}, "movements": True, "next": "1"}
         answer |= {"orders": [], "products": [], "isAll": True}
         return Reply(200, {"content-type": "application/json"}, json.dumps(answer).encode())
@@ -230,6 +231,7 @@ def desk_of_shop(
     is_embedded: bool = True,
     is_production: bool = False,
     currency: Currency = EURO,
+    notes_changes: bool = True,
     signals: Any = None,
     **variables: str,
 ) -> Iterator[DeskOfShop]:
@@ -239,7 +241,7 @@ def desk_of_shop(
             "stage": "shop",
             "production": is_production,
             "currency": currency._asdict(),
-            "changes": True,
+            "changes": notes_changes,
         }
         shop.restart(ABOUT=json.dumps(about), **variables)
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from local.tokens import ROLES
-from tests.support.http import TEA, Api
+from tests.support.http import TEA, WAIT, Api
 
 
-def staff(name):
-    return {"sub": name, "cognito:groups": "[owners]", "custom:locations": "*"}
+def staff(name, locations="*"):
+    return {"sub": name, "cognito:groups": "[owners]", "custom:locations": locations}
 
 
 def part(step, units, **more):
@@ -19,10 +19,12 @@ def part(step, units, **more):
 @pytest.fixture
 def api(tea_shop):
     """Make the API of a shop with roles, and place an order for three packets of tea."""
-    tea_shop.restart(USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES))
+    tea_shop.restart(
+        USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES | {"locationsClaim": "custom:locations"})
+    )
     api = Api(tea_shop)
     order = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 3}]}
-    api("POST", "/orders", order, headers={"content-type": "application/json", "prefer": "wait=5"})
+    api("POST", "/orders", order, headers=WAIT)
     return api
 
 
@@ -75,6 +77,19 @@ def test_the_second_person_is_told_who_was_first_and_when(api, before, second, c
     assert len(steps(api)) == len(before), "the second command changes nothing"
 
 
+def test_the_step_is_one_that_moved_the_same_product(api):
+    api.shop.invoke("manage_products", {"action": "create", "productId": "cup", "openingStock": 9})
+    both = [{"productId": each, "quantity": 1} for each in (TEA, "cup")]
+    api("POST", "/orders", {"orderId": "o-2", "userId": "u-7", "items": both}, headers=WAIT)
+    api("POST", "/orders/o-2/confirm")
+    for name, item in zip(("anna", "ben"), both, strict=True):
+        step = {"stepId": name, "items": [item]}
+        assert api("POST", "/orders/o-2/fulfil", step, claims=staff(name)).status == 200
+    said = api("POST", "/orders/o-2/fulfil", {"stepId": "s-9", "items": both[:1]})
+    assert said.code == (409, "NOT_OPEN")
+    assert said.document["earlierStep"]["actor"] == "anna"
+
+
 @pytest.mark.parametrize(
     ("before", "second", "code"),
     [
@@ -102,3 +117,20 @@ def test_the_first_answer_names_nobody_and_direct_commands_are_told_the_same(api
     said = api.shop.invoke("change_orders", {"action": "cancel", "orderId": "o-1"})
     assert said["earlierStep"].keys() == {"action", "at"}, "the sender named no actor"
     assert said["message"].endswith(f"(already fulfilled at {said['earlierStep']['at']})")
+
+
+def test_only_who_may_act_on_a_line_is_told_who_was_first(api):
+    there = {"productId": TEA, "locationId": "berlin"}
+    api.shop.invoke("manage_products", {"action": "create", **there, "openingStock": 9})
+    order = {"orderId": "o-2", "userId": "u-7", "items": [there | {"quantity": 2}]}
+    api("POST", "/orders", order, headers=WAIT)
+    api("POST", "/orders/o-2/confirm")
+    parcel = part("s-1", 2)
+    first, second = staff("anna", "berlin"), staff("ben", "[rome berlin]")
+    assert api("POST", "/orders/o-2/fulfil", parcel, claims=first).status == 200
+    said = api("POST", "/orders/o-2/fulfil", part("s-2", 2), claims=second)
+    assert (said.document["code"], said.document["earlierStep"]["actor"]) == ("NOT_OPEN", "anna")
+    for claims in (staff("carla", "rome"), {"sub": "u-7"}):
+        said = api("POST", "/orders/o-2/fulfil", parcel, claims=claims)
+        assert said.status == 403
+        assert "anna" not in said.text

@@ -270,6 +270,9 @@ def documents(schema, name=""):
         if "dependencies" in schema:
             needs = schema["dependencies"]
             made = made.filter(lambda each: not missing_beside_others(each, needs))
+        if "anyOf" in schema:
+            one_of = [each["required"] for each in schema["anyOf"]]
+            made = made.filter(lambda each: any(each.keys() >= {*names} for names in one_of))
     elif kind == "array":
         made = st.lists(documents(schema["items"]), min_size=schema["minItems"], max_size=4)
     elif schema.get("format") == "date-time":

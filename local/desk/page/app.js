@@ -13,7 +13,7 @@ import { T } from "./texts.js";
 const RETRY_MILLISECONDS = 2000;
 const LOAD_MILLISECONDS = 30_000; // of a view
 const TICK_MILLISECONDS = 500;
-// Between two questions about what has changed; the longest after errors, and where changes are not noted.
+// Between two questions about what has changed; the longest after errors.
 const [POLL_MILLISECONDS, LONGEST_MILLISECONDS] = [2500, 60_000];
 const POLL_SECONDS = 10; // that an answer may take
 // Between two questions about dead letters and alarms. On an account they cost money.
@@ -264,8 +264,7 @@ async function followChanges(since) {
       hear(since === undefined ? { orders: [], products: [], isAll: false } : news);
       [since, wait] = [next, POLL_MILLISECONDS];
     } catch (error) {
-      // The stage notes no changes, or the API has to rest.
-      wait = error.code ? LONGEST_MILLISECONDS : Math.min(2 * wait, LONGEST_MILLISECONDS);
+      wait = Math.min(2 * wait, LONGEST_MILLISECONDS);
       showNews(notLive(error.message));
     }
   }
@@ -358,10 +357,11 @@ addEventListener("click", (event) => event.detail > 1 && event.target.closest("b
 const since = await begin();
 shown.isKnown = true;
 useCurrency(about.currency);
-if (since !== undefined) shown.news = NEWS.on;
+if (!about.changes) shown.news = notLive(T.live.notNoted);
+else if (since !== undefined) shown.news = NEWS.on;
 addEventListener("hashchange", open);
 await open();
 for (const [where, name] of [[window, "online"], [window, "offline"], [document, "visibilitychange"]]) where.addEventListener(name, () => wake());
-followChanges(since);
+if (about.changes) followChanges(since);
 if (isLocal()) followLocal();
 tick();

@@ -3,7 +3,7 @@ import { moment, person } from "./format.js";
 import { api } from "./server.js";
 import { T } from "./texts.js";
 
-// What the API says: the `caller`, the `stage` and its `locations`, the `currency`, and whether `movements` are recorded.
+// What the API says: the `caller`, the `stage` and its `locations`, the `currency`, and whether `movements` are recorded and `changes` noted.
 export const about = {};
 export const readAbout = async () => Object.assign(about, await api("GET", "/about"));
 

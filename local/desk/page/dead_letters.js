@@ -20,8 +20,8 @@ const longestLook = ({ isBack, isDone } = {}) => (isBack ? 0 : isDone ? 30_000 :
 
 // Where a cause without a field in its words lies, by its code.
 const FIELD_OF = {
-  ORDER_ID_REUSED: "orderId", UNKNOWN_ORDER: "orderId", NOT_CONFIRMED: "orderId", NOT_FULFILLED: "orderId",
-  ADJUSTMENT_ID_REUSED: "adjustmentId", STEP_ID_REUSED: "stepId", EVENT_ID_REUSED: "eventId", UNKNOWN_PRODUCT: "productId", BELOW_FLOOR: "delta",
+  ORDER_ID_REUSED: "orderId", UNKNOWN_ORDER: "orderId", ADJUSTMENT_ID_REUSED: "adjustmentId",
+  STEP_ID_REUSED: "stepId", EVENT_ID_REUSED: "eventId", UNKNOWN_PRODUCT: "productId", BELOW_FLOOR: "delta",
 };
 
 export function start(state, [messageId]) {
@@ -38,8 +38,9 @@ export async function read(_, state) {
   const open = [...state.settled].filter(([, { sent, fate, at }]) => sent && Date.now() - at < longestLook(fate));
   await Promise.all(
     open.slice(0, MOST_LOOKS).map(async ([key, one]) => {
+      const fate = await fateOf(one, found.deadLetters);
       state.settled.delete(key); // the others come first the next time
-      state.settled.set(key, { ...one, fate: await fateOf(one, found.deadLetters) });
+      state.settled.set(key, { ...one, fate });
     }),
   );
   if (open.length) state.timer = setTimeout(() => page.read(), LOOK_MILLISECONDS);
@@ -116,7 +117,7 @@ function edit(state, letter, how) {
   const key = keyOf(letter);
   if (how) state.edited.set(key, how);
   else {
-    state.edited.delete(key);
+    for (const kept of [state.edited, state.lines]) kept.delete(key);
     [key, jsonKey(key)].forEach((each) => drop(draftOf(each)));
   }
   page.draw();
@@ -162,7 +163,7 @@ function formEditor(state, letter, message, schema) {
   return editor(state, letter, key, (fields) => bodyOf(parts, fields), asJson, fieldsOf(parts, key, faultIn(letter), addLine));
 }
 
-function actionsOf(state, letter, mayHelp, how) {
+function actionsOf(state, letter, mayHelp, kind) {
   const key = keyOf(letter);
   const named = (text, work, how) => button(text, work, { label: T.letters.named(text, letter.messageId), ...how });
   const redrive = () => change(key, T.letters.send, () => settle(state, letter, "redrive"));
@@ -170,7 +171,7 @@ function actionsOf(state, letter, mayHelp, how) {
   const remove = () => change(key, T.letters.remove, () => settle(state, letter, "delete"), asks);
   return [
     mayHelp ? named(T.letters.send, redrive) : nothing,
-    named(T.letters.edit, () => edit(state, letter, how), { kind: "edit" }),
+    named(T.letters.edit, () => edit(state, letter, kind), { kind: "edit" }),
     named(T.letters.remove, remove, { kind: "danger" }),
   ];
 }

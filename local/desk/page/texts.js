@@ -31,7 +31,7 @@ export const T = {
   },
   who: (name, permissions, locations) => [`You are ${name}`, permissions && `may ${permissions}`, locations !== undefined && (locations ? `work at ${locations}` : "work at no location")].filter(Boolean).join(", "),
   search: { label: "Find an order, customer, product or location (press /)", placeholder: "Order, customer, product, location", find: "Find" },
-  live: { starting: "connecting", on: "live", off: (why) => `not live: ${why}` },
+  live: { starting: "connecting", on: "live", off: (why) => `not live: ${why}`, notNoted: "this stage does not note changes (setting desk)" },
   refresh: "Refresh",
   reading: "Loading …",
   notReadable: "Cannot show this page",
