@@ -20,7 +20,7 @@ from greenlet import getcurrent, greenlet
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.holds import ending as holds
 from inventory_orders.invocation import telemetry
-from inventory_orders.store import rows
+from inventory_orders.store import lists, rows, tables
 from testing.aws import Queue
 from testing.world.clock import ManualClock
 from testing.world.events import event_of_received, http_event
@@ -37,6 +37,17 @@ LAMBDA_SECONDS = 30.0
 
 # Functions that raise on purpose, to be invoked again.
 _RAISES = {"publish_events": "NotAllPublishedError", "sweep": "RepairNeededError"}
+
+# A sweep queries each shard of an index. With more than one, the extra queries would only make every schedule longer.
+_SHARDS = [
+    (module, name, shards)
+    for name, shards in (
+        *(("EXPIRY_SHARDS", 1), ("LATE_PAYMENT_SHARDS", 1)),
+        *(("STATUS_SHARDS", {}), ("OTHER_STATUS_SHARDS", 1)),
+    )
+    for module in (tables, rows, lists, holds)
+    if hasattr(module, name)
+]
 
 Place = tuple[str, tuple[str, ...]]
 """Table and key of an item."""
@@ -228,9 +239,7 @@ class PausingWorld(World):
                 (os, "urandom", self._random_bytes),
                 # Jitter is always at its upper bound, so that a process asks as rarely as possible.
                 (random, "_urandom", lambda count: b"\xff" * count),
-                # A sweep queries each shard. With 32 shards, the extra queries would only make every schedule longer.
-                (rows, "EXPIRY_SHARDS", 1),
-                (holds, "EXPIRY_SHARDS", 1),
+                *_SHARDS,
             ):
                 stack.enter_context(patch.object(module, name, replacement))
             stack.enter_context(silent())
