@@ -61,9 +61,10 @@ def audit(
 
     Each location of a product has its own books. The audit reads all adjustments and orders. It reports rows and pages
     that break the contract of their table, rows that their product does not list as a location, transfers with one side
-    missing, and barcodes that do not point to their product. You may run it while orders are placed: it reads doubtful products again, and reports an error only if
-    two reads show it. It leaves out a page or row that cannot be read, so the units there are unexplained. If a product
-    changed during every read, its books cannot be checked, and the exit status is 1.
+    missing, and barcodes that do not point to their product. You may run it while orders are placed: it reads doubtful
+    products again, and reports an error only if two reads show it. It leaves out a page or row that cannot be read, so the
+    units there are unexplained. If a product changed during every read, its books cannot be checked, and the exit status
+    is 1.
     """
     aws = aws_of(account, aside if as_json else screen)
     if repair_words:

@@ -13,6 +13,7 @@ from local.commands import main
 from operations import load as loading
 from operations.audit import read_books
 from operations.commands import books as book_commands
+from operations.commands import reports
 from operations.load import Done
 from testing.schedules.in_turn.lanes import lend
 from tests.support.http import WAIT, Api
@@ -99,7 +100,7 @@ SCANS = [
     ("010400638133393130" + "6", "pen 6 count=6"),  # [GS] AI 30: count of items
     ("01040063813339313103000750", "pen 1"),  # [GS] AI 310n: net weight
     ("0104006381333931" + "10L7(A)", "pen 1 lot=L7(A)"),
-    ("0104006381333948", "rice 1"),  # listed as it is
+    ("0104006381333948", "rice 1"),  # listed unchanged
     # Element strings in brackets, as printed below the code.
     ("(01)04006381333931", "pen 1"),
     ("(01)04006381333931(10)L7(17)261130", "pen 1 lot=L7 expiry=2026-11-30"),
@@ -109,6 +110,7 @@ SCANS = [
     ),  # python-barcode and JsBarcode encode the brackets
     ("(01)04006381333931(10)L7(A)1", "pen 1 lot=L7(A)1"),
     ("(A)12", "UNKNOWN_BARCODE"),
+    ("(01)04006381333931(30)", "UNKNOWN_BARCODE"),  # a count without digits
     # Digital Links: [DL].
     ("https://id.gs1.org/01/04006381333931", "pen 1"),
     ("https://id.gs1.org/01/4006381333931/", "pen 1"),
@@ -122,6 +124,7 @@ SCANS = [
     ("]Q1https://id.gs1.org/01/04006381333931", "pen 1"),  # an ordinary QR code
     ("https://example.com/01/04006381333932", "BAD_CHECK_DIGIT"),
     ("https://example.com/pens", "UNKNOWN_BARCODE"),
+    ("http://[pen]/01/04006381333931", "UNKNOWN_BARCODE"),
     # A price or a weight in the code: [GS] 2.1.11.
     ("2012345012349", "cheese 1"),  # listed exactly
     ("2012345015005", "VARIABLE_MEASURE 12345"),
@@ -518,3 +521,13 @@ def test_the_audit_lists_barcodes_that_do_not_point_back(shop, monkeypatch):
     for codes_of in ([], [PEN, CASE]):
         assert change(shop, codes=codes_of) == "APPLIED"
     assert read_books(shop.stack).barcodes == []
+
+
+def test_the_command_for_stock_takes_a_barcode(shop, monkeypatch):
+    shop.list("p")
+    assert change(shop, codes=[PEN]) == "APPLIED"
+    monkeypatch.setattr(reports, "aws_of", lambda *_: shop.stack)
+    for text in ("p", "4006381333931", "(01)04006381333931"):
+        run = CliRunner().invoke(main.app, ["stock", text, "--json"])
+        assert json.loads(run.stdout)["productId"] == "p"
+    assert CliRunner().invoke(main.app, ["stock", "4006381333932"]).exit_code == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from inventory_orders.api.orders import sees
@@ -92,7 +93,7 @@ def _orders(
 
     for order_id in filter(seen, _ids(scan.text, "orderId")):
         yield {"orderIds": [order_id]}
-    references = [each for each in (scan.text, scan.sscc) if each]
+    references = chain.from_iterable(_ids(each, "note") for each in (scan.text, scan.sscc))
     for reference in references if runtime.process().has_movements else ():
         wanted = lists.OrderFilter(reference=reference)
         found, _ = client.call(
@@ -108,12 +109,15 @@ def _ids(text: str, kind: str) -> Iterator[str]:
 
 
 def _unknown(scan: Scan) -> ProblemError:
+    code, detail = "UNKNOWN_BARCODE", "nothing has this code; add it to the barcodes of its product"
     if scan.item_number is not None:
-        detail = "this code has a price or a weight in it, so it differs from piece to piece; look for its item number"
-        return ProblemError(404, "VARIABLE_MEASURE", detail, {"itemNumber": scan.item_number})
-    if scan.bad_gtin:
-        return ProblemError(
-            404, "BAD_CHECK_DIGIT", f"the check digit of {scan.bad_gtin} is wrong; scan it again"
+        code, detail = (
+            "VARIABLE_MEASURE",
+            "a price or a weight is in this code; find its item number",
         )
-    detail = "no product or order has this code; add it to the barcodes of its product"
-    return ProblemError(404, "UNKNOWN_BARCODE", detail)
+    elif scan.bad_gtin:
+        code, detail = (
+            "BAD_CHECK_DIGIT",
+            f"the check digit of {scan.bad_gtin} is wrong; scan it again",
+        )
+    return ProblemError(404, code, detail, {"itemNumber": scan.item_number})

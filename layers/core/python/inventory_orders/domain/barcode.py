@@ -63,15 +63,14 @@ def looks_like_gtin(text: str) -> bool:
 
 def _expanded(upc_e: str) -> str:
     """The UPC-A that a UPC-E of 8 digits stands for: GS1 General Specifications, "UPC-E barcode"."""
-    system, maker, last, check = upc_e[0], upc_e[1:6], upc_e[6], upc_e[7]
-    if last in "012":
-        maker = f"{maker[:2]}{last}{0:04}{maker[2:]}"
-    elif last in "34":
-        kept = int(last)
-        maker = f"{maker[:kept]}{0:05}{maker[kept:]}"
-    else:
-        maker = f"{maker}{0:04}{last}"
-    return f"{system}{maker}{check}"
+    maker, last, zeros = upc_e[1:6], upc_e[6], 4 * "0"
+    # How many of the maker's digits come before the zeros, and the zeros with the last digit.
+    split, filled = 5, f"{zeros}{last}"
+    if last in "34":
+        split, filled = int(last), f"{zeros}0"
+    elif last in "012":
+        split, filled = 2, f"{last}{zeros}"
+    return f"{upc_e[0]}{maker[:split]}{filled}{maker[split:]}{upc_e[7]}"
 
 
 def written(code: str, units: int = 1) -> str:
@@ -211,7 +210,9 @@ def _read_elements(text: str) -> Scan | None:
             # biip's own reader of brackets loses the rest of a lot with a bracket in it.
             message = _BRACKETS.sub(rf"{_FNC1}\1", text) if text.startswith("(") else text
             found = GS1Message.parse(message, config=config).element_strings
-    except ParseError:
+        # biip reads a count without digits.
+        count = prod(int(element.value) for element in found if element.ai.ai in _COUNTS)
+    except (ParseError, ValueError):
         return None
     values = {element.ai.ai: element.value for element in found}
     dates = {element.ai.ai: str(element.date) for element in found if element.date}
@@ -221,7 +222,7 @@ def _read_elements(text: str) -> Scan | None:
         text,
         gtins,
         "" if gtins else gtin,
-        prod(int(values.get(ai, 1)) for ai in _COUNTS),
+        count,
         values.get("00", ""),
         "".join(element.as_hri() for element in found) if values.keys() - {"01"} else "",
         {name: values[ai] for ai, name in _SAID.items() if ai in values}
