@@ -470,6 +470,55 @@ class StockEvents:
 STOCK_EVENTS = tuple(map(StockEvents, (1_000, 10_000, 50_000)))
 
 
+POLL_SECONDS = 2.5
+"""Seconds between two requests for changes of a page of the desk that is open and visible."""
+READ_UNITS_OF_A_POLL = 0.5
+"""Read units of such a request, while the row of changes has at most 4 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDesks:
+    """Pages of the desk that are open, and ask every few seconds for what has changed.
+
+    Attributes:
+        title: The name in the table.
+        pages: How many are open at the same time.
+        hours: How many hours a month each of them is visible.
+    """
+
+    title: str
+    pages: int
+    hours: int
+
+    @property
+    def requests(self) -> int:
+        """The number of requests for changes in a month, each with one invocation."""
+        return round(self.pages * self.hours * 3600 / POLL_SECONDS)
+
+    @property
+    def read_units(self) -> float:
+        """The read units of these requests."""
+        return self.requests * READ_UNITS_OF_A_POLL
+
+    @property
+    def dollars(self) -> float:
+        """The cost of these requests without their log, in USD."""
+        return asking_dollars(self.requests, read_units=READ_UNITS_OF_A_POLL)
+
+    @property
+    def logged(self) -> float:
+        """The cost of their log, in USD."""
+        return log_dollars(self.requests * LOG_BYTES_OF_A_REQUEST)
+
+
+DESKS = (
+    OpenDesks("none", 0, 0),
+    OpenDesks("1, for 8 hours on 22 days", 1, 8 * 22),
+    OpenDesks("100, for 8 hours on 22 days", 100, 8 * 22),
+    OpenDesks("100, day and night", 100, HOURS_OF_A_MONTH),
+)
+
+
 def _table(head: str, columns: int, rows: Sequence[str]) -> str:
     return "\n".join([head, "|---|" + "--:|" * columns, *rows]) + "\n"
 
@@ -558,6 +607,14 @@ def tables() -> list[str]:
                 f"| {one.products:,} products | {one.read_units:,.0f} | ${one.month:.2f} | {one.write_units} | "
                 f"${one.dollars(MILLION):.2f} | ${KINDS[0].dollars(MILLION) + one.dollars(MILLION):.2f} |"
                 for one in STOCK_EVENTS
+            ],
+        ),
+        _table(
+            "| open pages of the desk | requests, invocations | read units | a month | their log |",
+            4,
+            [
+                f"| {one.title} | {one.requests:,} | {one.read_units:,.0f} | ${one.dollars:.2f} | ${one.logged:.2f} |"
+                for one in DESKS
             ],
         ),
         _table(

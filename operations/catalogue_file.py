@@ -43,7 +43,7 @@ from inventory_orders.domain.product import (
 )
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
 from inventory_orders.errors import InvalidMessageError, RejectedError
-from inventory_orders.messages.commands import catalogue_event, notes_in, stock_command
+from inventory_orders.messages.commands import catalogue_event, new_product, notes_in, stock_command
 from inventory_orders.messages.documents import (
     Decimal,
     json_schema,
@@ -423,15 +423,8 @@ class _Reader:
         command = _checked(fields)
         key = key_in(command)
         self._must_be_only(number, f"create {in_words(key)}", _ADD_UP, "create", key)
-        new = NewProduct(
-            key,
-            command["openingStock"],
-            low_stock_threshold=command.get("lowStockThreshold", 0),
-            backorder_limit=command.get("backorderLimit", 0),
-            name=command.get("name"),
-            price=command.get("price"),
-            barcodes=self._barcodes_in(number, command),
-        )
+        new = new_product(command)
+        self._must_be_only_barcodes(number, new.barcodes)
         self.file.creations.append(Line(number, new, ids_in(fields)))
 
     def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
@@ -501,7 +494,8 @@ class _Reader:
         command = _checked(fields)
         details, others = _changes_in(command, fields)
         if "barcodes" in others:
-            others["barcodes"] = self._barcodes_in(number, command)
+            others["barcodes"] = all_written(command.get("barcodes", ()))
+            self._must_be_only_barcodes(number, others["barcodes"])
         derived = {"eventId": _digest(details), "eventTime": self._saved, "details": details}
         try:
             event, key = catalogue_event(derived | command, self._now), key_in(command)
@@ -523,15 +517,11 @@ class _Reader:
         change = Change(key, details, others, event.event_time, event.event_id, self._currency)
         self.file.changes.append(Line(number, change, ids_in(fields)))
 
-    def _barcodes_in(self, number: int, command: Mapping[str, Any]) -> frozenset[str]:
-        """Read the barcodes of a line. No other line may have one of them."""
-        barcodes = all_written(command.get("barcodes", ()))
+    def _must_be_only_barcodes(self, number: int, barcodes: Iterable[str]) -> None:
+        """Refuse a line if another one has one of its barcodes."""
         for code in (key_of_barcode(each).code for each in barcodes):
-            fix = "keep it in the line of its product"
-            self._must_be_only(
-                number, f"have the barcode {code}", fix, "barcode", code, column="barcodes"
-            )
-        return barcodes
+            what, fix = f"have the barcode {code}", "keep it in the line of its product"
+            self._must_be_only(number, what, fix, "barcode", code, column="barcodes")
 
     def _must_be_only(self, number: int, what: str, fix: str, *key: str, column: str = "") -> None:
         """Remember a line by its key, and refuse it if another line has the same key."""

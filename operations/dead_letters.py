@@ -67,11 +67,9 @@ class DeadLetter:
         return [*dict.fromkeys(_unescaped(text) or other or bare for text, other, bare in found)]
 
 
-def is_about(letter: DeadLetter, text: str, *, part: bool = False) -> bool:
-    """Whether a dead letter is about an order: by its `orderId`, or any `part` of it, or else by the id anywhere in its body."""
+def is_about(letter: DeadLetter, text: str) -> bool:
+    """Whether a dead letter is about an order: by its `orderId`, or else by the id anywhere in its body."""
     ids = letter.order_ids
-    if part and any(text.casefold() in each.casefold() for each in ids):
-        return True
     word = rf"(?<![\w-]){re.escape(text)}(?![\w-])"
     return text in ids or (not ids and re.search(word, letter.body) is not None)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +11,6 @@ from typing import Any
 from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, key_in, stock_key
-from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.invocation import direct
@@ -23,9 +21,8 @@ from inventory_orders.store.rows import order_row
 
 from .aws import Aws
 from .csv_text import csv_of
-from .movements import movements_of
 
-_PAGE, _PAGE_TO_COUNT = 50, 500
+_PAGE = 50
 _SIDE_BY_SIDE = 10
 """Requests at the same time: as many as the client has connections."""
 
@@ -131,28 +128,6 @@ def _cell(order: Mapping[str, Any], name: str) -> str:
         return ", ".join(f"{one['quantity']} {in_words(key_in(one))}" for one in order["items"])
     value = order.get(name, "")
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def count_open(aws: Aws, generations: Collection[Generation], seconds: float) -> tuple[int, bool]:
-    """Count the orders that wait for units of products. This reads all open orders, but stops after some seconds.
-
-    Returns:
-        The number found, and whether all open orders were read. The audit reports orders that cannot be read.
-    """
-
-    def waits(order: OrderRecord) -> bool:
-        moved = movements_of(order_row(order))
-        return sum(each.open for each in moved if each.generation in generations) > 0
-
-    until, waiting = time.monotonic() + seconds, set[str]()
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        client = RetryingClient(aws.store(), executor=pool)
-        for status in (OrderStatus.PENDING, OrderStatus.CONFIRMED):
-            for found, _, _ in _pages(client, OrderFilter(status=status), _PAGE_TO_COUNT):
-                waiting |= {order.order_id for order, _ in found if waits(order)}
-                if time.monotonic() > until:
-                    return len(waiting), False
-    return len(waiting), True
 
 
 def _deadline() -> Deadline:

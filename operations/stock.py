@@ -14,10 +14,8 @@ from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, prod
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.errors import CorruptItemError
 from inventory_orders.lanes.levels import (
     StockLevel,
-    estimate_levels,
     list_levels,
     read_level,
     read_levels,
@@ -100,20 +98,6 @@ def list_by_status(
     found = read_rows(client, [*dict.fromkeys([*keys, *map(product_of, keys)])], deadline)
     levels = sorted(list_levels(client, found, deadline).values(), key=_by_urgency)
     return levels, {name: str(error) for name, error in found.unreadable.items()}, has_more
-
-
-def low_rows(aws: Aws, limit: int) -> tuple[list[StockLevel], bool]:
-    """Read the levels of rows that are out of stock or low, at most `limit` of each, with eventual consistency.
-
-    Returns:
-        The levels, without those that the index shows under an old status, and whether there are more.
-    """
-    client = RetryingClient(aws.store(consistent=()))
-    out, low = (list_keys(client, [status], limit) for status in URGENCY[:2])
-    deadline = Deadline.after(PATIENCE, SystemClock())
-    found = read_all(client, [*out[0], *low[0]], deadline, CommitStats())
-    levels = estimate_levels(client, found, deadline).values()
-    return [each for each in levels if each.product.status in URGENCY[:2]], out[1] or low[1]
 
 
 def list_keys(
@@ -226,40 +210,10 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
     return read_level(RetryingClient(aws.store()), product_id, deadline, CommitStats())
 
 
-def estimate_left(aws: Aws, product_id: str) -> dict[str, int]:
-    """Count the units of a product that can be ordered at each location, with one read, however busy the product is.
-
-    Units that move during the read may be missing or counted twice.
-    """
-    client = RetryingClient(aws.store())
-    deadline = Deadline.after(PATIENCE, SystemClock())
-    found = read_rows(client, [product_id], deadline)
-    levels = estimate_levels(client, found, deadline, on_hand=False).values()
-    return {
-        location_of(level.product.product_id): level.left_to_sell
-        for level in levels
-        if not level.product.is_discontinued
-    }
-
-
 def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
     """Find a product's transfers in transit, as `list_transfers` describes them. `keys` are those of the product's rows."""
     found, _ = list_transfers(aws.store(), [*keys])
     return found
-
-
-def read_products(
-    aws: Aws, product_ids: Sequence[str]
-) -> tuple[list[StockLevel], Mapping[str, CorruptItemError]]:
-    """Estimate the stock of some products at all their locations.
-
-    Returns:
-        The levels, and the errors of unreadable rows by key.
-    """
-    client, deadline = RetryingClient(aws.store()), Deadline.after(PATIENCE, SystemClock())
-    found = read_rows(client, product_ids, deadline)
-    levels = estimate_levels(client, found, deadline)
-    return [*levels.values()], found.unreadable
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
@@ -275,11 +229,3 @@ def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:
 def open_count(row: Product) -> dict[str, Any] | None:
     """Describe the count that is open for a product's row, as `shown_count` does; None if there is none."""
     return shown_count(row, SystemClock().now().timestamp())
-
-
-def product_names(aws: Aws, product_ids: Collection[str]) -> dict[str, str]:
-    """Read the names of products by id. Leaves out products without a name and unreadable ones."""
-    deadline = Deadline.after(PATIENCE, SystemClock())
-    found = read_all(RetryingClient(aws.store()), sorted(product_ids), deadline, CommitStats())
-    rows = found.products.values()
-    return {row.product_id: row.name for row in rows if row is not None and row.name is not None}

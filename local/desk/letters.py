@@ -21,12 +21,7 @@ from inventory_orders.messages.documents import json_schema
 from operations import queues, redrive
 from operations.aws import Aws
 from operations.codes import DEAD_LETTERS, Redrive
-from operations.dead_letters import (
-    POLL_SECONDS,
-    Delivery,
-    peek_dead_letters,
-    read_dead_letters,
-)
+from operations.dead_letters import POLL_SECONDS, peek_dead_letters, read_dead_letters
 from operations.errors import UserError
 
 Document = dict[str, Any]
@@ -85,18 +80,15 @@ class Letters:
         )
         return {"count": sum(depths.values()), "causes": [*shown]}
 
-    def read(self) -> tuple[dict[str, list[Delivery]], dict[str, str]]:
-        """Read the dead letters by queue, and say by queue why it may hold more."""
-        with self._lock:
-            return read_dead_letters(self._stack(), MOST_DEAD_LETTERS)
-
     def listed(self) -> Document:
         """List the dead letters of all queues, and explain their causes.
 
         The answer also has the `schemas` of the queues' messages, and says which queues have `more` dead letters, and why.
         """
-        by_queue, more = self.read()
-        pairs = queues.pairs(self._stack())
+        aws = self._stack()
+        with self._lock:
+            by_queue, more = read_dead_letters(aws, MOST_DEAD_LETTERS)
+        pairs = queues.pairs(aws)
         names = {queue: source.removesuffix("Url") for source, queue in pairs}
         letters = [
             {

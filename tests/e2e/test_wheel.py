@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from typer.main import get_command
 
+from infra.desk_files import built
 from infra.settings import SCHEMA, Arguments, Settings, _setting
 from inventory_orders.version import VERSION
 from local import ROOT, stack
@@ -144,6 +145,7 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
     found = {file[3] for file in files if file[:3] == (*data, "functions")}
     assert found == functions - {"__pycache__"}
     assert (*data, "vendored", "aws_lambda_powertools", "__init__.py") in files
+    assert {file[3] for file in files if file[:3] == (*data, "desk")} == {*built()}
 
 
 def test_the_command_has_operators_commands_and_none_that_needs_a_checkout(command):
@@ -156,6 +158,31 @@ def test_the_command_has_operators_commands_and_none_that_needs_a_checkout(comma
     assert offered == commands.keys() - here
     assert {"audit", "export", "lanes", "load", "redrive", "verify"} <= offered
     assert {"demo", "deploy", "desk", "invoke", "up"} <= here
+
+
+DESK = """
+import aws_cdk as cdk
+from inventory_orders_cdk import InventoryOrders
+stack = cdk.Stack(cdk.App(), "Shop")
+urls = {name: f"https://id.example/{name}" for name in ("authorize", "token", "signOut")}
+jwt = {"issuer": "https://id.example", "audience": ["desk"]}
+InventoryOrders(
+    stack, "Tea", name="tea", allow_endless_holds=True, desk={"clientId": "desk", **urls},
+    jwt=jwt, roles={"claim": "roles", "grants": {"owners": ["*"]}},
+)
+"""
+
+
+def test_the_wheel_can_host_the_desk_without_the_checkout(environment, tmp_path):
+    out = tmp_path / "out"
+    subprocess.run(
+        [environment / "bin" / "python", "-c", DESK],
+        cwd=tmp_path,
+        env=os.environ | {"CDK_OUTDIR": str(out)},
+        check=True,
+    )
+    (file,) = out.glob("inventory-orders/function-serve_desk-*/answers.json")
+    assert json.loads(file.read_text()).keys() == {*built(), "config.json"}
 
 
 def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(assembly):

@@ -185,7 +185,9 @@ def test_what_came_of_an_action_is_said_on_whatever_page_the_reader_is(page, des
 def test_a_stage_that_notes_no_changes_is_not_live_and_is_refreshed_by_hand(page):
     with desk_for(page, notes_changes=False) as desk:
         show(page, desk, "orders", "Orders to ship")
-        page.locator("#live.off").get_by_text("not live: this stage does not note changes").wait_for()
+        page.locator("#live.off").get_by_text(
+            "not live: this stage does not note changes"
+        ).wait_for()
         desk.sell("o-1")
         page.get_by_role("button", name="Refresh").click()
         page.get_by_role("link", name="o-1").wait_for()

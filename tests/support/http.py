@@ -176,6 +176,7 @@ class Said:
         self.text: str = answer.get("body") or ""
         self.document: Any = json.loads(self.text) if self.text else None
         self.headers = dict(answer["headers"])
+        assert self.headers["Cache-Control"] == "no-store", "browsers keep nothing"
         assert not KEY_OF_A_PLACE.search(self.text), self.text
         if self.document is not None and self.status >= 400:
             assert self.status < 500 or "secret" not in self.text

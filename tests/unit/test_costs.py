@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+import zlib
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.products.fold import Fold
 from inventory_orders.publishing.publisher import Bus
 from inventory_orders.publishing.stock import StockWatch
+from inventory_orders.store.recent_changes import MOST
 from inventory_orders.store.rows import decode
 from inventory_orders.store.sweep_rows import STOCK_PARTS, StockPart, stock_part_row
 from inventory_orders.store.tables import Table
@@ -269,3 +271,30 @@ def test_what_a_million_events_cost():
     ).groups()
     assert float(alone) == round(costs.publishing_dollars(10**6, 1), 2)
     assert float(ten) == round(costs.publishing_dollars(10**6, 10), 2)
+
+
+def test_what_an_open_page_of_the_desk_costs(shop, capsys):
+    frame = (ROOT / "local" / "desk" / "page" / "app.js").read_text("utf-8")
+    (wait,) = re.findall(r"\[POLL_MILLISECONDS, \w+\] = \[(\d+),", frame)
+    assert int(wait) / 1000 == costs.POLL_SECONDS
+    assert costs.DESKS[0].dollars == 0, "only open pages ask"
+    roles = {"claim": "roles", "grants": {"owners": ["*"]}}
+    shop.restart(USER_ID_CLAIM="sub", ROLES=json.dumps(roles))
+    chance = random.Random(0)
+    keys = [f"o-{chance.getrandbits(48):012x}" for _ in range(MOST)]
+    entries = [["Orders", key, 1 + number, ["berlin"]] for number, key in enumerate(keys)]
+    content = zlib.compress(json.dumps([0, entries], separators=(",", ":")).encode())
+    shop.write(Table.ALLOTMENTS, {"page": "changes", "_version": MOST, "content": content})
+    size = size_of_item(shop.item(Table.ALLOTMENTS, "changes"))
+    assert math.ceil(size / 1024) == 3, "the page says so"
+    event = json.loads((ROOT / "events" / "api.json").read_text())
+    event |= {"routeKey": "GET /changes", "pathParameters": None, "body": None}
+    event["queryStringParameters"] = {"since": "0"}
+    event["requestContext"]["authorizer"] = {"jwt": {"claims": {"sub": "a", "roles": "[owners]"}}}
+    before = consumed(shop)
+    capsys.readouterr()
+    answer = shop.invoke("api", event)
+    assert len(json.loads(answer["body"])["orders"]) == MOST
+    of_function = costs.LOG_BYTES_OF_A_REQUEST - costs.ACCESS_LOG_BYTES - costs.PLATFORM_LOG_BYTES
+    assert len(capsys.readouterr().out) == pytest.approx(of_function, rel=0.15)
+    assert consumed(shop)[1] - before[1] == costs.READ_UNITS_OF_A_POLL

@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 29_090
+MAX_WORDS_IN_ALL = 29_910
 
 MAX_WORDS = {
     "README.md": 600,
@@ -28,11 +28,11 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 5_715,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_225,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_830,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 470,
+    "docs/desk.md": 683,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

@@ -64,13 +64,18 @@ async function findOthers(text) {
   return { orders: orders?.orders ?? [], products: products?.products ?? [], locations: about.locations.filter(isPart), hasMore: orders?.next !== undefined, unsearched };
 }
 
+// By a part of an order's id or, if the message has none, by the whole text anywhere in it.
+function isAbout({ orderIds, body }, text) {
+  const word = new RegExp(`(?<![\\w-])${text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}(?![\\w-])`);
+  return orderIds.some((orderId) => orderId.toLowerCase().includes(text.toLowerCase())) || (orderIds.length === 0 && word.test(body));
+}
+
 // Only an operator's machine may read dead letters.
 async function findLetters(text) {
   if (!isLocal()) return { hits: [], unsearched: [] };
   try {
     const { deadLetters, more } = await ask("/local/dead-letters");
-    const wanted = text.toLowerCase();
-    const hits = deadLetters.filter(({ orderIds, messageId }) => messageId === text || orderIds.some((orderId) => orderId.toLowerCase().includes(wanted)));
+    const hits = deadLetters.filter((letter) => isAbout(letter, text));
     return { hits, unsearched: more.map(({ queue, listed }) => ["otherLetters", queue, number(listed)]) };
   } catch (error) {
     return { hits: [], unsearched: [["deadLetters", error.message]] };

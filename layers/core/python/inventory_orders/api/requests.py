@@ -155,20 +155,21 @@ class HttpAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def for_gateway(self) -> dict[str, Any]:
-        """Convert the answer to the format that API Gateway expects."""
+        """Convert the answer to the format that API Gateway expects. Browsers must not keep what only the caller may see."""
+        headers = {"Cache-Control": "no-store", **self.headers}
         if not self.document:
-            return {"statusCode": self.status, "headers": self.headers, "body": ""}
+            return {"statusCode": self.status, "headers": headers, "body": ""}
         kind = "application/json" if self.status < 400 else "application/problem+json"
         return {
             "statusCode": self.status,
-            "headers": {**self.headers, "Content-Type": kind},
+            "headers": {**headers, "Content-Type": kind},
             "body": json.dumps(self.document, default=to_json),
         }
 
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
         """Answer with a document, or with 304 if the caller already has this state of it (`If-None-Match`)."""
-        headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+        headers = {"ETag": etag}
         given = request.headers.get("if-none-match", "")
         known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
         if known & {etag, "*"}:

@@ -11,10 +11,11 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.product import CatalogueEvent
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
@@ -385,6 +386,42 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
             "SCHEMA_VIOLATION", "to: must not be the same location as from", "to"
         )
     return Transfer(source, target, document["transferId"], quantity, notes)
+
+
+def new_product(document: Mapping[str, Any]) -> NewProduct:
+    """Convert a validated command into a product to create.
+
+    Raises:
+        InvalidMessageError: A barcode has a wrong check digit, for example.
+    """
+    return NewProduct(
+        key_in(document),
+        document["openingStock"],
+        document.get("lowStockThreshold", 0),
+        document.get("backorderLimit", 0),
+        document.get("name"),
+        document.get("price"),
+        all_written(document.get("barcodes", ())),
+    )
+
+
+def product_changes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect the attributes of `Product` that a validated command sets.
+
+    Raises:
+        InvalidMessageError: A barcode has a wrong check digit, for example.
+    """
+    given = {_ATTRIBUTES[name]: document[name] for name in document if name in _ATTRIBUTES}
+    return given | {name: all_written(given[name]) for name in given if name == "barcodes"}
+
+
+_ATTRIBUTES = {
+    "name": "name",
+    "price": "price",
+    "lowStockThreshold": "low_stock_threshold",
+    "backorderLimit": "backorder_limit",
+    "barcodes": "barcodes",
+}
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:
