@@ -9,10 +9,10 @@ from typing import Any
 
 from inventory_orders.api.products import shown_count, shown_stock
 from inventory_orders.clock import Deadline, SystemClock
-from inventory_orders.domain.barcode import read_scan
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.scan import read_scan
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.levels import (
     StockLevel,

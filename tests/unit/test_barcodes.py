@@ -1,11 +1,18 @@
 """Barcodes: what each scan means, and which codes a product has."""
 
 import json
+import re
 
 import pytest
+from biip import ParseConfig, ParseError
+from biip.gs1_application_identifiers import _GS1_APPLICATION_IDENTIFIERS
+from biip.gs1_messages import GS1Message
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from inventory_orders.domain.barcode import all_written, read_scan, written
+from inventory_orders.domain.barcode import all_written, written
+from inventory_orders.domain.scan import read_scan
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
@@ -21,6 +28,7 @@ from tests.support.movements import record_movements
 from tests.support.shelf import Shelf, codes, findings
 
 GS = "\x1d"
+APPLICATION_IDENTIFIERS = [*_GS1_APPLICATION_IDENTIFIERS.values()]
 
 # What the catalogue of these tests lists, by product.
 LISTED = {
@@ -103,6 +111,7 @@ SCANS = [
     ("0104006381333948", "rice 1"),  # listed unchanged
     # Element strings in brackets, as printed below the code.
     ("(01)04006381333931", "pen 1"),
+    ("(01) 04006381333931 (10) L7", "pen 1 lot=L7"),
     ("(01)04006381333931(10)L7(17)261130", "pen 1 lot=L7 expiry=2026-11-30"),
     (
         "]C1(01)04006381333931(10)L7",
@@ -124,7 +133,7 @@ SCANS = [
     ("]Q1https://id.gs1.org/01/04006381333931", "pen 1"),  # an ordinary QR code
     ("https://example.com/01/04006381333932", "BAD_CHECK_DIGIT"),
     ("https://example.com/pens", "UNKNOWN_BARCODE"),
-    ("http://[pen]/01/04006381333931", "UNKNOWN_BARCODE"),
+    ("https://example.com/01/04006381333931?10=" + "x" * 91, "UNKNOWN_BARCODE"),
     # A price or a weight in the code: [GS] 2.1.11.
     ("2012345012349", "cheese 1"),  # listed exactly
     ("2012345015005", "VARIABLE_MEASURE 12345"),
@@ -181,6 +190,38 @@ def meaning(api, scan, claims=None):
 def test_each_scan_has_one_meaning(api):
     assert len(SCANS) >= 60
     assert {scan: meaning(api, scan) for scan, _ in SCANS} == dict(SCANS)
+
+
+@st.composite
+def element_strings(draw):
+    """Draw element strings with valid values: pairs of an application identifier and a value."""
+    known = draw(st.lists(st.sampled_from(APPLICATION_IDENTIFIERS), min_size=1, max_size=5))
+    drawn = {}
+    for each in known:
+        whole = draw(st.from_regex(re.compile(each.pattern, re.ASCII), fullmatch=True))
+        drawn[each] = whole.removeprefix(each.ai).strip()
+    # biip's patterns also allow counts without digits.
+    return [(each, value) for each, value in drawn.items() if value]
+
+
+@given(element_strings(), st.booleans())
+def test_element_strings_of_all_identifiers_are_read_as_biip_reads_them(elements, is_short):
+    """A separator is needed only after values of variable length."""
+    message = "".join(
+        f"{each.ai}{value}{GS if each.separator_required or not is_short else ''}"
+        for each, value in elements
+    )
+    try:
+        config = ParseConfig(gs1_element_strings_verify_date=False)
+        expected = GS1Message.parse(message, config=config)
+    except ParseError:
+        return
+    found = read_scan(f"]C1{message}")
+    pairs = [(each.ai.ai, each.value) for each in expected.element_strings]
+    if {ai for ai, _ in pairs} - {"01"}:
+        assert found.elements == expected.as_hri()
+    for ai, name in (("10", "lot"), ("21", "serial")):
+        assert found.said.get(name) == dict(pairs).get(ai)
 
 
 # ---------------------------------------------------------------------- who may scan what

@@ -12,7 +12,7 @@ from inventory_orders.api.orders import sees
 from inventory_orders.api.requests import HttpAnswer, ProblemError, Request, malformed, reading
 from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.barcode import Scan, read_scan
+from inventory_orders.domain.scan import Scan, read_scan
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.invocation import direct, runtime

@@ -24,7 +24,7 @@ from inventory_orders.api.requests import (
 )
 from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.barcode import read_scan, shown_barcodes
+from inventory_orders.domain.barcode import shown_barcodes
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
@@ -34,6 +34,7 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.scan import read_scan
 from inventory_orders.domain.words import words_to_find
 from inventory_orders.engine.retrying_client import (
     CommitStats,
