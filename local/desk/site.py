@@ -255,14 +255,15 @@ class Handler(BaseHTTPRequestHandler):
         if site.is_embedded and self.path.startswith(_AS):
             caller, _, path = self.path.removeprefix(_AS).partition("/")
             return self._forward(caller, path, body)
-        if is_read and url.path in site.reads:
-            found = site.reads[url.path](dict(parse_qsl(url.query, keep_blank_values=True)))
-        elif self.command == "POST" and url.path in site.writes:
-            found = site.writes[url.path](json.loads(body))
-        else:
-            raise NotFoundError("the desk has no such page")
-        content = json.dumps(found, allow_nan=False).encode()
+        content = json.dumps(self._found(url.path, url.query, body), allow_nan=False).encode()
         return _Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, content)
+
+    def _found(self, path: str, query: str, body: bytes) -> object:
+        if self.command == "GET" and path in self.site.reads:
+            return self.site.reads[path](dict(parse_qsl(query, keep_blank_values=True)))
+        if self.command == "POST" and path in self.site.writes:
+            return self.site.writes[path](json.loads(body))
+        raise NotFoundError("the desk has no such page")
 
     def _ask(self, issuer: Issuer, name: str, query: str) -> _Answer:
         """Ask the issuer, whose pages need no token: only what they return opens anything."""

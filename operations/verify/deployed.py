@@ -105,6 +105,11 @@ class Deployed:
             if resource["Type"] == kind
         }
 
+    def variables(self) -> list[Mapping[str, Any]]:
+        """Return the environment variables of each function that has any."""
+        functions = self.of_type("AWS::Lambda::Function").values()
+        return [each["Environment"]["Variables"] for each in functions if "Environment" in each]
+
     def each(self, kind: str) -> list[tuple[str, str, Properties]]:
         """Yield the title, physical id and properties of each resource of a type."""
         found = self.of_type(kind).items()

@@ -295,8 +295,7 @@ def dashboard(run: Run) -> list[Line]:
 def _known(deployed: Deployed) -> set[str]:
     """Return valid values of dimensions: names of the stack's resources, and values that its functions send."""
     known = {physical.rsplit("/", 1)[-1] for physical in deployed.physical.values()}
-    for properties in deployed.of_type("AWS::Lambda::Function").values():
-        known.add(properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"])
+    known |= {variables["POWERTOOLS_SERVICE_NAME"] for variables in deployed.variables()}
     for properties in deployed.of_type("AWS::DynamoDB::GlobalTable").values():
         known |= {index["IndexName"] for index in properties.get("GlobalSecondaryIndexes", [])}
     return known | {*REASONS_OF_ORDERS}
@@ -505,10 +504,7 @@ def _drawn_by_handlers(deployed: Deployed) -> set[str]:
 
 def _wanted_metrics(run: Run, deployed: Deployed) -> dict[str, tuple[Metric, float]]:
     """Return the metrics that this run must have changed, with the minimum sum of each."""
-    (service,) = {
-        properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
-        for properties in deployed.of_type("AWS::Lambda::Function").values()
-    }
+    (service,) = {variables["POWERTOOLS_SERVICE_NAME"] for variables in deployed.variables()}
     outputs = run.aws.outputs
     own = {"service": service}
     queue = {"QueueName": outputs["OrderQueueUrl"].rsplit("/", 1)[-1]}

@@ -160,11 +160,7 @@ def expires(run: Run) -> list[Line]:
 
 def _variable(run: Run, name: str) -> int:
     """Return the deployed value of an environment variable: a number that is the same in all functions that have it."""
-    (value,) = {
-        int(variables[name])
-        for properties in run.deployed.of_type("AWS::Lambda::Function").values()
-        if name in (variables := properties["Environment"]["Variables"])
-    }
+    (value,) = {int(variables[name]) for variables in run.deployed.variables() if name in variables}
     return value
 
 

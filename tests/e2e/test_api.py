@@ -202,11 +202,11 @@ def test_each_caller_may_use_exactly_the_routes_of_its_permissions(with_tokens, 
         is_refused = said.status in (401, 403) or said.status >= 500
         return said.status if is_refused else None, said.said.get("permission")
 
-    tries = {(caller, route) for caller in [*callers, "nobody"] for route in ROUTES}
+    tries = {(caller, route) for caller in [*callers, "no token"] for route in ROUTES}
     with ThreadPoolExecutor(4) as pool:
         found = dict(zip(tries, pool.map(lambda each: tried(*each), tries), strict=True))
     refused = {each: (403, PERMISSIONS[each[1]]) for each in tries if not may(*each)}
-    refused |= {("nobody", route): (401, None) for route in ROUTES}
+    refused |= {("no token", route): (401, None) for route in ROUTES}
     assert found == {each: refused.get(each, (None, None)) for each in tries}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -90,7 +91,7 @@ def tasks_of(scenario: str, most: int | None = None) -> list[Task]:
 
 def run(tasks: Sequence[Task], processes: int) -> Iterator[FinishedTask]:
     """Run tasks in parallel, and yield each as soon as it ends."""
-    with multiprocessing.get_context("fork").Pool(processes, _quiet) as pool:
+    with multiprocessing.get_context("fork").Pool(processes, _prepare) as pool:
         yield from pool.imap_unordered(_explore, tasks)
 
 
@@ -107,7 +108,7 @@ def catch(
     _preload()
     one = _catch_by_chance if by_chance else _catch
     # Each mutant has its own process, because a process keeps the bugs of the modules that it has imported.
-    with multiprocessing.get_context("fork").Pool(processes, _quiet, maxtasksperchild=1) as pool:
+    with multiprocessing.get_context("fork").Pool(processes, _prepare, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(one, names)
         # Terminating a pool that is still replacing its processes occasionally leaves one behind that waits forever.
         pool.close()
@@ -123,8 +124,11 @@ def _preload() -> None:
     mutants.MUTANTS[0].changes()
 
 
-def _quiet() -> None:
+def _prepare() -> None:
+    """Prepare a new process: no warnings, and no garbage collector that scans imported objects again and again."""
     warnings.simplefilter("ignore")
+    gc.freeze()
+    gc.set_threshold(50_000, 20)
 
 
 def in_a_process(function: Callable[..., T], *arguments: object) -> T:

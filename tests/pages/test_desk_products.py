@@ -94,20 +94,22 @@ def test_products_are_filtered_sorted_summed_and_followed(page, desk):
 
 def test_a_long_list_and_history_are_shown_in_part(page, desk):
     desk.api.most = 15
-    berlin = {"productId": "tea-yunnan-gold", "locationId": "berlin", "openingStock": 5}
-    desk.command("ManageProducts", action="create", **berlin, lowStockThreshold=9)
+    for place in ("berlin", "munich"):
+        there = {"productId": "tea-yunnan-gold", "locationId": place, "openingStock": 5}
+        desk.command("ManageProducts", action="create", **there, lowStockThreshold=9)
     desk.shop.edit(Table.PRODUCTS, "tea-assam-breakfast", stockCount={"S": "many"})
     show(page, desk, "products", "Products")
-    said(page, "15 products. There are more: the search finds them")
+    said(page, "16 products. There are more: the search finds them")
     page.get_by_text("cannot be read: tea-assam-breakfast").wait_for()
     # While not all is read, a level stands for itself.
-    assert names(page)[:2] == ["Yunnan Gold at berlin", "Ceylon Highland"]
+    there = [f"Yunnan Gold at {place}" for place in ("berlin", "munich")]
+    assert names(page)[:3] == [*there, "Ceylon Highland"]
     page.get_by_role("button", name="Show more").click()
-    said(page, "30 products. There are more")
+    said(page, "31 products. There are more")
     page.get_by_role("button", name="Show more").click()
     page.get_by_text("Total of 39 products").wait_for()
     assert page.get_by_role("button", name="Show more").count() == 0
-    page.get_by_role("button", name="2 locations of tea-yunnan-gold").wait_for()
+    page.get_by_role("button", name="3 locations of tea-yunnan-gold").wait_for()
 
     desk.api.most = 100
     for number in range(30):

@@ -108,7 +108,8 @@ def test_on_an_account_there_is_nothing_of_the_embedded_aws():
         about = desk.get("/api/about")
         assert (about["production"], about["currency"]["code"]) == (True, "EUR")
         for path in ("/desk/try", "/desk/dashboard", "/local/dashboard", "/as/operator/orders/o"):
-            assert ask(desk.origin, "GET", path).status == 404
+            reply = ask(desk.origin, "GET", path)
+            assert (reply.status, reply.said) == (404, "the desk has no such page\n")
 
 
 def test_the_command_serves_an_account_until_ctrl_c_under_a_secret_address(desk, monkeypatch):

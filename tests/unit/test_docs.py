@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 29_910
+MAX_WORDS_IN_ALL = 29_925
 
 MAX_WORDS = {
     "README.md": 600,
@@ -32,7 +32,7 @@ MAX_WORDS = {
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 683,
+    "docs/desk.md": 750,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

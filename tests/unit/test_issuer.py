@@ -137,7 +137,7 @@ def test_a_code_works_once_and_for_a_minute(issuer, monkeypatch):
     assert redeem(issuer, late)[0] == 400
 
 
-def test_a_session_is_renewed_with_the_roles_of_then_and_each_refresh_token_works_once(issuer):
+def test_a_session_is_renewed_with_new_roles_and_each_refresh_token_works_once(issuer):
     _, first = redeem(issuer, code_of(issuer))
     status, second = renew(issuer, first["refresh_token"])
     assert (status, claims_of(second["id_token"])["cognito:groups"]) == (200, "[pickers]")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from inventory_orders import overview
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, PAGES, PageKey
 from inventory_orders.lanes.levels import ALL_LANES, estimate_levels, list_levels
@@ -11,6 +12,7 @@ from inventory_orders.store.sweep_rows import TODAY, read_swept
 from inventory_orders.store.tables import Table
 from testing.aws import ServiceError
 from testing.schedules.in_turn.lanes import LaneShop
+from tests.support.desk import TEA, desk_of_shop
 
 LANES = dict.fromkeys(range(1, 91), 2)
 """Units in each lane of the default settings."""
@@ -113,3 +115,48 @@ def test_a_failed_read_is_left_to_the_next_sweep(shop):
     assert listed(shop)[0]["p0"].as_of == ""
     # Orders are counted whether or not levels can be read.
     assert TODAY in read_swept(shop.store, [TODAY])
+
+
+def test_the_counts_of_orders_say_which_are_oldest_and_what_they_lack():
+    with desk_of_shop() as desk:
+        there = desk.shop.stock(TEA)
+        desk.command("ManageProducts", action="change", productId=TEA, backorderLimit=9)
+        desk.sell("o-1")
+        # One unit more than is in stock, so that all units are promised.
+        desk.sell("o-2", (TEA, there))
+        desk.place("o-3", (TEA, 1), holdSeconds=600)
+        desk.place("o-4", (TEA, 1))
+        with pytest.raises(AssertionError, match="INSUFFICIENT_STOCK"):
+            desk.place("o-5", (TEA, 99))
+        desk.aws.invoke("ChangeOrders", {"action": "confirm", "orderId": "o-5"})
+        loss = {"adjustmentId": "r-1", "productId": TEA, "delta": -1, "reason": "LOSS"}
+        desk.command("AdjustStock", action="adjust", **loss, actor="anna")
+        desk.sweep()
+        counts = desk.get("/api/today")
+        counts.pop("asOf")
+        assert counts == {
+            "toShip": one_of(2, desk.shop.order_row("o-1")["confirmedAt"]),
+            "unpaid": one_of(2, desk.shop.order_row("o-3")["createdAt"]),
+            "paidLate": one_of(1, desk.shop.order_row("o-5")["confirmationRejected"]["at"]),
+            "blocked": 1,
+            "missing": {TEA: 1},
+        }
+        desk.shop.clock.sleep(8 * 86_400)
+        desk.sweep()
+        assert desk.get("/api/today")["paidLate"]["count"] == 0
+
+
+def one_of(count, oldest):
+    return {"count": count, "isAll": True, "oldest": oldest}
+
+
+def test_counts_say_when_there_is_more_than_the_sweep_reads(monkeypatch):
+    monkeypatch.setattr(overview, "MOST", 1)
+    with desk_of_shop() as desk:
+        for number in range(2):
+            desk.sell(f"o-{number}")
+            desk.place(f"h-{number}", (TEA, 1), holdSeconds=60)
+        desk.sweep()
+        counts = desk.get("/api/today")
+    for name in ("toShip", "unpaid"):
+        assert (counts[name]["count"], counts[name]["isAll"]) == (1, False)

@@ -15,7 +15,7 @@ from operations.verify.run import Run
 from testing.aws import ServiceError
 from testing.world.tables import FEEDS
 from tests.support.by_hand import add_by_hand
-from tests.support.desk import TrialOfShop
+from tests.support.desk import ApiOfShop
 
 
 class RunOnShop(Run):
@@ -222,11 +222,11 @@ def _with_code(reply):
     ],
 )
 def test_a_false_answer_to_a_caller_is_detected(shop, run, monkeypatch, status, disturb, says):
-    trial = TrialOfShop(shop, run.aws)
+    api = ApiOfShop(shop)
 
     def send(*request, signed):
         assert signed
-        reply = trial.call("operator", *request)
+        reply = api.call("operator", *request)
         return disturb(reply) if reply.status == status else reply
 
     monkeypatch.setattr(traffic.HttpApi, "of", lambda _: SimpleNamespace(send=send))

@@ -208,7 +208,7 @@ function placeOf({ pathname, hash }) {
   return VIEWS.includes(name) ? [name, ...ids] : beginning();
 }
 
-// Whoever works at one location begins with its orders to ship.
+// Callers who work at one location begin with its orders to ship.
 function beginning() {
   const own = ownLocations();
   if (own?.length === 1 && may("orders.read")) return ["orders", "at", own[0]];
@@ -252,12 +252,12 @@ function hear(news) {
   if (shown.view?.follows?.(news, shown.ids, shown.state)) read();
 }
 
-// One question for all pages of this tab; none in a hidden one. What has happened meanwhile comes with the next answer.
+// One question for all of a page; none in a hidden tab, or for a page that follows nothing. The next answer makes up for the pause.
 async function followChanges(since) {
   let wait = POLL_MILLISECONDS;
   for (;;) {
     await nap(wait);
-    if (document.hidden) continue;
+    if (document.hidden || !shown.view?.follows) continue;
     try {
       const { next, ...news } = await api("GET", "/changes", { query: { since }, seconds: POLL_SECONDS });
       showNews(NEWS.on);

@@ -1,7 +1,7 @@
 // One product while it sells: its stock once a second, and how fast it falls.
 import { lineChart } from "./chart.js";
 import { clock, locationName, measured, number } from "./format.js";
-import { card, html, link, problem } from "./parts.js";
+import { card, hint, html, link } from "./parts.js";
 import { api, pathOf } from "./server.js";
 import { T } from "./texts.js";
 
@@ -10,9 +10,9 @@ const RATE_SECONDS = 10;
 const MOST_SAMPLES = 300;
 const CHART_HEIGHT = 260;
 
-// What was read at a time: units `left`, and units `sold` since the page was opened. Receipts and cancellations add units, and are no sales.
 const now = () => Date.now() / 1000;
 
+// Adds a sample: units `left`, and units `sold` since the page was opened. Units that receipts and cancellations add are not counted as negative sales.
 export async function read([productId], state) {
   const product = await api("GET", pathOf("stock", productId));
   const { available, leftToSell: left } = product;
@@ -50,7 +50,7 @@ function saleOf({ places, isExact }, state) {
     <section class="card"><dl class="big">
       ${big(number(last.sold), T.drop.sold)}${big(number(last.left), T.drop.left)}${big(measured(rate), T.drop.rate)}
     </dl><svg class="amounts" aria-hidden="true"><rect class="committed" width="${(100 * last.sold) / Math.max(1, last.sold + last.left)}%" height="100%"></rect></svg>
-    <p class="hint">${places ? T.drop.places(places.map(leftAt).join(", ")) : ""} ${T.drop.since(clock(since))}</p>${isExact ? "" : problem(T.drop.notExact)}</section>
+    <p class="hint">${places ? T.drop.places(places.map(leftAt).join(", ")) : ""} ${T.drop.since(clock(since))}</p>${isExact ? "" : hint(T.drop.notExact)}</section>
     <section class="card">${lineChart({ title: T.drop.chart, times: samples.slice(1).map(({ at }) => at), lines, height: CHART_HEIGHT })}</section>`;
 }
 

@@ -8,7 +8,7 @@ import { T } from "./texts.js";
 
 const [MOST_PAGES, MOST_ALONE] = [2, 1];
 
-// The oldest orders to ship, which are those that one picks, come page by page. Of the others, only some are looked up.
+// Finds orders among the oldest ones to ship, page by page.
 async function listed(wanted) {
   const found = new Map();
   let pages = 0;

@@ -17,7 +17,7 @@ const nameIn = (product) => (product.total ?? product).name ?? product.productId
 
 export const start = (state) => Object.assign(state, { history: undefined, delisted: undefined });
 
-// Of a caller who is restricted to locations, the first one's stock stands for the product's own.
+// For callers who do not see the product's own stock, that of their first location stands for it.
 function levelIn(levels, productId, locationId = "") {
   const isIt = (level) => (level.locationId ?? "") === locationId;
   const found = levels.find(isIt) ?? (locationId ? undefined : levels[0]);

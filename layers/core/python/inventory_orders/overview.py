@@ -63,9 +63,8 @@ def _count_orders(client: RetryingClient, deadline: Deadline) -> dict[str, Any]:
         }
         for name, (places, after) in found.items()
     }
-    to_ship, _ = found["toShip"]
     orders, _ = read_orders(
-        client, to_ship, deadline, lambda order: (order, public_order(order_row(order)))
+        client, found["toShip"][0], deadline, lambda order: (order, public_order(order_row(order)))
     )
     mark_shippable(client, orders, deadline)
     shorts = [shown["missing"] for _, shown in orders if "missing" in shown]

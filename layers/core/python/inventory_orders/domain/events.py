@@ -229,8 +229,8 @@ def product_events(before: Image | None, after: Image | None) -> tuple[Event, ..
 
 def _id_of_product(key: str, created_at: str, moment: int | str, kind: EventType) -> str:
     """Build the id of a product's event, which ends with the location unless it is the default one."""
-    product_id = product_of(key)
-    return f"{product_id}@{created_at}#{moment}#{kind}{key.removeprefix(product_id)}"
+    own = product_of(key)
+    return f"{own}@{created_at}#{moment}#{kind}{key.removeprefix(own)}"
 
 
 Level = tuple[str, int, int, str]

@@ -97,8 +97,7 @@ class EndingHolds(SweepReport):
                 )
             return [], None
 
-        pages = self.client.side_by_side(read, list(places.items()))
-        return dict(zip(places, pages, strict=True))
+        return dict(zip(places, self.client.side_by_side(read, [*places.items()]), strict=True))
 
     def _due(self, holds: Iterable[ListPosition]) -> list[DueHold]:
         """The holds to send now, oldest first."""

@@ -298,9 +298,8 @@ class ProductCatalogue:
         """
         at = timestamp(self.client.clock.now())
         product = self._by_actor(product_to_create(new, at), at)
-        actions = create_actions(product)
         try:
-            self.client.write(actions, deadline, self.stats)
+            self.client.write(create_actions(product), deadline, self.stats)
         except TransactionCancelledError as cancelled:
             found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
             if found:
