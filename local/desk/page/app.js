@@ -212,7 +212,7 @@ function placeOf({ pathname, hash }) {
 function beginning() {
   const own = ownLocations();
   if (own?.length === 1 && may("orders.read")) return ["orders", "at", own[0]];
-  return [(PARTS.find(isAllowed) ?? PARTS[0]).name];
+  return [(PARTS.find((part) => isHere(part) && isAllowed(part)) ?? PARTS[0]).name];
 }
 
 async function open() {
