@@ -239,7 +239,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
         original_id=of_copy.get("originalMessageId") or record["messageId"],
         request_id=str(of_copy.get("requestId", "")),
-        placed_by=str(of_copy.get("placedBy", "")),
+        placed_by=str(of_copy.get("placedBy") or ""),
     )
 
 
