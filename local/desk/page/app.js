@@ -212,7 +212,8 @@ function placeOf({ pathname, hash }) {
 function beginning() {
   const own = ownLocations();
   if (own?.length === 1 && may("orders.read")) return ["orders", "at", own[0]];
-  return [((about.caller && PARTS.find(isAllowed)) ?? PARTS[0]).name];
+  const first = about.caller && PARTS.find((part) => isHere(part) && isAllowed(part));
+  return [(first ?? PARTS[0]).name];
 }
 
 // Such a page needs no API, and may show what is wrong with it.

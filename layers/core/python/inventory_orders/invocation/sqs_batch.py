@@ -226,7 +226,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
     queue = record["eventSourceARN"].rsplit(":", 1)[-1]
     attributes = record.get("attributes") or {}
     of_sender = record.get("messageAttributes", {})
-    of_copy = {name: value.get("stringValue") for name, value in of_sender.items()}
+    of_copy = {name: value.get("stringValue", "") for name, value in of_sender.items()}
     return Message(
         message_id=record["messageId"],
         receipt_handle=record["receiptHandle"],
