@@ -1,0 +1,120 @@
+"""Barcodes: the codes that are listed for products."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from inventory_orders.errors import InvalidMessageError
+
+LITERALLY = "="
+"""Before a code, says that it is not a GTIN, although it looks like one."""
+
+
+class BarcodeKey(NamedTuple):
+    """The key of the row that says which product a code belongs to."""
+
+    code: str
+
+
+def check_digit_fits(gtin: str) -> bool:
+    """Whether the last of 14 digits is the check digit of the others."""
+    return (3 * sum(map(int, gtin[::2])) + sum(map(int, gtin[1::2]))) % 10 == 0
+
+
+def gtins_in(digits: str) -> list[str]:
+    """The GTINs, each with 14 digits, that 8 to 14 digits can be: an EAN-8 and a UPC-E may look the same.
+
+    Leading zeros may be missing, because spreadsheets remove them.
+    """
+    if not re.fullmatch("[0-9]{8,14}", digits):
+        return []
+    readings = [digits.zfill(14)]
+    if len(digits) == 8 and digits[0] in "01":
+        readings.append(_expanded(digits).zfill(14))
+    return list(filter(check_digit_fits, readings))
+
+
+def looks_like_gtin(text: str) -> bool:
+    """Whether a code has as many digits as a GTIN that is sent whole."""
+    return bool(re.fullmatch("[0-9]{8}|[0-9]{12,14}", text))
+
+
+def _expanded(upc_e: str) -> str:
+    """The UPC-A that a UPC-E of 8 digits stands for: GS1 General Specifications, "UPC-E barcode"."""
+    maker, last, zeros = upc_e[1:6], upc_e[6], 4 * "0"
+    # How many of the maker's digits come before the zeros, and the zeros with the last digit.
+    split, filled = 5, f"{zeros}{last}"
+    if last in "34":
+        split, filled = int(last), f"{zeros}0"
+    elif last in "012":
+        split, filled = 2, f"{last}{zeros}"
+    return f"{upc_e[0]}{maker[:split]}{filled}{maker[split:]}{upc_e[7]}"
+
+
+def written(code: str, units: int = 1) -> str:
+    """Write a barcode as a product's row lists it: `04006381333931`, or `14006381333938*12` for a case of 12 units.
+
+    Args:
+        code: A GTIN of 8, 12, 13 or 14 digits, or another code; or, after `=`, any code.
+        units: How many units of the product bear it together.
+
+    Raises:
+        InvalidMessageError: `BAD_CHECK_DIGIT`, or the code is both an EAN-8 and a UPC-E.
+    """
+    plain = code.removeprefix(LITERALLY)
+    readings = gtins_in(plain)
+    if code != plain:
+        is_as_read = readings == [plain] or not (readings or looks_like_gtin(plain))
+        shown = plain if is_as_read else code
+    elif len(readings) > 1:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"barcodes: {code} is an EAN-8 and a UPC-E; send {' or '.join(readings)}",
+            "barcodes",
+        )
+    elif not readings and looks_like_gtin(code):
+        raise InvalidMessageError(
+            "BAD_CHECK_DIGIT",
+            f"barcodes: the check digit of {code} is wrong; correct the code or, if it is not a GTIN, send {LITERALLY}{code}",
+            "barcodes",
+        )
+    else:
+        shown = (readings or [code])[0]
+    return shown if units == 1 else f"{shown}*{units}"
+
+
+def all_written(barcodes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Write a product's barcodes, each a map of `code` and, unless it is 1, `units`.
+
+    Raises:
+        InvalidMessageError: See `written`, or a code appears twice with other units.
+    """
+    found = frozenset(written(each["code"], each.get("units", 1)) for each in barcodes)
+    codes = Counter(map(key_of_barcode, found))
+    if twice := [key.code for key, times in codes.items() if times > 1]:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"barcodes: {twice[0]} appears twice, with other units; keep one",
+            "barcodes",
+        )
+    return found
+
+
+def code_and_units(barcode: str) -> tuple[str, int]:
+    """Read a barcode of a product's row: the code as it was sent, and the units."""
+    code, _, units = barcode.partition("*")
+    return code, int(units or 1)
+
+
+def shown_barcodes(barcodes: Iterable[str]) -> list[dict[str, Any]]:
+    """Convert the barcodes of a product's row into the form that messages and answers have."""
+    parts = map(code_and_units, sorted(barcodes))
+    return [{"code": code, "units": units} for code, units in parts]
+
+
+def key_of_barcode(barcode: str) -> BarcodeKey:
+    """The key under which a barcode of a product's row is listed."""
+    return BarcodeKey(code_and_units(barcode)[0].removeprefix(LITERALLY))
