@@ -130,6 +130,7 @@ SCANS = [
     ("HTTPS://EXAMPLE.COM/01/04006381333931/21/S1", "pen 1 serial=S1"),
     ("https://example.com/01/04006381333931/10/L%2F7?utm=x", "pen 1 lot=L/7"),
     ("https://example.com/01/04006381333931?10=A+B", "pen 1 lot=A+B"),
+    ("https://example.com/01/04006381333931?1=2&v=10&17=261130#10=x", "pen 1 expiry=2026-11-30"),
     ("]Q1https://id.gs1.org/01/04006381333931", "pen 1"),  # an ordinary QR code
     ("https://example.com/01/04006381333932", "BAD_CHECK_DIGIT"),
     ("https://example.com/pens", "UNKNOWN_BARCODE"),
