@@ -333,7 +333,7 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
     with desk_for(page, is_embedded=False, is_production=True) as desk:
         desk.place("o-1")
         for order_id in ("o-2", "o-3"):
-            desk.sell(order_id)
+            desk.sell(order_id, (TEA, 1))
         page.get_by_text("PRODUCTION: stage shop").wait_for()
         parts = page.get_by_role("navigation", name="Pages").get_by_role("link").all_inner_texts()
         assert {"Dashboard", "Try it"}.isdisjoint(parts)
@@ -364,8 +364,8 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
                 scan(page, "o-3", "Enter", "Enter")
                 assert dialog.is_visible()
                 dialog.get_by_role("button", name="Yes, do it").click()
-                said(page, "Order o-3: 1 line to tick.")
-                page.get_by_text("Order o-2: 3 Earl Grey").wait_for()
+                said(page, "Order o-3: 1 unit to pack.")
+                page.get_by_text("Order o-2: 1 Earl Grey").wait_for()
             else:
                 said(page, f"Hand over {order_id}: done")
         assert [desk.shop.status(one) for one in ("o-2", "o-3")] == ["FULFILLED", "FULFILLED"]

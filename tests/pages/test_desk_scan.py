@@ -7,6 +7,7 @@ import pytest
 from local.tokens import ROLES
 from tests.support.desk import TEA, desk_for, said, show
 from tests.support.hands import FNC1, enter, scan
+from tests.support.movements import record_movements
 
 HOJICHA = "tea-hojicha"
 UNIT, CASE = "4006381333931", "14006381333938"
@@ -68,7 +69,8 @@ def test_eight_orders_are_shipped_by_scanner_alone(page, phone):
     # The codes of goods are looked up once.
     looked_up = [call for call in phone.api.calls if call.startswith("GET /barcodes")]
     assert len(looked_up) == len(orders) * 3 + 3
-    # The parcel of one order cannot be told from that of another one without a word.
+    # The label of a parcel that has been handed over is on another order.
+    record_movements(phone.shop)
     phone.sell("order-9", (TEA, 1))
     scan_all(page, "order-9", UNIT, "DHL-00001")
     said(page, "Tracking number DHL-00001. Order order-1 has it, too.")
