@@ -104,10 +104,10 @@ def code_and_units(barcode: str) -> tuple[str, int]:
     return code, int(units or 1)
 
 
-def shown_barcodes(barcodes: Iterable[str]) -> list[dict[str, Any]]:
-    """Convert the barcodes of a product's row into the form that messages and answers have."""
+def shown_barcodes(barcodes: Iterable[str]) -> list[dict[str, Any]] | None:
+    """Convert the barcodes of a product's row into the form that messages and answers have; None if there are none."""
     parts = map(code_and_units, sorted(barcodes))
-    return [{"code": code, "units": units} for code, units in parts]
+    return [{"code": code, "units": units} for code, units in parts] or None
 
 
 def key_of_barcode(barcode: str) -> BarcodeKey:

@@ -44,8 +44,7 @@ _AI = re.compile("|".join(_AIS))
 _ELEMENT = re.compile("|".join(f"({ai})({value})" for ai, value in _AIS.items()))
 _MESSAGE = re.compile(f"(?:{_FNC1}*(?:{_ELEMENT.pattern}))+{_FNC1}*")
 
-_SAID = {"10": "lot", "21": "serial"}
-_DATES = {"17": "expiry", "15": "bestBefore"}
+_SAID = {"10": "lot", "21": "serial", "17": "expiry", "15": "bestBefore"}
 _COUNTS = ("30", "37")
 
 
@@ -101,7 +100,6 @@ def _read_elements(text: str) -> Scan:
     values = _of_link(text) if _LINK.match(text) else _of_message(text)
     gtin = values.get("01") or values.get("02", "")
     gtins = gtins_in(gtin)
-    dates = {name: _date(values[ai]) for ai, name in _DATES.items() if ai in values}
     return Scan(
         text,
         gtins,
@@ -109,9 +107,14 @@ def _read_elements(text: str) -> Scan:
         prod(int(values.get(ai, 1)) for ai in _COUNTS),
         values.get("00", ""),
         "".join(f"({ai}){values[ai]}" for ai in values) if values.keys() - {"01"} else "",
-        {name: values[ai] for ai, name in _SAID.items() if ai in values}
-        | {name: day for name, day in dates.items() if day},
+        _said(values),
     )
+
+
+def _said(values: Mapping[str, str]) -> dict[str, str]:
+    """Name the values that an answer shows. Dates that do not exist are left out."""
+    dates = {ai: _date(values[ai]) for ai in values if ai in ("15", "17")}
+    return {name: said for ai, name in _SAID.items() if (said := {**values, **dates}.get(ai))}
 
 
 def _of_message(text: str) -> dict[str, str]:
