@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from local.tokens import ROLES
 from tests.support.desk import TEA, desk_for, said, show
 from tests.support.hands import FNC1, enter, scan
 from tests.support.movements import record_movements
@@ -14,6 +13,7 @@ HOJICHA = "tea-hojicha"
 UNIT, CASE = "4006381333931", "14006381333938"
 # With brackets, and as scanners send it with FNC1.
 CASE_OF_LOT = f"]C101{CASE}10L-7{FNC1}17270131"
+ROLES = {"claim": "groups", "grants": {"packers": ["orders.read", "orders.fulfil"]}}
 ENDS = (("Enter",), ("Enter", "Enter"), ("Tab",), ())
 ENDED = re.compile("^Hand over order-1.*(done|failed)")
 TOO_FAST = 400  # milliseconds after which a scan without an end is over
@@ -170,6 +170,40 @@ def test_a_part_is_handed_over_by_a_person(page, phone):
     assert phone.shop.status("order-1") == "FULFILLED"
 
 
+def test_what_codes_say_is_recorded_and_an_ambiguous_one_means_what_is_in_the_order(page, phone):
+    # As an EAN-8, the code is that of a mug.
+    listed = {"mug": ["00000001234565"], "jar": ["00012345000065"], "lid": []}
+    for product_id, codes in listed.items():
+        barcodes = [{"code": code} for code in codes]
+        phone.command(
+            "ManageProducts",
+            action="create",
+            productId=product_id,
+            openingStock=20,
+            barcodes=barcodes,
+        )
+    phone.sell("order-1", (TEA, 12), ("jar", 1))
+    phone.sell("order-2", ("jar", 1), ("mug", 1))
+    scan_all(page, "order-1", "01234565")
+    said(page, "1 of 1 jar. 12 units to go.")
+    for serial in range(11):
+        scan_all(page, f"]d201{'0' + UNIT}21S-{serial}")
+    said(page, "This code will not be recorded: at most 10 of a product are.")
+    page.get_by_role("button", name="Undo the last scan").click()
+    scan_all(page, UNIT, UNIT, "]C100106141412345678908")
+    said(page, "Tracking number 106141412345678908.")
+    page.get_by_role("button", name="Undo the last scan").click()
+    said(page, "Undone: 106141412345678908.")
+    assert page.get_by_label("Tracking number").input_value() == ""
+    scan_all(page, "order-1")
+    said(page, "Hand over order-1: done")
+    step = steps(phone, "order-1")[-1]
+    assert step["scanned"] == {TEA: [f"(01)0{UNIT}(21)S-{serial}" for serial in range(10)]}
+    assert "reference" not in step
+    scan_all(page, "order-2", "01234565")
+    said(page, "choose one", "alert")
+
+
 def test_whoever_packs_an_order_that_another_person_ships_is_told(failing):
     page = failing  # its console reports the refused request
     with desk_for(page) as desk:
@@ -194,7 +228,7 @@ def test_whoever_packs_an_order_that_another_person_ships_is_told(failing):
 def test_a_role_without_products_scans_ids(page, phone):
     phone.sell("order-1", (TEA, 1))
     phone.sell("order-2", (TEA, 1))
-    phone.api.claims = {"sub": "anna", "cognito:groups": "[pickers]", "custom:locations": "*"}
+    phone.api.claims = {"sub": "anna", "groups": "packers"}
     page.reload()
     page.get_by_text("Your role reads no barcodes").wait_for()
     scan_all(page, "order-1", TEA)
