@@ -268,7 +268,7 @@ def test_the_element_strings_of_a_code_are_shown_for_the_step(api):
         ("x" * 129, None),
     ],
 )
-def test_an_unknown_code_is_shown_as_the_reference_under_which_its_order_will_be_found(
+def test_an_unknown_code_is_shown_as_a_reference_that_is_recorded_later(
     api, scan, reference
 ):
     said = api("GET", "/barcodes", query={"scan": scan})
