@@ -232,6 +232,28 @@ def test_the_element_strings_of_a_code_are_shown_for_the_step(api):
     assert "elements" not in api("GET", "/barcodes", query={"scan": "]d20104006381333931"}).document
 
 
+@pytest.mark.parametrize(
+    ("scan", "reference"),
+    [
+        ("]C01Z-8\r\n", "1Z-8"),
+        ("]C100206141412345678905", "206141412345678905"),  # an SSCC
+        ("4006381333932", "4006381333932"),  # a tracking number that looks like a wrong EAN-13
+        ("x" * 129, None),
+    ],
+)
+def test_an_unknown_code_is_shown_as_the_reference_under_which_its_order_will_be_found(
+    api, scan, reference
+):
+    said = api("GET", "/barcodes", query={"scan": scan})
+    assert said.status == 404
+    assert said.document.get("reference") == reference
+    if reference:
+        part = {"stepId": "s-8", "items": [{"productId": "pen", "quantity": 1}]}
+        assert api("POST", "/orders/o-1/fulfil", part | {"reference": reference}).status == 200
+        record_movements(api.shop)
+        assert meaning(api, scan) == "order o-1"
+
+
 def test_a_search_finds_a_product_by_its_whole_barcode(api):
     def found(search):
         said = api("GET", "/products", query={"search": search}).document["products"]

@@ -114,4 +114,6 @@ def _unknown(scan: Scan) -> ProblemError:
             "BAD_CHECK_DIGIT",
             f"the check digit of {scan.bad_gtin} is wrong; scan it again",
         )
-    return ProblemError(404, code, detail, {"itemNumber": scan.item_number})
+    reference = next(_ids(scan.sscc or scan.text, "note"), None)
+    more = {"itemNumber": scan.item_number, "reference": reference}
+    return ProblemError(404, code, detail, more)
