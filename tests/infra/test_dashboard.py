@@ -8,7 +8,7 @@ import pytest
 from local.desk.site import Site, serving
 from tests.support.accessibility import BEYOND, find
 from tests.support.dashboard import DashboardOfTemplate
-from tests.support.desk import TOKEN, ApiOfNothing
+from tests.support.desk import TOKEN, no_stack
 
 MOST_PIXELS = {1280: 3000, 390: 6000}
 CUT = """
@@ -24,9 +24,7 @@ def service():
 @pytest.fixture
 def shown(page, service):
     """Open the dashboard page with the values of a busy minute."""
-    site = Site(lambda: None, TOKEN, dashboard=service)
-    site.api = ApiOfNothing()
-    with serving(site) as port:
+    with serving(Site(no_stack, TOKEN, dashboard=service)) as port:
         page.goto(f"http://127.0.0.1:{port}/desk/dashboard#token={TOKEN}")
         page.wait_for_selector("body[data-now]")
         yield page

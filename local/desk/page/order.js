@@ -1,7 +1,7 @@
 // One order: its status, what can be done with it, its lines, and what happened.
 import { barcode } from "./barcode.js";
 import { may } from "./caller.js";
-import { inWords, itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
+import { itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
 import { calledIn, isWhole, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, checkbox, facts, folded, form, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { idOf, refuse } from "./messages.js";

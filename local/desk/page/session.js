@@ -31,7 +31,7 @@ const stored = (name) => JSON.parse(sessionStorage.getItem(name));
 const store = (name, value) => sessionStorage.setItem(name, JSON.stringify(value));
 const encoded = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 const random = () => encoded(crypto.getRandomValues(new Uint8Array(32)));
-const digest = async (text) => encoded(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
+export const digest = async (text) => encoded(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
 const claimsOf = (token) => {
   const text = atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"));
   return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
@@ -100,12 +100,16 @@ export async function beginSession(config) {
 
 async function renew(session) {
   if (session.refresh === undefined) return;
+  // The reader may sign out before the issuer answers.
+  const isThere = () => stored(SESSION) !== null;
   try {
-    keep(await ask({ grant_type: "refresh_token", refresh_token: session.refresh }), { ...session, isRenewed: true });
+    const given = await ask({ grant_type: "refresh_token", refresh_token: session.refresh });
+    if (!isThere()) return;
+    keep(given, { ...session, isRenewed: true });
     onRenewal();
   } catch (error) {
     // Until it ends, the token works on.
-    if (error.isFinal) store(SESSION, { ...session, refresh: undefined });
+    if (error.isFinal && isThere()) store(SESSION, { ...session, refresh: undefined });
     else if (session.until <= Date.now()) throw error;
   }
 }
