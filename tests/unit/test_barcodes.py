@@ -241,9 +241,7 @@ def test_the_element_strings_of_a_code_are_shown_for_the_step(api):
         ("x" * 129, None),
     ],
 )
-def test_an_unknown_code_is_shown_as_a_reference_that_is_recorded_later(
-    api, scan, reference
-):
+def test_an_unknown_code_names_the_reference_that_finds_its_order(api, scan, reference):
     said = api("GET", "/barcodes", query={"scan": scan})
     assert said.status == 404
     assert said.document.get("reference") == reference
