@@ -84,10 +84,10 @@ export const scan = (text, state) =>
 // Products that are named by their ids take one call; codes take one each.
 async function addLines(state, lines, kind) {
   const { delivery } = state;
-  if (kind === "announced") delivery.announced = {};
   const ids = lines.filter(({ text }) => PRODUCT_ID.test(text) && !DIGITS.test(text)).map(({ text }) => ({ productId: text }));
   const names = await namesOf([{ items: ids }]);
   Object.assign(delivery.names, names);
+  if (kind === "announced") delivery.announced = {};
   let unknown = 0;
   for (const [at, { text, units }] of lines.entries()) {
     say(LINES, T.receive.lookingUp(number(at), number(lines.length)));
