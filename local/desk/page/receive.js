@@ -1,6 +1,6 @@
 // Receives a delivery: the note's number and the place once, then scans or lines. Each product is booked once for each note, place and part.
 import { about, may, ownLocations } from "./caller.js";
-import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
+import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, isFixed, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
 import { changed, draftOf, drop } from "./drafts.js";
 import { locationName, moment, nameOf, number, person, signed } from "./format.js";
 import { page, refuse, say } from "./messages.js";
@@ -176,9 +176,9 @@ function book(state) {
 
 function noteOf(state) {
   const { delivery } = state;
-  const isFixed = isBegun(delivery);
+  const isKnown = isBegun(delivery);
   const type = ({ target: { form } }) => {
-    if (!isFixed) rename(delivery, { note: form.elements.note.value, place: form.elements.place.value });
+    if (!isKnown) rename(delivery, { note: form.elements.note.value, place: form.elements.place.value });
     keep(state);
   };
   const go = (event) => {
@@ -187,7 +187,7 @@ function noteOf(state) {
     focus("scanned");
   };
   const fieldOf = (name, most, more = nothing) =>
-    html`<input type="text" name=${name} .value=${live(delivery[name])} maxlength=${most} ?readonly=${isFixed} ?data-first=${name === "note" && !delivery.note} autocomplete="off"
+    html`<input type="text" name=${name} .value=${live(delivery[name])} maxlength=${most} ?readonly=${isKnown} ?data-first=${name === "note" && !delivery.note} autocomplete="off"
       list=${more} @input=${type} @scan=${sendForm}>`;
   const places = (ownLocations() ?? about.locations).filter(Boolean);
   return html`<form @submit=${go}>${labelled(T.receive.note, fieldOf("note", 128))}${labelled(T.receive.place, fieldOf("place", 32, "places"))}
@@ -243,14 +243,14 @@ function unknownOf(state) {
 
 function whatCameOf(state, line) {
   const { delivery } = state;
-  const { units, state: at } = line;
+  const { units } = line;
   const type = ({ target }) => {
     const { valueAsNumber } = target;
     line.units = Number.isInteger(valueAsNumber) && valueAsNumber >= 0 && valueAsNumber <= MOST_UNITS ? valueAsNumber : null;
     if (!delivery.lines.includes(line)) delivery.lines.push(line);
     changed(DELIVERY, { delivery });
   };
-  return html`<input type="number" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(units ?? ""))} ?readonly=${at === "sent" || at === "booked"}
+  return html`<input type="number" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(units ?? ""))} ?readonly=${isFixed(line)}
     aria-label=${T.receive.unitsOf(called(delivery, line))} @input=${type} @change=${page.draw}>`;
 }
 
@@ -263,8 +263,14 @@ function stateOf(state, line) {
     makeSecondPart(state.delivery, line);
     keep(state);
   };
-  const press = at === "earlier" ? button(T.receive.secondPart, second, { label: T.receive.secondPartOf(called(state.delivery, line)) }) : nothing;
-  return html`<div>${words}${why ? problem(why) : nothing}${press}</div>`;
+  const remove = () => {
+    state.delivery.lines = state.delivery.lines.filter((one) => one !== line);
+    keep(state);
+  };
+  const name = called(state.delivery, line);
+  const press = at === "earlier" ? button(T.receive.secondPart, second, { label: T.receive.secondPartOf(name) }) : nothing;
+  const away = isFixed(line) || !state.delivery.lines.includes(line) ? nothing : button(T.receive.remove, remove, { label: T.pair(T.receive.remove, name) });
+  return html`<div class="actions">${words ? html`<span>${words}</span>` : nothing}${why ? problem(why) : nothing}${press}${away}</div>`;
 }
 
 function columnsOf(state) {
@@ -272,12 +278,6 @@ function columnsOf(state) {
   const isAnnounced = Object.keys(delivery.announced).length > 0;
   const isFirst = (line) => (delivery.lines.findLast(({ productId }) => productId === line.productId) ?? line) === line;
   const product = (line) => html`<div>${link(called(delivery, line), "product", line.productId)}<small>${line.productId}</small></div>`;
-  const remove = (line) => () => {
-    delivery.lines = delivery.lines.filter((one) => one !== line);
-    keep(state);
-  };
-  const isFixed = ({ state: at }) => at === "sent" || at === "booked";
-  const away = (line) => (isFixed(line) || !delivery.lines.includes(line) ? nothing : button("×", remove(line), { kind: "close", label: T.pair(T.receive.remove, called(delivery, line)) }));
   const ofProduct = (valueOf) => (line) => (isFirst(line) ? valueOf(line.productId) : "");
   return [
     { text: T.order.product, kind: "wide", cell: product },
@@ -285,7 +285,6 @@ function columnsOf(state) {
     isAnnounced && { text: T.receive.announced, kind: "amount", cell: ofProduct((id) => number(announcedOf(delivery, id) ?? 0)) },
     isAnnounced && { text: T.receive.difference, kind: "amount", cell: ofProduct((id) => signed(differenceOf(delivery, id))) },
     { text: "", kind: "wide", cell: (line) => stateOf(state, line) },
-    { text: "", kind: "wide", cell: away },
   ].filter(Boolean);
 }
 
