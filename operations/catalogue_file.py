@@ -406,8 +406,6 @@ class _Reader:
             # A complete set of details, in the form of the command.
             fields = dict.fromkeys(DETAILS) | fields.pop("details") | fields
         check_codes(fields, are_cells=self._are_cells)
-        if isinstance(fields.get("barcodes"), str):
-            fields["barcodes"] = [*map(_barcode, fields["barcodes"].split())]
         _check_location(fields)
         if "price" in fields:
             fields["price"] = self.prices.minor_units(number, fields["price"])
@@ -624,6 +622,8 @@ def _checked(fields: Mapping[str, Any], **defaults: str) -> dict[str, Any]:
     """Check a line by the rules of its action. Returns its fields that are not None, completed with the defaults."""
     action = fields["action"]
     given = defaults | {name: value for name, value in fields.items() if value is not None}
+    if isinstance(given.get("barcodes"), str):
+        given["barcodes"] = [*map(_barcode, given["barcodes"].split())]
     checked: dict[str, Any] = validated(given, f"{action} in a file", _schema(action), "the line")
     return checked
 

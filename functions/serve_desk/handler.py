@@ -57,10 +57,11 @@ def _log(body: bytes) -> dict[str, Any]:
             "directive": report["effective-directive"],
             "blocked": blocked.hostname or blocked.path,
             "file": PurePosixPath(source.path).name,
-            "line": str(report.get("line-number", "")),
+            "line": report.get("line-number", ""),
         }
-        facts = {name: text[:_MAX_LOGGED_CHARACTERS] for name, text in facts.items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+        facts = {name: str(value)[:_MAX_LOGGED_CHARACTERS] for name, value in facts.items()}
+    # Deep nesting raises a RecursionError.
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {"statusCode": HTTPStatus.BAD_REQUEST}
     logging.getLogger().warning("content security policy violated: %s", json.dumps(facts))
     return {"statusCode": HTTPStatus.NO_CONTENT}

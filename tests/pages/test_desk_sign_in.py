@@ -13,6 +13,7 @@ from tests.support.desk import TEA, TOKEN, desk_of_shop, said, unsigned
 PHONE = {"width": 390, "height": 844}
 BERLIN = {"productId": TEA, "locationId": "berlin"}
 FIRST_LOAD_REQUESTS, FIRST_LOAD_BYTES = 8, 150_000
+ROLES = {**tokens.ROLES, "grants": {**tokens.ROLES["grants"], "tills": ["orders.place"]}}
 
 # All files, also those that come from the cache.
 BYTES = """
@@ -30,7 +31,7 @@ def page(failing):
 
 @pytest.fixture
 def desk(page):
-    with desk_of_shop(USER_ID_CLAIM="sub", ROLES=json.dumps(tokens.ROLES)) as desk:
+    with desk_of_shop(USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES)) as desk:
         desk.command("ManageProducts", action="create", **BERLIN, openingStock=20)
         desk.page = page
         yield desk
@@ -98,6 +99,35 @@ def test_a_picker_on_a_phone_ships_five_orders_of_one_location_and_sees_nothing_
     with_codes = {address.path for address in requests if "code=" in address.query}
     assert with_codes == {"/hosted/desk/page.html"}
     assert not [address for address in requests if "eyJ" in address.query + address.path]
+
+
+def test_who_may_open_no_page_is_not_sent_to_one_of_an_operators_machine(page, desk):
+    desk.issuer.sign = lambda given, seconds: unsigned(
+        given, seconds, **{tokens.ROLES["claim"]: ["tills"]}
+    )
+    sign_in(page, desk, "owners")
+    heading(page, "Today")
+    assert page.locator("nav a").count() == 0
+
+
+def test_a_session_that_is_being_renewed_ends_when_its_user_signs_out(page, desk):
+    sign_in(page, desk, "owners")
+    heading(page, "Today")
+    held = {}
+    page.route("**/issuer/token", lambda route: held.setdefault("renewal", route))
+    page.route("**/issuer/sign-out*", lambda route: held.setdefault("end", route))
+    page.evaluate(
+        "sessionStorage.session = JSON.stringify({ ...JSON.parse(sessionStorage.session), until: Date.now() + 30_000 })"
+    )
+    with page.expect_request("**/issuer/token"):
+        page.get_by_role("button", name="Refresh").click()
+    with page.expect_request("**/issuer/sign-out*"):
+        page.evaluate("document.querySelector('#session ~ button').click()")
+    with page.expect_event("requestfinished"):
+        held["renewal"].continue_()
+    held["end"].continue_()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert page.evaluate("Object.keys(sessionStorage)") == ["sign-in"]
 
 
 def test_a_session_that_ends_in_the_middle_of_a_form_keeps_the_form(page, desk):

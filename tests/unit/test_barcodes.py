@@ -130,6 +130,7 @@ SCANS = [
     ("HTTPS://EXAMPLE.COM/01/04006381333931/21/S1", "pen 1 serial=S1"),
     ("https://example.com/01/04006381333931/10/L%2F7?utm=x", "pen 1 lot=L/7"),
     ("https://example.com/01/04006381333931?10=A+B", "pen 1 lot=A+B"),
+    ("https://example.com/01/04006381333931?1=2&v=10&17=261130#10=x", "pen 1 expiry=2026-11-30"),
     ("]Q1https://id.gs1.org/01/04006381333931", "pen 1"),  # an ordinary QR code
     ("https://example.com/01/04006381333932", "BAD_CHECK_DIGIT"),
     ("https://example.com/pens", "UNKNOWN_BARCODE"),
@@ -256,6 +257,28 @@ def test_the_element_strings_of_a_code_are_shown_for_the_step(api):
     assert said.document["elements"] == "(01)04006381333931(10)L7(21)S-1"
     assert said.document["code"] == "04006381333931"
     assert "elements" not in api("GET", "/barcodes", query={"scan": "]d20104006381333931"}).document
+
+
+@pytest.mark.parametrize(
+    ("scan", "reference"),
+    [
+        ("]C01Z-8\r\n", "1Z-8"),
+        ("]C100206141412345678905", "206141412345678905"),  # an SSCC
+        ("4006381333932", "4006381333932"),  # a tracking number that looks like a wrong EAN-13
+        ("x" * 129, None),
+    ],
+)
+def test_an_unknown_code_is_shown_as_the_reference_under_which_its_order_will_be_found(
+    api, scan, reference
+):
+    said = api("GET", "/barcodes", query={"scan": scan})
+    assert said.status == 404
+    assert said.document.get("reference") == reference
+    if reference:
+        part = {"stepId": "s-8", "items": [{"productId": "pen", "quantity": 1}]}
+        assert api("POST", "/orders/o-1/fulfil", part | {"reference": reference}).status == 200
+        record_movements(api.shop)
+        assert meaning(api, scan) == "order o-1"
 
 
 def test_a_search_finds_a_product_by_its_whole_barcode(api):

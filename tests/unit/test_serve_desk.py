@@ -143,7 +143,13 @@ def test_a_report_is_logged_without_codes_and_tokens(function, caplog):
     }
 
 
-@pytest.mark.parametrize("change", [{"blocked-uri": "inline"}, {"blocked-uri": "x" * 5000}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"blocked-uri": "inline"}, {"blocked-uri": "x" * 5000}),
+        {"effective-directive": ["x" * 5000]},
+    ],
+)
 def test_a_report_takes_little_room_in_the_log(function, caplog, change):
     assert function(report(json.dumps({"csp-report": REPORT | change}))) == {"statusCode": 204}
     assert len(caplog.text) < 500
@@ -159,6 +165,7 @@ def test_a_report_takes_little_room_in_the_log(function, caplog, change):
         ),
         json.dumps({"csp-report": REPORT | {"blocked-uri": "http://[x"}}),
         json.dumps({"csp-report": REPORT | {"effective-directive": "a\nforged line" * 1000}}),
+        "[" * 8000,
     ],
 )
 def test_anything_else_is_refused_and_not_logged(function, caplog, body):

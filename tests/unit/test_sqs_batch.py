@@ -217,6 +217,19 @@ def test_a_group_on_a_standard_queue_is_passed_on_and_keeps_no_sequence(count):
     assert not any("MessageDeduplicationId" in entry for _, entry in bench.sqs.sent)
 
 
+@pytest.mark.parametrize("body", ["bad", order_body("early", {"none": 1})])
+@pytest.mark.parametrize(
+    ("given", "kept"), [("anna", "anna"), ("x" * 999, "x" * 509 + "..."), ("", None), (None, None)]
+)
+def test_a_message_that_is_sent_again_still_names_who_placed_its_order(body, given, kept):
+    bench = Bench()
+    event = sqs_event(body, receive_count=EARLY_DELIVERIES)
+    event["Records"][0]["messageAttributes"] = {"placedBy": {"stringValue": given}}
+    bench.process(event, frozenset({RejectionReason.UNKNOWN_PRODUCT}))
+    ((_, entry),) = bench.sqs.sent
+    assert entry["MessageAttributes"].get("placedBy", {}).get("StringValue") == kept
+
+
 @pytest.mark.parametrize("given", ["x" * 36, "0" * 37, "", None])
 def test_only_an_id_of_a_request_is_stored_with_its_order(given):
     event = sqs_event(order_body("a", {"p": 1}))

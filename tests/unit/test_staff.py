@@ -162,6 +162,18 @@ def test_stock_shows_an_open_count_and_its_lease_to_those_who_may_count(api):
     assert "count" not in get(api, path, "stock", places="berlin")
 
 
+@pytest.mark.parametrize(
+    ("name", "holder"),
+    [("ann", "ann"), ("ann o'hara@shop.example/" * 3, ("ann-o-hara-shop.example-" * 3)[:64])],
+)
+def test_a_count_without_a_holder_names_the_caller(api, name, holder):
+    counting = {"action": "acquire", "productId": TEA, "locationId": "berlin", "seconds": 60}
+    said = api("POST", "/counts", counting, claims=staff("stock") | {"sub": name})
+    assert said.status == 200, said.text
+    shown = get(api, f"/stock/{TEA}", "stock", places="berlin")["count"]
+    assert shown["holder"] == holder
+
+
 # ---------------------------------------------------------------------- transfers
 
 

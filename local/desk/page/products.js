@@ -1,6 +1,6 @@
 // All products: what there is of each, and how much of it is promised.
 import { may } from "./caller.js";
-import { atLocation, locationName, number, price } from "./format.js";
+import { atLocation, locationName, price } from "./format.js";
 import { page } from "./messages.js";
 import { button, card, choice, hrefOf, html, labelled, link, nothing, problem, sortChoice, sorted, table } from "./parts.js";
 import { api } from "./server.js";

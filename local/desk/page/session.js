@@ -100,12 +100,16 @@ export async function beginSession(config) {
 
 async function renew(session) {
   if (session.refresh === undefined) return;
+  // The reader may sign out before the issuer answers.
+  const isThere = () => stored(SESSION) !== null;
   try {
-    keep(await ask({ grant_type: "refresh_token", refresh_token: session.refresh }), { ...session, isRenewed: true });
+    const given = await ask({ grant_type: "refresh_token", refresh_token: session.refresh });
+    if (!isThere()) return;
+    keep(given, { ...session, isRenewed: true });
     onRenewal();
   } catch (error) {
     // Until it ends, the token works on.
-    if (error.isFinal) store(SESSION, { ...session, refresh: undefined });
+    if (error.isFinal && isThere()) store(SESSION, { ...session, refresh: undefined });
     else if (session.until <= Date.now()) throw error;
   }
 }

@@ -17,7 +17,7 @@ export const T = {
   },
   about: {
     today: "Is anything wrong, and what needs attention first?",
-    scan: "Scan an order, then its products. Then press Enter in the empty field to hand the order over.",
+    scan: "Scan an order, its goods, and the tracking number of the parcel. Scan the order again to hand it over.",
     products: "Products that are out of stock or low come first. Open a product to receive, count, correct or transfer its stock.",
     "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired, or correct it. Delete messages only once they are no longer needed.",
     lanes: "The units of busy products are split into lanes, and one worker at a time sells from each lane. All these units are available to orders.",
@@ -63,7 +63,7 @@ export const T = {
   answered: (status, message) => `the API answered ${status}: ${message}`,
   // What API Gateway itself says.
   statuses: {
-    401: "you are not signed in any more", 403: "the API does not know you: sign in again", 404: "the API has no such address",
+    401: "you are not signed in any more", 404: "the API has no such address",
     413: "this is too large", 429: "there are too many requests at the moment: try again in a few seconds",
   },
   notPermitted: (permission) => `your role does not include the permission ${permission}`,
@@ -464,23 +464,33 @@ export const T = {
     nothingAtAll: "Nothing to pick.",
     notListed: (orderId) => `Order ${orderId} is not among the oldest orders to ship: open it to see why.`,
   },
+  barcode: (text) => `Barcode of ${text}`,
   scan: {
-    orderId: "Order id", productId: "Product id, or just Enter to hand over", enter: "Enter",
+    orderId: "Order", goods: "Goods, the parcel, or the order again to hand over", enter: "Enter",
+    onlyIds: "Your role reads no barcodes (permission products.read): scan or type the ids of orders and products.",
     scanOrder: "Scan an order first.",
     elsewhere: (text) => `Scanned ${text}: nothing was done with it on this page.`, find: "Search for it", open: "Open Scan",
-    lines: (amount) => counted(amount, "line"),
-    isOpen: (orderId, lines) => `Order ${orderId}: ${lines} to tick.`,
+    units: (amount) => counted(amount, "unit"),
+    isOpen: (orderId, units) => `Order ${orderId}: ${units} to pack.`,
     notToShip: (orderId, status) => `Order ${orderId} cannot be handed over: ${status}.`,
-    times: (units) => `${units} x`,
-    ticked: (units, product, left) => {
-      const next = left ? `${left} to go.` : "That is all: press Enter to hand over.";
-      return `${units} x ${product}. ${next}`;
-    },
-    twice: (product) => `${product} is ticked already.`,
+    packed: (packed, ordered, product) => `${packed} of ${ordered} ${product}.`,
+    toGo: (units) => `${units} to go.`,
+    isComplete: "That is all: scan the parcel, or the order again to hand it over.",
+    notKept: "This code will not be recorded: at most 10 of a product are.",
+    tooMany: (units, product, packed, ordered) => `Too many: ${units} more ${product}, but ${packed} of ${ordered} are packed.`,
+    wrongUnits: (ordered, product) => `Enter 0 to ${ordered} units of ${product}.`,
+    unitsOf: (product) => `Packed units of ${product}`, of: (units) => `of ${units}`,
     notOpen: (product) => `This order has no more units of ${product} to ship.`,
-    notInOrder: (id, orderId) => `${id} is not in order ${orderId}.`,
-    missing: (items) => `Not ticked yet: ${items}.`,
-    handOverTicked: "Hand over the ticked lines", putAside: "Set this order aside",
+    notInOrder: (product, orderId) => `${product} is not in order ${orderId}.`,
+    another: (orderId, openId) => `${orderId} is another order. Hand over ${openId} first, or set it aside.`,
+    several: (orderIds) => `Several orders have this reference: ${orderIds}. Scan the order itself.`,
+    parcel: (reference, orderIds) => {
+      const also = orderIds && ` Order ${orderIds} has it, too.`;
+      return reference ? `Tracking number ${reference}.${also} Scan the order again to hand it over.` : "No tracking number.";
+    },
+    missing: (items) => `Not packed yet: ${items}.`,
+    undo: "Undo the last scan", undone: (what) => `Undone: ${what || "the tracking number"}.`,
+    handOverPacked: "Hand over what is packed", putAside: "Set this order aside",
     aside: (orderId) => `Order ${orderId} was set aside.`,
     last: "Handed over last",
     lastAt: (items, at) => `${items}, at ${at}`,

@@ -33,16 +33,12 @@ def find_scanned(request: Request, caller: Caller) -> HttpAnswer:
     """
     given = request.query.get("scan", "")
     if not given.strip() or len(given) > _MOST_CHARACTERS:
-        detail = (
-            f"send what the scanner sent, percent-encoded: 1 to {_MOST_CHARACTERS:,} characters"
-        )
-        raise malformed("scan", detail)
+        raise malformed("scan", f"send what was scanned, in 1 to {_MOST_CHARACTERS:,} characters")
     scan, (client, deadline) = read_scan(given), reading()
     found = next(_meanings(scan, caller, client, deadline), None)
     if found is None:
         raise _unknown(scan)
-    count = scan.count if scan.count > 1 else None
-    more = {"count": count, "elements": scan.elements or None}
+    more = {"count": scan.count if scan.count > 1 else None, "elements": scan.elements or None}
     return HttpAnswer(200, drop_none({**found, **scan.said, **more}))
 
 
@@ -95,10 +91,8 @@ def _orders(
         yield {"orderIds": [order_id]}
     references = chain.from_iterable(_ids(each, "note") for each in (scan.text, scan.sscc))
     for reference in references if runtime.process().has_movements else ():
-        wanted = lists.OrderFilter(reference=reference)
-        found, _ = client.call(
-            partial(movements.list_orders, client.store, wanted, _MOST_ORDERS, None), deadline
-        )
+        wanted = client.store, lists.OrderFilter(reference=reference), _MOST_ORDERS, None
+        found, _ = client.call(partial(movements.list_orders, *wanted), deadline)
         if order_ids := [each.id for each in found if seen(each.id)]:
             yield {"reference": reference, "orderIds": order_ids}
 
@@ -120,4 +114,6 @@ def _unknown(scan: Scan) -> ProblemError:
             "BAD_CHECK_DIGIT",
             f"the check digit of {scan.bad_gtin} is wrong; scan it again",
         )
-    return ProblemError(404, code, detail, {"itemNumber": scan.item_number})
+    reference = next(_ids(scan.sscc or scan.text, "note"), None)
+    more = {"itemNumber": scan.item_number, "reference": reference}
+    return ProblemError(404, code, detail, more)

@@ -450,7 +450,7 @@ def shown_product(levels: Sequence[StockLevel]) -> direct.Answer:
             "elsewhere": elsewhere or None,
             "name": own.name,
             "price": own.price,
-            "barcodes": shown_barcodes(own.barcodes) or None,
+            "barcodes": shown_barcodes(own.barcodes),
             "units": units if process.shows_numbers else None,
         }
     )

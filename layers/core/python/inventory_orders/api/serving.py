@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -114,6 +114,13 @@ class Caller:
         """Whether the caller, an operator or a member of staff, has one of these permissions."""
         return not self.permissions.isdisjoint({*permissions, EVERY_PERMISSION})
 
+    def names_in(self, fields: Collection[str]) -> dict[str, str]:
+        """The fields of a command in which the service names the caller: `actor`, and `holder` if the caller names none."""
+        # The holder of a count may have fewer characters.
+        holder = re.sub("[^A-Za-z0-9._:-]", "-", self.name)[:_MAX_HOLDER]
+        names = {"actor": self.name, "holder": holder}
+        return {field: name for field, name in names.items() if name and field in fields}
+
     def works_at(self, location_id: str | None) -> bool:
         """Whether the caller may see and change stock at a location. None stands for all locations together."""
         return self.locations is None or location_id in self.locations
@@ -137,7 +144,7 @@ class Caller:
         return ProblemError(403, "OTHER_LOCATION", detail)
 
 
-_MAX_NAME = 128
+_MAX_NAME, _MAX_HOLDER = 128, 64
 
 
 def _staff_in(claims: Mapping[str, str], name: str, process: runtime.Process) -> Caller | None:
@@ -310,12 +317,10 @@ def command_of(
         elsewhere.add("action")
     fields = json_schema("commands")[function][action]["properties"].keys()
     named = {name: request.id_of(name) for name in request.path}
-    command: dict[str, Any] = {"action": action, **named}
+    command: dict[str, Any] = {**caller.names_in(fields), "action": action, **named}
     command |= validated_part(body, function, action, fields - elsewhere, "the body")
     if in_query:
         command |= validated_part({**request.query}, function, action, in_query, "the query")
-    if "actor" in fields and caller.name:
-        command["actor"] = caller.name
     if "outliveInvocation" in fields:
         # Over HTTP, each request is another invocation, so a lease has to outlive the one that acquired it.
         command.setdefault("outliveInvocation", True)

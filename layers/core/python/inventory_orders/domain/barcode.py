@@ -13,6 +13,15 @@ LITERALLY = "="
 """Before a code, says that it is not a GTIN, although it looks like one."""
 
 
+# GS1 General Specifications, "UPC-E barcode": the digits, and the UPC-A that they stand for.
+_UPC_E = {
+    "([01]..)(...)([012])(.)": r"\1\g<3>0000\2\4",
+    "([01]...)(..)3(.)": r"\g<1>00000\2\3",
+    "([01]....)(.)4(.)": r"\g<1>00000\2\3",
+    "([01].....)([5-9])(.)": r"\g<1>0000\2\3",
+}
+
+
 class BarcodeKey(NamedTuple):
     """The key of the row that says which product a code belongs to."""
 
@@ -31,27 +40,13 @@ def gtins_in(digits: str) -> list[str]:
     """
     if not re.fullmatch("[0-9]{8,14}", digits):
         return []
-    readings = [digits.zfill(14)]
-    if len(digits) == 8 and digits[0] in "01":
-        readings.append(_expanded(digits).zfill(14))
-    return list(filter(check_digit_fits, readings))
+    expanded = (re.sub(*each, digits) for each in _UPC_E.items() if re.fullmatch(each[0], digits))
+    return [gtin for each in (digits, *expanded) if check_digit_fits(gtin := each.zfill(14))]
 
 
 def looks_like_gtin(text: str) -> bool:
     """Whether a code has as many digits as a GTIN that is sent whole."""
     return bool(re.fullmatch("[0-9]{8}|[0-9]{12,14}", text))
-
-
-def _expanded(upc_e: str) -> str:
-    """The UPC-A that a UPC-E of 8 digits stands for: GS1 General Specifications, "UPC-E barcode"."""
-    maker, last, zeros = upc_e[1:6], upc_e[6], 4 * "0"
-    # How many of the maker's digits come before the zeros, and the zeros with the last digit.
-    split, filled = 5, f"{zeros}{last}"
-    if last in "34":
-        split, filled = int(last), f"{zeros}0"
-    elif last in "012":
-        split, filled = 2, f"{last}{zeros}"
-    return f"{upc_e[0]}{maker[:split]}{filled}{maker[split:]}{upc_e[7]}"
 
 
 def written(code: str, units: int = 1) -> str:
@@ -109,10 +104,10 @@ def code_and_units(barcode: str) -> tuple[str, int]:
     return code, int(units or 1)
 
 
-def shown_barcodes(barcodes: Iterable[str]) -> list[dict[str, Any]]:
-    """Convert the barcodes of a product's row into the form that messages and answers have."""
+def shown_barcodes(barcodes: Iterable[str]) -> list[dict[str, Any]] | None:
+    """Convert the barcodes of a product's row into the form that messages and answers have; None if there are none."""
     parts = map(code_and_units, sorted(barcodes))
-    return [{"code": code, "units": units} for code, units in parts]
+    return [{"code": code, "units": units} for code, units in parts] or None
 
 
 def key_of_barcode(barcode: str) -> BarcodeKey:

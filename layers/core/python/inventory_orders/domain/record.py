@@ -149,15 +149,9 @@ class Step:
     @property
     def size(self) -> int:
         """The maximum size of the step in its row, in bytes. 125 covers all attributes but those that are added here."""
-        notes = sum(1 + len(name) + _size_of_note(note) for name, note in self.notes.items())
+        notes = sum(1 + len(name) + len(str(note).encode()) for name, note in self.notes.items())
         units = sum(SIZE_OF_UNITS + len(product_id) for product_id in self.quantities or ())
         return 125 + len(self.step_id or "") + notes + units
-
-
-def _size_of_note(note: Any) -> int:
-    if isinstance(note, str):
-        return len(note.encode())
-    return 3 + sum(4 + len(key) + sum(1 + len(e.encode()) for e in note[key]) for key in note)
 
 
 @dataclass(slots=True)

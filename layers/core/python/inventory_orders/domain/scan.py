@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import chain
 from math import prod
 from urllib.parse import parse_qsl, unquote
 
@@ -16,10 +17,9 @@ from inventory_orders.domain.barcode import LITERALLY, gtins_in, looks_like_gtin
 _LISTABLE = re.compile(f"(?!{LITERALLY})[!-)+-~]{{1,64}}")
 
 # GS1 General Specifications, "Symbology identifiers"; they are defined in ISO/IEC 15424.
-_SYMBOLOGY = re.compile(r"\]([A-Za-z][0-9])")
+_SYMBOLOGY = re.compile(r"(?:\]([A-Za-z][0-9]))?(.*)", re.DOTALL)
 _OF_ELEMENTS = ("C1", "d2", "Q3", "J1", "e0", "e1", "e2")
-_EAN = ("E0", "E3", "E4")
-_WITH_ADD_ON, _EAN_8 = "E3", "E4"
+_EAN, _WITH_ADD_ON, _EAN_8 = ("E0", "E3", "E4"), "E3", "E4"
 
 _FNC1 = "\x1d"
 _BRACKETS = re.compile(r"\(([0-9]{2,4})\)")
@@ -37,13 +37,14 @@ _AIS = {
     "20": "[0-9]{2}",
     "3[1-6][0-9]{2}": "[0-9]{6}",
     "41[0-9]": "[0-9]{13}",
-    "30|37": "[0-9]{1,8}",
-    "10|2[12]|9[0-9]|2[345][0-9]|4[02][0-9]|71[0-9]|(?:39|43|7[02]|8[012])[0-9]{2}": "[!-~]{1,90}",
+    "30|37": "[0-9]{1,8}+",
+    "10|2[12]|9[0-9]|2[345][0-9]|4[02][0-9]|71[0-9]|(?:39|43|7[02]|8[012])[0-9]{2}": "[!-~]{1,90}+",
 }
+_AI = re.compile("|".join(_AIS))
 _ELEMENT = re.compile("|".join(f"({ai})({value})" for ai, value in _AIS.items()))
+_MESSAGE = re.compile(f"(?:{_FNC1}*(?:{_ELEMENT.pattern}))+{_FNC1}*")
 
-_SAID = {"10": "lot", "21": "serial"}
-_DATES = {"17": "expiry", "15": "bestBefore"}
+_SAID = {"10": "lot", "21": "serial", "17": "expiry", "15": "bestBefore"}
 _COUNTS = ("30", "37")
 
 
@@ -84,20 +85,14 @@ class Scan:
 
 def read_scan(scan: str) -> Scan:
     """Read what a scanner sent: digits, element strings with FNC1 or brackets, or a GS1 Digital Link. All else is plain text."""
-    text = scan.strip(" \t\r\n")
-    prefix = _SYMBOLOGY.match(text)
-    symbology = prefix[1] if prefix else ""
-    text = text[prefix.end() :] if prefix else text
+    symbology, text = _SYMBOLOGY.findall(scan.strip(" \t\r\n"))[0]
     if symbology in _OF_ELEMENTS or _ELEMENTS.match(text):
         return _read_elements(text)
-    if symbology == _WITH_ADD_ON and len(text) > 13:
-        text = text[:13]
+    text = text[:13] if symbology == _WITH_ADD_ON else text
     gtins = gtins_in(text)
     if symbology in _EAN and len(text) == 8:
-        as_sent = text.zfill(14)
-        gtins = [gtin for gtin in gtins if (gtin == as_sent) == (symbology == _EAN_8)]
-    is_bad = not gtins and looks_like_gtin(text)
-    return Scan(text, gtins, text if is_bad else "")
+        gtins = [each for each in gtins if (each == text.zfill(14)) == (symbology == _EAN_8)]
+    return Scan(text, gtins, "" if gtins or not looks_like_gtin(text) else text)
 
 
 def _read_elements(text: str) -> Scan:
@@ -105,7 +100,6 @@ def _read_elements(text: str) -> Scan:
     values = _of_link(text) if _LINK.match(text) else _of_message(text)
     gtin = values.get("01") or values.get("02", "")
     gtins = gtins_in(gtin)
-    dates = {name: _date(values[ai]) for ai, name in _DATES.items() if ai in values}
     return Scan(
         text,
         gtins,
@@ -113,36 +107,44 @@ def _read_elements(text: str) -> Scan:
         prod(int(values.get(ai, 1)) for ai in _COUNTS),
         values.get("00", ""),
         "".join(f"({ai}){values[ai]}" for ai in values) if values.keys() - {"01"} else "",
-        {name: values[ai] for ai, name in _SAID.items() if ai in values}
-        | {name: day for name, day in dates.items() if day},
+        _said(values),
     )
+
+
+def _said(values: Mapping[str, str]) -> dict[str, str]:
+    """Name the values that an answer shows. Dates that do not exist are left out."""
+    dates = {ai: _date(values[ai]) for ai in values if ai in ("15", "17")}
+    return {name: said for ai, name in _SAID.items() if (said := {**values, **dates}.get(ai))}
 
 
 def _of_message(text: str) -> dict[str, str]:
     """The values in element strings by their application identifiers; none if they are malformed."""
+    if text.startswith("("):
+        # Printed codes have spaces, element strings never.
+        text = _BRACKETS.sub(rf"{_FNC1}\1", text.replace(" ", ""))
+    if not _MESSAGE.fullmatch(text):
+        return {}
     values: dict[str, str] = {}
-    # Printed codes have spaces, element strings never.
-    rest = _BRACKETS.sub(rf"{_FNC1}\1", text.replace(" ", "")) if text.startswith("(") else text
-    while rest := rest.lstrip(_FNC1):
-        found = _ELEMENT.match(rest)
-        if found is None:
-            return {}
+    for found in _ELEMENT.finditer(text):
         ai, value = filter(None, found.groups())
-        values[ai], rest = value, rest[found.end() :]
+        values[ai] = value
     return values
 
 
 def _of_link(link: str) -> dict[str, str]:
-    """The values in a Digital Link by their application identifiers; none if it has no GTIN or SSCC, or is malformed."""
+    """The values in a Digital Link by their application identifiers; none if one of them is malformed."""
     path, query = _LINK.findall(link)[0]
     parts = [*map(unquote, path.split("/"))]
     start = next((n for n, part in enumerate(parts) if part in ("00", "01")), len(parts))
     # A query's `+` stands for a space, which no element string has.
-    qualifiers = zip(parts[start::2], parts[start + 1 :: 2], strict=False)
-    named = [*qualifiers, *parse_qsl(query.replace("+", "%2B"))]
-    values = {ai: value.zfill(14 * (ai == "01")) for ai, value in named if ai.isdigit()}
-    is_whole = all(_ELEMENT.fullmatch(ai + value) for ai, value in values.items())
-    return values if is_whole else {}
+    named = chain(
+        zip(parts[start::2], parts[start + 1 :: 2], strict=False),
+        parse_qsl(query.replace("+", "%2B")),
+    )
+    values = {
+        ai: value.zfill(14) if ai == "01" else value for ai, value in named if _AI.fullmatch(ai)
+    }
+    return values if all(map(_ELEMENT.fullmatch, map("".join, values.items()))) else {}
 
 
 def _date(digits: str) -> str:

@@ -42,8 +42,8 @@ BYTES_PER_CALL = 1_048_576
 """Maximum size of a message, and of all messages in one call together:
 docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html"""
 _MAX_ERROR_MESSAGE = 512
-BYTES_OF_ATTRIBUTES = 1024
-"""Maximum size of a message's attributes, which are part of its size: three strings, one of up to 512 characters."""
+BYTES_OF_ATTRIBUTES = 1536
+"""Maximum size of a message's attributes, which are part of its size: four strings, two of up to 512 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,7 @@ class SqsCalls:
                     errorCode=outcome.cause,
                     errorMessage=outcome.detail,
                     originalMessageId=m.original_id,
+                    **_kept(m),
                 ),
                 **_group_of(m),
             }
@@ -166,6 +167,7 @@ class SqsCalls:
                     originalMessageId=message.original_id,
                     # The copy is sorted by the time when the original was sent.
                     originalSentTimestamp="" if message.sent is None else str(message.sent),
+                    **_kept(message),
                 ),
                 **_group_of(message),
             }
@@ -270,6 +272,11 @@ def attributes(**texts: str) -> dict[str, MessageAttributeValueTypeDef]:
         name: {"DataType": "String", "StringValue": printable(text) or "?"}
         for name, text in texts.items()
     }
+
+
+def _kept(message: Message) -> dict[str, str]:
+    """The sender's attributes that belong to the content of a message. No answer waits for a message that is sent again."""
+    return {"placedBy": message.placed_by} if message.placed_by else {}
 
 
 def printable(text: str) -> str:

@@ -203,8 +203,7 @@ class Recall:
         self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
     ) -> Iterator[Transaction]:
         """The transactions of a recall. Each builds on the previous ones and has as many whole products as fit."""
-        most = _LANES_TOGETHER if self.change is None else _LANES_WITH_CALLER
-        for product_id, lanes in _pieces(allocation, rows, avoid, most):
+        for product_id, lanes in _pieces(allocation, rows, avoid, self.change is not None):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
             is_reclaimed = self.to_row and set() < row.lent_to <= {DEPOT, *lanes}
@@ -306,9 +305,10 @@ class Recall:
 
 
 def _pieces(
-    allocation: Allocation, rows: Sequence[Product], avoid: Collection[int], most: int
+    allocation: Allocation, rows: Sequence[Product], avoid: Collection[int], has_caller: bool
 ) -> Iterator[tuple[str, Collection[int]]]:
-    """Split products and lanes by page, and lanes into groups of at most `most`, which leave room for the depot's page and the rows."""
+    """Split products and lanes by page, and lanes into groups that leave room for the depot's page, the rows, and a caller."""
+    most = _LANES_WITH_CALLER if has_caller else _LANES_TOGETHER
     by_number: dict[int, list[Product]] = {}
     for row in rows:
         by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
