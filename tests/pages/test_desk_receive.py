@@ -174,6 +174,27 @@ def test_a_note_that_is_booked_says_what_was_and_takes_nothing_or_a_second_part(
     assert [units for units, _ in receipts(desk, DECAF)] == [1]
 
 
+def test_a_booking_whose_answer_is_lost_goes_on_after_a_reload(page, desk):
+    begin(page, desk, "LS-3", f"{TEA};5\n{HOJICHA};7")
+
+    def lose(route):
+        route.fetch()
+        route.abort("aborted")
+
+    page.route(f"**/{TEA}/adjustments", lose, times=1)
+    page.get_by_role("button", name="Book 2 lines").click()
+    said(page, "Book 2 lines of LS-3 failed: 1 booked, 1 not booked: see its row", "alert")
+    page.reload()
+    row(page, TEA).get_by_text("Not answered yet").wait_for()
+    for label in ("Delivery note", "Units of Earl Grey that came"):
+        assert page.get_by_label(label).get_attribute("readonly") is not None
+    page.get_by_role("button", name="Book 1 line").click()
+    said(page, "Book 1 line of LS-3: 1 booked")
+    row(page, TEA).get_by_text("Booked", exact=True).wait_for()
+    assert [units for units, _ in receipts(desk, TEA)] == [5]
+    assert [units for units, _ in receipts(desk, HOJICHA)] == [7]
+
+
 def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page, desk):
     desk.sell("o-1")
     begin(page, desk, "LS-2", f"{TEA};5\n{DECAF};1\n{GTIN};2\n4006381333932;1\no-1;1")
@@ -195,9 +216,7 @@ def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page
     # Between the look-up and the booking, a product was delisted.
     product = desk.stock(DECAF)
     page.get_by_role("button", name="Remove Earl Grey Decaf").wait_for()
-    desk.command(
-        "ManageProducts", action="delist", productId=DECAF, createdAt=product["createdAt"]
-    )
+    desk.command("ManageProducts", action="delist", productId=DECAF, createdAt=product["createdAt"])
     page.get_by_role("button", name="Book 3 lines").click()
     said(page, "Book 3 lines of LS-2 failed: 2 booked, 1 not booked: see its row", "alert")
     row(page, DECAF).get_by_text("the product is not listed at this place").wait_for()

@@ -114,7 +114,7 @@ async function takeLines(state, fields) {
 // Two people write the same number in different ways: "LS-4711" and "ls-4711 ".
 const written = (note) => note.normalize("NFKC").trim().replace(/\s+/g, " ").toLowerCase();
 
-// Booking a line twice is one booking: whoever books it, its id is the same. The part follows it.
+// The beginning of a receipt's id, which its part follows. A line that two people book has one id, and is booked once.
 const idOf = async ({ note, place }, { productId }) => `note-${await digest(JSON.stringify([written(note), place, productId]))}-`;
 
 // What was booked before of a product of this note, part by part.
