@@ -12,6 +12,7 @@ from tests.support.pages import module
 PHONE = {"width": 390, "height": 844}
 HOJICHA, DECAF = "tea-hojicha", "tea-earl-grey-decaf"
 GTIN, CASE = "4006381333931", "14006381333938"
+PRICED = "2912345004996"  # with a price in it
 TITLE = "Receive a delivery"
 MOST_ACTS, MOST_CALLS = 30, 5
 
@@ -197,8 +198,9 @@ def test_a_booking_whose_answer_is_lost_goes_on_after_a_reload(page, desk):
 
 def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page, desk):
     desk.sell("o-1")
-    begin(page, desk, "LS-2", f"{TEA};5\n{DECAF};1\n{GTIN};2\n4006381333932;1\no-1;1")
-    said(page, "2 lines added. 3 not recognised")
+    begin(page, desk, "LS-2", f"{TEA};5\n{DECAF};1\n{GTIN};2\n4006381333932;1\no-1;1\n{PRICED};1")
+    said(page, "2 lines added. 4 not recognised")
+    assert page.get_by_role("link", name="Search for item 12345").is_visible()
     page.get_by_text("o-1 (came: 1): this is an order, not a product").wait_for()
     page.get_by_text("the check digit of 4006381333932 is wrong; scan it again").wait_for()
     page.get_by_text(f"{GTIN} (came: 2): nothing has this code; add it").wait_for()
@@ -207,6 +209,7 @@ def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page
     row(page, HOJICHA).wait_for()
     page.get_by_role("button", name="Remove o-1").click()
     page.get_by_role("button", name="Remove 4006381333932").click()
+    page.get_by_role("button", name=f"Remove {PRICED}").click()
 
     paste(page, f"product,announced\n{TEA},5\n{GTIN},3\ntea-oolong-milk,4", "announced")
     said(page, "3 lines added.")

@@ -3,13 +3,15 @@ import { about, may, ownLocations } from "./caller.js";
 import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, isFixed, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
 import { changed, draftOf, drop } from "./drafts.js";
 import { locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { meaningOf } from "./meaning.js";
 import { page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, change, choice, folded, form, hint, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
 import { sendForm } from "./scanner.js";
-import { api, command, pagesOf, pathOf } from "./server.js";
+import { command, pagesOf, pathOf } from "./server.js";
 import { digest } from "./session.js";
+import { sound } from "./sound.js";
 import { T } from "./texts.js";
 
 const [DELIVERY, SCAN, LINES, BOOK] = ["delivery", "receive scan", "receive lines", "receive book"];
@@ -43,13 +45,13 @@ export async function read(_, state) {
 
 // ---------------------------------------------------------------- what was scanned or pasted
 
-// What a text means: a product and its units, or why it means none.
+// What a text means: a product and its units, or why it means none. Without the permission to read products, it is a product's id.
 async function lookUp(text) {
   try {
-    const { productId, units, elements } = await api("GET", "/barcodes", { query: { scan: text } });
-    return productId ? { productId, units, elements } : { why: T.receive.isOrder };
-  } catch ({ message, problem: said = {} }) {
-    return { why: message, products: said.products, itemNumber: said.itemNumber };
+    const { productId, units, elements, why = T.receive.isOrder, itemNumber } = await meaningOf(text, may("products.read") ? [] : [{ productId: text }]);
+    return productId ? { productId, units, elements } : { why, itemNumber };
+  } catch ({ message, problem }) {
+    return { why: message, products: problem?.products };
   }
 }
 
@@ -76,6 +78,7 @@ export const scan = (text, state) =>
   queue(state, SCAN, async () => {
     const { line, why } = await add(state, text.trim(), { kind: "came", units: 1 });
     await readNames(state).catch(() => {}); // then the page says the id
+    sound(line ? "good" : "bad");
     if (line) say(SCAN, T.receive.scanned(called(state.delivery, line), T.units(line.units)));
     else refuse(SCAN, T.pair(`${text.trim()}:`, why));
     keep(state);
