@@ -26,6 +26,7 @@ ROUTES = {
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",
     **{f"POST /orders/{{orderId}}/{action.path}": "Api" for action in OrderAction if action.path},
+    "GET /barcodes": "Api",
     "GET /products": "Api",
     "POST /products": "ManageProducts",
     "GET /products/{productId}": "Api",

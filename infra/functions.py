@@ -118,6 +118,7 @@ _FUNCTIONS = {
             "StockAdjustments": "PutItem",
             "Allotments": _USE_LANES,
             "Words": "PutItem DeleteItem",
+            "Barcodes": "PutItem DeleteItem",
         },
         fed_by=("CatalogueQueue",),
         settings=("LOCATIONS", *_CALLERS),
@@ -170,6 +171,7 @@ _FUNCTIONS = {
             "Movements/byReference": "Query",
             "Allotments": f"{_USE_LANES} GetItem",
             "Words": "Query",
+            "Barcodes": "GetItem",
         },
         settings=(
             *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET", "ABOUT"),
@@ -192,6 +194,7 @@ VARIABLES = {
     "ALLOTMENTS_TABLE_NAME": "the table `Allotments`",
     "MOVEMENTS_TABLE_NAME": "the table `Movements`, with the setting `movements`",
     "WORDS_TABLE_NAME": "the table `Words`",
+    "BARCODES_TABLE_NAME": "the table `Barcodes`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
     "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",

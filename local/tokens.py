@@ -36,7 +36,7 @@ SETTING = {
 
 _LOCATIONS = "custom:locations"
 _GRANTS = {
-    "pickers": ["orders.read", "orders.fulfil"],
+    "pickers": ["orders.read", "orders.fulfil", "products.read"],
     "stock": ["products.read", "stock.read", "stock.adjust", "stock.count"],
     "support": ["orders.read", "orders.cancel", "orders.amend"],
     "owners": ["*"],

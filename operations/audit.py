@@ -38,6 +38,7 @@ from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import KEYS, Table
 
 from .aws import Aws, get_items, query, scan
+from .barcodes import stray_barcodes
 from .books import (
     FINE,
     GONE,
@@ -66,6 +67,7 @@ _SIDE_BY_SIDE = 8
 def audited_tables(aws: Aws) -> list[Table]:
     """The tables that `read_books` reads."""
     tables = [Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS, Table.ALLOTMENTS]
+    tables += [Table.BARCODES]
     return [*tables, Table.MOVEMENTS] if aws.has_movements else tables
 
 
@@ -84,7 +86,10 @@ def read_books(aws: Aws, on_progress: Callable[[int], object] = lambda _: None) 
     reading = _confirmed(aws, reading, corrupt)
     accounts = tuple(account for _, account in sorted(reading.accounts.items()))
     wrong = _compare_movements(aws, reading.orders.values()) if aws.has_movements else (0, 0)
-    return Books(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt, wrong)
+    strays = stray_barcodes(aws)
+    return Books(
+        *(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt, wrong, strays)
+    )
 
 
 def _compare_movements(aws: Aws, orders: Iterable[dict[str, Any]]) -> tuple[int, int]:

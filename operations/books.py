@@ -230,6 +230,7 @@ class Books:
         corrupt_rows: Errors of other unreadable rows, by table and key. These rows are left out.
         movements: How many rows of the table of movements are missing or differ from what the orders say, and how many no
             order accounts for.
+        barcodes: Descriptions of barcodes whose rows and products differ.
     """
 
     accounts: tuple[Account, ...]
@@ -238,11 +239,12 @@ class Books:
     corrupt_pages: Mapping[str, str] = field(default_factory=dict)
     corrupt_rows: Mapping[str, str] = field(default_factory=dict)
     movements: tuple[int, int] = (0, 0)
+    barcodes: Sequence[str] = ()
 
     @property
     def is_sound(self) -> bool:
-        """Whether all rows can be read, and movements match the orders."""
-        return not self.corrupt and not any(self.movements)
+        """Whether all rows can be read, movements match the orders, and barcodes match the products."""
+        return not (self.corrupt or any(self.movements) or self.barcodes)
 
     @property
     def corrupt(self) -> list[str]:

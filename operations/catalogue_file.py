@@ -32,6 +32,7 @@ from typing import Any, Generic, TypeVar
 
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.adjustment import TRANSFER_LOST, Adjustment, Transfer
+from inventory_orders.domain.barcode import all_written, key_of_barcode
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import (
     DETAILS,
@@ -42,7 +43,7 @@ from inventory_orders.domain.product import (
 )
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
 from inventory_orders.errors import InvalidMessageError, RejectedError
-from inventory_orders.messages.commands import catalogue_event, notes_in, stock_command
+from inventory_orders.messages.commands import catalogue_event, new_product, notes_in, stock_command
 from inventory_orders.messages.documents import (
     Decimal,
     json_schema,
@@ -71,8 +72,11 @@ from .words import numbered
 
 _NOTES = ("actor", "reference")
 _FIELDS = {
-    "create": ("openingStock", "lowStockThreshold", "backorderLimit", "name", "price"),
-    "change": ("lowStockThreshold", "backorderLimit", "name", "price", "eventId", "eventTime"),
+    "create": ("openingStock", "lowStockThreshold", "backorderLimit", "name", "price", "barcodes"),
+    "change": (
+        *("lowStockThreshold", "backorderLimit", "name", "price", "barcodes"),
+        *("eventId", "eventTime"),
+    ),
     "changeDetails": ("name", "price", "eventId", "eventTime"),
     "adjust": ("delta", "reason", "adjustmentId", *_NOTES),
     "count": ("counted", "countedAt", "adjustmentId", *_NOTES),
@@ -102,8 +106,12 @@ ATTRIBUTES = {
     "price": "price",
     "lowStockThreshold": "low_stock_threshold",
     "backorderLimit": "backorder_limit",
+    "barcodes": "barcodes",
 }
 """The attributes of a product that a file may change, by column."""
+
+_SHARED = (*DETAILS, "barcodes")
+"""The columns that all locations of a product share."""
 
 _STATUS = {
     "discontinue": {"status": ProductStatus.DISCONTINUED},
@@ -413,14 +421,8 @@ class _Reader:
         command = _checked(fields)
         key = key_in(command)
         self._must_be_only(number, f"create {in_words(key)}", _ADD_UP, "create", key)
-        new = NewProduct(
-            key,
-            command["openingStock"],
-            low_stock_threshold=command.get("lowStockThreshold", 0),
-            backorder_limit=command.get("backorderLimit", 0),
-            name=command.get("name"),
-            price=command.get("price"),
-        )
+        new = new_product(command)
+        self._must_be_only_barcodes(number, new.barcodes)
         self.file.creations.append(Line(number, new, ids_in(fields)))
 
     def _add_adjustment(self, number: int, fields: dict[str, Any]) -> None:
@@ -489,6 +491,9 @@ class _Reader:
     def _add_change(self, number: int, fields: dict[str, Any]) -> None:
         command = _checked(fields)
         details, others = _changes_in(command, fields)
+        if "barcodes" in others:
+            others["barcodes"] = all_written(command.get("barcodes", ()))
+            self._must_be_only_barcodes(number, others["barcodes"])
         derived = {"eventId": _digest(details), "eventTime": self._saved, "details": details}
         try:
             event, key = catalogue_event(derived | command, self._now), key_in(command)
@@ -509,6 +514,12 @@ class _Reader:
         )
         change = Change(key, details, others, event.event_time, event.event_id, self._currency)
         self.file.changes.append(Line(number, change, ids_in(fields)))
+
+    def _must_be_only_barcodes(self, number: int, barcodes: Iterable[str]) -> None:
+        """Refuse a line if another one has one of its barcodes."""
+        for code in (key_of_barcode(each).code for each in barcodes):
+            what, fix = f"have the barcode {code}", "keep it in the line of its product"
+            self._must_be_only(number, what, fix, "barcode", code, column="barcodes")
 
     def _must_be_only(self, number: int, what: str, fix: str, *key: str, column: str = "") -> None:
         """Remember a line by its key, and refuse it if another line has the same key."""
@@ -585,7 +596,7 @@ def _changes_in(
     command: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Find the details and other attributes that a line sets. `fields` also includes fields with the value None."""
-    possible = [name for name in ATTRIBUTES if not (command.get("locationId") and name in DETAILS)]
+    possible = [name for name in ATTRIBUTES if not (command.get("locationId") and name in _SHARED)]
     columns = set(possible) & fields.keys() & set(_FIELDS[command["action"]])
     details = {name: command.get(name) for name in DETAILS if name in columns}
     limits = {ATTRIBUTES[name]: command.get(name, 0) for name in columns.difference(DETAILS)}
@@ -611,6 +622,8 @@ def _checked(fields: Mapping[str, Any], **defaults: str) -> dict[str, Any]:
     """Check a line by the rules of its action. Returns its fields that are not None, completed with the defaults."""
     action = fields["action"]
     given = defaults | {name: value for name, value in fields.items() if value is not None}
+    if isinstance(given.get("barcodes"), str):
+        given["barcodes"] = [*map(_barcode, given["barcodes"].split())]
     checked: dict[str, Any] = validated(given, f"{action} in a file", _schema(action), "the line")
     return checked
 
@@ -645,7 +658,7 @@ def _schema(action: str) -> dict[str, Any]:
 def _check_location(fields: Mapping[str, Any]) -> None:
     """Check that a line about a location sets only attributes that can differ between locations."""
     location_id = fields.get("locationId")
-    for name in DETAILS:
+    for name in _SHARED:
         if location_id and fields.get(name) is not None:
             raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
@@ -657,6 +670,12 @@ def _check_location(fields: Mapping[str, Any]) -> None:
             "SCHEMA_VIOLATION",
             "locationId: changeDetails applies to all locations; leave this cell empty",
         )
+
+
+def _barcode(cell: str) -> dict[str, Any]:
+    """Read a barcode in a file, such as `4006381333931`, or `14006381333938*12` for a case of 12 units."""
+    code, star, units = cell.rpartition("*")
+    return {"code": code, "units": int(units)} if star and units.isdecimal() else {"code": cell}
 
 
 def _text(value: Any) -> str:

@@ -50,8 +50,10 @@ def check_codes(fields: Mapping[str, Any], *, are_cells: bool) -> None:
     Raises:
         InvalidMessageError: A code was rewritten; the message says what to do.
     """
-    for name in _CODES:
-        text = getattr(fields.get(name), "text", fields.get(name))
+    texts = [(name, getattr(fields.get(name), "text", fields.get(name))) for name in _CODES]
+    barcodes = fields.get("barcodes")
+    texts += [("barcodes", each) for each in barcodes.split()] if isinstance(barcodes, str) else []
+    for name, text in texts:
         if not isinstance(text, str):
             continue
         if _ROUNDED.fullmatch(text):

@@ -112,6 +112,7 @@ DEAD_LETTERS: Mapping[str, Cause] = {
 REFUSED: Mapping[str, str] = {
     "PRODUCT_EXISTS": "`create`: the product is already listed at this location",
     "TOO_MANY_PLACES": "`create`: the product is listed at the maximum of 40 locations (not counting the default)",
+    "BARCODE_TAKEN": "`create`, `change`: another product has one of the barcodes; remove it there first",
     "HAS_PLACES": "`delist`: the product is still listed at other locations; delist it there first",
     "PRICE_CHANGED_RECENTLY": "`changePrice`: the last change is more recent than `leastAgeMinutes`; the price stays unchanged",
     "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event with a later time was applied; the price stays unchanged",
@@ -177,6 +178,10 @@ ANSWERS: Mapping[str, str] = {
     "NOT_PERMITTED": "the token lacks the `permission` that the route requires",
     "OTHER_LOCATION": "the token is limited to other locations",
     "UNKNOWN_ROUTE": "the API has no such route",
+    "UNKNOWN_BARCODE": "no product or order has the scanned code",
+    "BAD_CHECK_DIGIT": "the code's last digit does not fit the others: scan it again or, in `barcodes`, correct it",
+    "VARIABLE_MEASURE": "the code has a price or a weight in it, and is not listed exactly like that",
+    "AMBIGUOUS_BARCODE": "the code is the EAN-8 of one product and the UPC-E of another",
 }
 """Codes that only answers to direct commands and API requests have."""
 

@@ -39,8 +39,8 @@ class Creation:
     Attributes:
         created: Whether it was created.
         product: The current product, which is unchanged if it already existed. None after an error.
-        error: The product exists and breaks the table's contract; DynamoDB will never accept the new one; a place's
-            product does not exist; or its list of places is full.
+        error: The product exists and breaks the table's contract; DynamoDB will never accept the new one; another product
+            has one of its barcodes; a place's product does not exist; or its list of places is full.
     """
 
     created: bool
@@ -54,7 +54,7 @@ def create_many(
     """Create products, each as `ProductCatalogue.create` does. Returns a result for each, in sequence.
 
     A transaction has room for 33 products of one word each, or 10 of eight words. A product that exists stays unchanged, and the rest is sent again without it. The same applies to a product that
-    DynamoDB will never accept, and to a place that its product cannot list. You may repeat the call after an error: it
+    DynamoDB will never accept or of which another one has a barcode, and to a place that its product cannot list. You may repeat the call after an error: it
     finds the products that it has created.
 
     Raises:
@@ -128,8 +128,8 @@ def _meaning_of(error: StoreError, key: str) -> OutcomeError:
 
 def _has_culprit(cancelled: TransactionCancelledError) -> bool:
     """Whether some of the products can never be created, although the rest can."""
-    has_no_room = Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES)
-    return has_no_room or Meaning.INVALID in cancelled.meanings
+    others = cancelled.meanings_of(ActionKind.PLACES, ActionKind.BARCODE)
+    return Meaning.CONDITION_FAILED in others or Meaning.INVALID in cancelled.meanings
 
 
 def _existing(cancelled: TransactionCancelledError) -> dict[str, Creation]:

@@ -18,11 +18,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from inventory_orders.clock import Clock, Deadline, SystemClock, timestamp
 from inventory_orders.domain.adjustment import Adjustment, Transfer
+from inventory_orders.domain.barcode import key_of_barcode
 from inventory_orders.domain.change import OtherRequest, Update
 from inventory_orders.domain.location import (
     MAX_PLACES,
@@ -55,6 +57,7 @@ from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue, opening_key, product_to_create
 from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
+from inventory_orders.store.cancellations import barcode_taken_error
 from inventory_orders.store.dynamodb import Snapshot, Store
 from inventory_orders.store.rows import Key
 
@@ -462,6 +465,7 @@ class _Checker:
         self._reader = reader
         self._products: dict[str, Product | None] = {}
         self._unreadable: dict[str, CorruptItemError] = {}
+        self._owners: dict[str, str | None] = {}
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
         self._read(_with_own_rows(line.content.product_id for line in batch))
@@ -472,7 +476,10 @@ class _Checker:
         key = new.product_id
         if problem := _obstacle(key, self._products, self._unreadable):
             return problem
-        self._products[key] = product_to_create(new, timestamp(SystemClock().now()))
+        product = product_to_create(new, timestamp(SystemClock().now()))
+        if problem := self._claim(product, frozenset()):
+            return problem
+        self._products[key] = product
         own, location_id = self._products[product_of(key)], location_of(key)
         if own is not None and location_id:
             self._products[own.product_id] = replace(own, places=own.places | {location_id})
@@ -495,6 +502,8 @@ class _Checker:
             updates = [Update(row, change.applied_to(row)) for row in rows]
         except RejectedError as error:
             return _problem(change.product_id, error)
+        if problem := self._claim(updates[0].after, product.barcodes):
+            return problem
         self._products |= {each.after.product_id: each.after for each in updates}
         return _changed(change, updates)
 
@@ -504,6 +513,21 @@ class _Checker:
         if own is None or change.status is None:
             return ()
         return [stock_key(own.product_id, place) for place in sorted(own.places)]
+
+    def _claim(self, product: Product, before: frozenset[str]) -> Problem | None:
+        """Give a product its new barcodes. Returns the problem if one of them is another product's."""
+        client, product_id = self._reader.client, product.product_id
+        for code in sorted(key_of_barcode(each).code for each in product.barcodes - before):
+            if code not in self._owners:
+                row = client.call(partial(client.store.get_barcode, code), self._reader.soon())
+                self._owners[code] = None if row is None else row["productId"]
+            owner = self._owners[code]
+            if owner not in (None, product_id):
+                taken = barcode_taken_error({"code": code, "productId": owner})
+                return _problem(product_id, taken)
+        self._owners |= {key_of_barcode(each).code: None for each in before}
+        self._owners |= {key_of_barcode(each).code: product_id for each in product.barcodes}
+        return None
 
     def adjust(self, batch: Batch[Booking]) -> Sequence[Answer]:
         self._read(key for line in batch for key in line.content.product_ids)
@@ -766,6 +790,8 @@ def _written(column: str, value: Any, currency: Currency) -> str:
     """Format the value of a column; "null" if there is none."""
     if column == "price" and value is not None:
         return currency.shown(value)
+    if isinstance(value, frozenset):
+        value = " ".join(sorted(value)) or None
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -137,8 +137,7 @@ def read_moves(
     levels: dict[str, Level] = {}
     for start in range(0, len(keys), _READ_TOGETHER):
         levels.update(_levels(client, keys[start : start + _READ_TOGETHER]))
-    changed_at = max((each.changed_at for each in levels.values()), default="")
-    if changed_at and (behind := _wait(client, datetime.fromisoformat(changed_at) + _CLOCKS)):
+    if behind := _wait(client, levels.values()):
         return Moves(gap=behind)
     moves = Moves(levels, booked=booked)
     for key in keys:
@@ -177,9 +176,12 @@ def _levels(client: RetryingClient, keys: Sequence[str]) -> Iterator[tuple[str, 
             yield key, Level(row.created_at, on_hand, versions, changed_at, read_at)
 
 
-def _wait(client: RetryingClient, moment: datetime) -> str:
-    """Wait until movements are complete up to a time. Returns why they are not, or an empty string."""
-    until = timestamp(moment)
+def _wait(client: RetryingClient, levels: Iterable[Level]) -> str:
+    """Wait until the movements that these levels show are recorded. Returns why they are not, or an empty string."""
+    changed_at = max((each.changed_at for each in levels), default="")
+    if not changed_at:
+        return ""
+    until = timestamp(datetime.fromisoformat(changed_at) + _CLOCKS)
     deadline = Deadline.after(_SECONDS, client.clock)
     while True:
         complete = client.call(partial(movements.complete_until, client.store), deadline)

@@ -12,6 +12,7 @@ from inventory_orders.clock import Deadline, SystemClock
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.scan import read_scan
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.lanes.levels import (
     StockLevel,
@@ -67,6 +68,12 @@ def list_stock(aws: Aws) -> tuple[list[StockLevel], Mapping[str, str]]:
             break
     levels.sort(key=_by_urgency)
     return levels, unreadable
+
+
+def product_with(aws: Aws, text: str) -> str:
+    """The id of the product that has this barcode, in any form; if none has it, the text."""
+    found = map(aws.store().get_barcode, read_scan(text).codes)
+    return next((row["productId"] for row in found if row is not None), text)
 
 
 def list_by_status(

@@ -88,6 +88,7 @@ PAGES = (
     Page("GET /orders?status=EXPIRED", 40),
     Page("GET /orders?latePayment=true", 40),
     Page("GET /orders?userId={regular}&status=PENDING"),
+    Page("GET /barcodes?scan={order}"),
     Page("GET /products?ids={usual},{hot},{slow},{lent}"),
     Page("GET /products?search={word}"),
     Page("GET /products?search={common}", 40),

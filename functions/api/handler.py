@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api import orders, products, staff
+from inventory_orders.api import barcodes, orders, products, staff
 from inventory_orders.api.requests import is_request
 from inventory_orders.api.serving import Route, serve
 from inventory_orders.domain.record import OrderAction
@@ -38,6 +38,7 @@ _ROUTES = {
         for action in OrderAction
         if action.path
     },
+    "GET /barcodes": Route(barcodes.find_scanned, ("scan",)),
     "GET /products": Route(products.get_products, ("ids", "search", *_PAGE)),
     "GET /products/{productId}": Route(products.get_product),
     "GET /products/{productId}/adjustments": Route(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.barcode import shown_barcodes
 from inventory_orders.domain.change import Update
 from inventory_orders.domain.location import in_words, key_in, public_key
-from inventory_orders.domain.product import CatalogueEvent, NewProduct, Product
+from inventory_orders.domain.product import CatalogueEvent, Product
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import (
     ChangeOutcome,
@@ -38,7 +39,12 @@ from inventory_orders.invocation.telemetry import (
     metrics,
 )
 from inventory_orders.lanes.levels import read_committed
-from inventory_orders.messages.commands import catalogue_event, parse_catalogue_event
+from inventory_orders.messages.commands import (
+    catalogue_event,
+    new_product,
+    parse_catalogue_event,
+    product_changes,
+)
 from inventory_orders.products.catalogue import ProductCatalogue
 
 if TYPE_CHECKING:
@@ -122,17 +128,7 @@ def _apply(products: ProductCatalogue, event: CatalogueEvent, deadline: Deadline
 def _create(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    created, product = products.create(
-        NewProduct(
-            key_in(command),
-            command["openingStock"],
-            command.get("lowStockThreshold", 0),
-            command.get("backorderLimit", 0),
-            command.get("name"),
-            command.get("price"),
-        ),
-        deadline,
-    )
+    created, product = products.create(new_product(command), deadline)
     if created:
         return {"result": "APPLIED"} | direct.of_new_product(product)
     exists = RejectedError(
@@ -160,24 +156,20 @@ def _change_price(
     return {"result": "APPLIED"} | direct.of_product(product)
 
 
-_ATTRIBUTES = {
-    "name": "name",
-    "price": "price",
-    "lowStockThreshold": "low_stock_threshold",
-    "backorderLimit": "backorder_limit",
-}
-
-
 def _change(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    changes = {_ATTRIBUTES[name]: command[name] for name in command if name in _ATTRIBUTES}
-    return _updated(products.change(key_in(command), changes, deadline))
+    return _updated(products.change(key_in(command), product_changes(command), deadline))
 
 
 def _updated(*updates: Update[Product]) -> direct.Answer:
     is_news = any(update.before != update.after for update in updates)
-    return {"result": "APPLIED" if is_news else "REPLAYED"} | direct.of_product(updates[0].after)
+    product = updates[0].after
+    return {
+        "result": "APPLIED" if is_news else "REPLAYED",
+        **direct.of_product(product),
+        **({"barcodes": shown_barcodes(product.barcodes)} if product.barcodes else {}),
+    }
 
 
 def _discontinue(

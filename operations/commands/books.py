@@ -60,10 +60,11 @@ def audit(
     """Recompute every product's units on hand, committed and available. The exit status is 1 if the books do not balance.
 
     Each location of a product has its own books. The audit reads all adjustments and orders. It reports rows and pages
-    that break the contract of their table, rows that their product does not list as a location, and transfers with one
-    side missing. You may run it while orders are placed: it reads doubtful products again, and reports an error only if
-    two reads show it. It leaves out a page or row that cannot be read, so the units there are unexplained. If a product
-    changed during every read, its books cannot be checked, and the exit status is 1.
+    that break the contract of their table, rows that their product does not list as a location, transfers with one side
+    missing, and barcodes that do not point to their product. You may run it while orders are placed: it reads doubtful
+    products again, and reports an error only if two reads show it. It leaves out a page or row that cannot be read, so the
+    units there are unexplained. If a product changed during every read, its books cannot be checked, and the exit status
+    is 1.
     """
     aws = aws_of(account, aside if as_json else screen)
     if repair_words:
@@ -110,6 +111,7 @@ def show_audit(
             "corruptPages": books.corrupt_pages,
             "corruptRows": books.corrupt_rows,
             "wrongMovements": sum(books.movements),
+            "strayBarcodes": books.barcodes,
         }
         for shown, entries in zip(found["products"], histories, strict=False):
             shown["history"] = [entry.as_json for entry in entries]
@@ -152,6 +154,8 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
     if wrong or surplus:
         problem = f"{wrong:,} are missing or differ from their orders, and no order accounts for {surplus:,}"
         print_problems("Movements", [f"{problem}: run `inventory-orders rebuild-movements`"])
+    repair = "set the product's `barcodes` to none, then again to the right ones"
+    print_problems("Barcodes", [f"{each}: {repair}" for each in books.barcodes])
     if not balanced:
         return
     screen.print(_summary(books, chosen))

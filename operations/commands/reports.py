@@ -59,7 +59,9 @@ _DEAD_LETTERS = 1000
 def stock(
     product: Annotated[
         str | None,
-        typer.Argument(help="Show exact figures for this product, and where its units are."),
+        typer.Argument(
+            help="Show exact figures for the product with this id or barcode, and where its units are."
+        ),
     ] = None,
     low: Annotated[
         bool, typer.Option("--low", help="Only products that are low in stock.")
@@ -568,8 +570,10 @@ _COUNTED = (
 def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) -> None:
     from inventory_orders.api.products import shown_level  # noqa: PLC0415 - the layer is slow to import
 
-    from ..stock import on_the_way, shown_total  # noqa: PLC0415
+    from ..stock import on_the_way, product_with, shown_total  # noqa: PLC0415
 
+    with reading("its barcode"):
+        product = product_with(aws, product)
     levels = _read_one(aws, product, location)
     if len(levels) > 1:
         keys = [level.product.product_id for level in levels]

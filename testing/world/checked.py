@@ -198,7 +198,7 @@ class CheckedWorld(PausingWorld):
         if call.service == "streams":
             return bool(len(self.streams[call.request["Table"]]) == call.request["From"])
         sqs = self.aws.sqs
-        (queue,) = (q for q in sqs.queues.values() if q.url == call.request["QueueUrl"])
+        queue = sqs.queues[call.request["QueueUrl"].rsplit("/", 1)[-1]]
         return next(sqs.receivable(queue, self.clock.seconds), None) is None
 
     def _outcome(self, process: Process, call: Call, action: str, *, repeated: bool) -> Any:

@@ -169,4 +169,8 @@ def _is_managed(row: Row | None, command: dict[str, Any]) -> bool:
     wanted["productId"] = key_of(command)
     if command["action"] == "discontinue":
         wanted["status"] = "DISCONTINUED"
+    if "barcodes" in wanted:
+        codes = {each["code"] for each in wanted.pop("barcodes")}
+        if row is None or codes != {*row.get("barcodes", ())}:
+            return False
     return row is not None and wanted.items() <= row.items()

@@ -108,6 +108,7 @@ class Ledger:
         self._lanes: dict[str, dict[str, _Entry]] = defaultdict(dict)
         self._out = Counter[Generation]()
         self._words: dict[str, dict[str, set[str]]] = defaultdict(dict)
+        self._barcodes: dict[str, dict[str, Any]] = {}
         self._records = {name: Counter[Generation]() for name in ("available", "on hand", "open")}
         self._keep(0, [Change(place, None, row) for place, row in rows.items()])
 
@@ -130,6 +131,8 @@ class Ledger:
         self._keep(number, changes)
         for product_id in {each for change in changes for each in _renamed(change)}:
             self._check_words(product_id)
+        if any(map(_has_barcodes, changes)):
+            self._check_barcodes()
 
     # ------------------------------------------------------------------ recording
 
@@ -171,6 +174,10 @@ class Ledger:
                 self._words[product_id].pop(word, None)
                 if change.after is not None:
                     self._words[product_id][word] = set(change.after["words"])
+            case "Barcodes":
+                self._barcodes.pop(key[0], None)
+                if change.after is not None:
+                    self._barcodes[key[0]] = dict(change.after)
             case "Allotments":
                 for sign, row in ((-1, change.before), (1, change.after)):
                     yield from self._keep_page(key[0], row or {}, sign)
@@ -225,6 +232,20 @@ class Ledger:
                 found == wanted,
                 f"{key} has {found} {words}, but adjustments and orders leave {wanted}",
             )
+
+    def _check_barcodes(self) -> None:
+        """Check that each barcode of a product's row points back to the product, and that there are no others."""
+        wanted: dict[str, dict[str, Any]] = {}
+        for key, row in self._rows.items():
+            for barcode in row.get("barcodes", ()):
+                code, _, units = barcode.removeprefix("=").partition("*")
+                require(code not in wanted, f"{code} is a barcode of two products")
+                owner = {"productId": key, "productCreatedAt": row["createdAt"]}
+                wanted[code] = {"code": code, **owner, "units": int(units or 1)}
+        require(
+            self._barcodes == wanted,
+            f"the barcodes are {self._barcodes}, but products have {wanted}",
+        )
 
     def _check_words(self, product_id: str) -> None:
         """Check that a product is listed under the words of its id and name, and under no others."""
@@ -347,12 +368,19 @@ def _renamed(change: Change) -> Iterator[str]:
             yield key[0]
 
 
+def _has_barcodes(change: Change) -> bool:
+    """Whether a change writes barcodes, or a product's list of them."""
+    lists = [(row or {}).get("barcodes") for row in (change.before, change.after)]
+    return change.place[0] == "Barcodes" or lists[0] != lists[1]
+
+
 def _check_row(change: Change) -> None:
     """Check the version of a row, and that it keeps the attributes that never change."""
     (table, key), before, after = change.place, change.before, change.after
     name = "/".join(key)
-    # No other write depends on words, movements, or what is stored for lists and pages.
-    is_free = table in ("Words", "Movements") or name.startswith(("today", "changes", "levels/"))
+    # No other write depends on words, movements, or what is stored for lists and pages. Barcodes are checked together.
+    is_free = table in ("Words", "Barcodes", "Movements")
+    is_free = is_free or name.startswith(("today", "changes", "levels/"))
     if name.endswith("/lease") or is_free:
         return
     if table == "StockAdjustments":

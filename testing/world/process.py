@@ -39,7 +39,7 @@ LAMBDA_SECONDS = 30.0
 _RAISES = {"publish_events": "NotAllPublishedError", "sweep": "RepairNeededError"}
 
 # A sweep queries each shard of an index. With more than one, the extra queries would only make every schedule longer.
-_SHARDS = [
+_SHARDS: list[tuple[Any, str, Any]] = [
     (module, name, shards)
     for name, shards in (
         *(("EXPIRY_SHARDS", 1), ("LATE_PAYMENT_SHARDS", 1)),

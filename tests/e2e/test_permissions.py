@@ -71,9 +71,13 @@ class Preparation:
     def command(self, action, **more):
         return {"action": action, "productId": self.new_id, **more}
 
+    def new(self, stock):
+        """Make a command that lists a product."""
+        return self.command("create", openingStock=stock, barcodes=[{"code": self.new_id}])
+
     def product(self, action="", **more):
         """Create a product with 10 units in stock, and return a command for it."""
-        created = self.call("manage_products", self.command("create", openingStock=10))
+        created = self.call("manage_products", self.new(10))
         if action == "delist":
             more = {"createdAt": created["createdAt"]}
         return self.command(action, **more)
@@ -266,7 +270,7 @@ EVENTS = {
     "direct cancellation": lambda s: s.order_command("cancel"),
     "invalid among expiries": lambda s: s.through("ExpiryQueue", "invalid"),
     "expiry of a broken order": expiry_of_a_broken_order,
-    "new product": lambda s: s.command("create", openingStock=1),
+    "new product": lambda s: s.new(1),
     "price": lambda s: s.product("changePrice", price=1),
     "end of a product": lambda s: s.product("discontinue"),
     "end of a lent product": lambda s: s.lent("discontinue"),
@@ -293,6 +297,7 @@ EVENTS = {
     "POST confirm": asked_after(Preparation.place, "POST", "/orders/{}/confirm"),
     "GET product": asked_after(Preparation.product, "GET", "/products/{}"),
     "GET products by a search": lambda s: asked("GET", "/products", search="tea"),
+    "GET what was scanned": lambda s: asked("GET", "/barcodes", scan="4006381333931"),
     "GET order": asked_after(Preparation.place, "GET", "/orders/{}"),
     "GET orders of a user": lambda s: asked("GET", "/orders", userId=s.new_id),
     "GET orders to ship": lambda s: asked("GET", "/orders", status="CONFIRMED"),
@@ -353,6 +358,8 @@ NEEDED = {
         new product: StockAdjustmentsTable dynamodb:PutItem
         new product: WordsTable dynamodb:PutItem
         delisting: WordsTable dynamodb:DeleteItem
+        new product: BarcodesTable dynamodb:PutItem
+        delisting: BarcodesTable dynamodb:DeleteItem
         invalid: CatalogueDeadLetterQueue sqs:SendMessage
         details long before their product: CatalogueQueue sqs:SendMessage
         details before their product: CatalogueQueue sqs:ChangeMessageVisibility
@@ -404,6 +411,7 @@ NEEDED = {
         GET history: MovementsTable dynamodb:Query
         GET adjustments: StockAdjustmentsTable dynamodb:Query
         GET products by a search: WordsTable dynamodb:Query
+        GET what was scanned: BarcodesTable dynamodb:GetItem
         POST order without waiting: OrderQueue sqs:SendMessage
         POST order of a leased product: OrderQueueExpress sqs:SendMessage
         POST cancel: {LANES}""",

@@ -120,6 +120,11 @@ def _newest_stands(world: World) -> None:
     require(row.get("price") == 200, f"the newest price is 200, but {row.get('price')} is stored")
 
 
+def _barcode_has_one_product(world: World) -> None:
+    owners = [(world.row("Products", each) or {}).get("barcodes", ()) for each in "pq"]
+    require(sum("X" in owned for owned in owners) <= 1, f"X is a barcode of both: {owners}")
+
+
 def _one_body(world: World) -> None:
     require(_statuses(world, "o") == ["PENDING"], "none of the bodies was placed")
     ends = _ends(world)
@@ -387,6 +392,24 @@ def _event(event_id: str, second: int, price: int, **names: str) -> Message:
     }
 
 
+def _labels(product_id: str, *codes: str) -> Message:
+    """Make a command that sets all barcodes of a product."""
+    barcodes = [{"code": code} for code in codes]
+    return {"action": "change", "productId": product_id, "barcodes": barcodes}
+
+
+def _labelled(code: str) -> SetUp:
+    """Make a set-up that gives product `p` a barcode."""
+
+    def set_up(world: World) -> None:
+        own = world.row("Products", "p") or {}
+        world.write("Products", own | {"barcodes": frozenset({code})})
+        owner = {"productId": "p", "productCreatedAt": own["createdAt"]}
+        world.write("Barcodes", {"code": code, **owner, "units": 1})
+
+    return set_up
+
+
 def _lane_filled_again(world: World) -> None:
     """Let worker B take the lease of worker A's lane, empty its page, and refill it with as many units as A
     remembers."""
@@ -627,6 +650,28 @@ _IN_ROWS = (
             buys("o", p=1),
         ],
         check=_newest_stands,
+        faults=("lost", "late", "crash-after"),
+    ),
+    Scenario(
+        "two products claim one barcode",
+        # The ledger compares the rows of barcodes with the products' own lists.
+        [stock(p=1, q=1), _labelled("A")],
+        [
+            asks("manage_products", _labels("p", "X")),
+            asks("manage_products", _labels("q", "A", "X")),
+            buys("o", p=1),
+        ],
+        check=_barcode_has_one_product,
+        faults=("lost", "late", "crash-after"),
+    ),
+    Scenario(
+        "barcode of a product that is delisted",
+        [stock(p=1, q=1), _labelled("X")],
+        [
+            runs(relists),
+            asks("manage_products", _labels("q", "X")),
+            buys("o", p=1),
+        ],
         faults=("lost", "late", "crash-after"),
     ),
     Scenario(

@@ -31,7 +31,7 @@ NO_FAULT = "no fault"
 CLOCKS = "clocks"
 BY_CHANCE = "by chance"
 # A mutant that is marked in mutants.toml must be caught by one of these.
-SEEDS_OF_MUTANTS = range(8)
+SEEDS_OF_MUTANTS = range(12)
 KINDS = (NO_FAULT, *(fault.name for fault in FAULTS), "again", "time", CLOCKS)
 # AWS refuses requests signed more than five minutes in the past or future, so a clock that is further off has no
 # effect. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-troubleshooting.html

@@ -33,7 +33,7 @@ lambda.amazonaws.com     | sts:AssumeRole          | the role of every function 
 # The HTTP API. A route without AWS_IAM or JWT would be public.
 everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET /orders/{orderId} | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
-everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products | route to Api live
+everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products, GET /barcodes | route to Api live
 everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history, GET /products/{productId}/transfers | route to Api live
 everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /about, GET /today, GET /changes | route to Api live
 everybody with a signature | execute-api:Invoke | POST /products, PATCH /products/{productId}, DELETE /products/{productId} | route to ManageProducts live
@@ -106,6 +106,8 @@ ManageProducts | dynamodb:BatchGetItem CHANGE_ROWS                              
 ManageProducts | dynamodb:PutItem                                                               | StockAdjustments | role
 ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                                           | Words            | role
 Api            | dynamodb:Query                                                                 | Words            | role
+ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                                           | Barcodes         | role
+Api            | dynamodb:GetItem                                                               | Barcodes         | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 # GetItem, Scan and PutEvents: with the setting stockEvents.
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role

@@ -8,7 +8,7 @@ import pytest
 from local.desk.site import Site, serving
 from tests.support.accessibility import BEYOND, find
 from tests.support.dashboard import DashboardOfTemplate
-from tests.support.desk import TOKEN, ApiOfNothing
+from tests.support.desk import TOKEN, no_stack
 
 MOST_PIXELS = {1280: 3000, 390: 6000}
 CUT = """
@@ -24,9 +24,7 @@ def service():
 @pytest.fixture
 def shown(page, service):
     """Open the dashboard page with the values of a busy minute."""
-    site = Site(lambda: None, TOKEN, dashboard=service)
-    site.api = ApiOfNothing()
-    with serving(site) as port:
+    with serving(Site(no_stack, TOKEN, dashboard=service)) as port:
         page.goto(f"http://127.0.0.1:{port}/desk/dashboard#token={TOKEN}")
         page.wait_for_selector("body[data-now]")
         yield page
@@ -55,7 +53,7 @@ def test_the_deployed_dashboard_is_compact_and_complete(shown, service):
         legend = f'[data-title="{widget["title"]}"] .legend li[data-label]'
         assert shown.eval_on_selector_all(legend, "all => all.map(o => o.dataset.label)") == labels
     assert len(titles) > 25
-    assert "10 charts and 38 alarms" in unmeasured
+    assert "10 charts and 40 alarms" in unmeasured
     on = shown.eval_on_selector_all("[data-alarm]", "all => all.map(one => one.dataset.alarm)")
     assert on == ["Order Queue Dead Letters", "Messages Dead Lettered"]
     rows = shown.locator("#alarms tbody tr").count()

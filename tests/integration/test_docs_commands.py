@@ -200,13 +200,16 @@ def test_an_order_is_placed_read_and_listed_as_the_page_on_the_api_says(aws):
                 shell.variables["OPERATOR_TOKEN"] = issuer.token(sub="operator", **groups)
             elif command.startswith(("ask ", "as_customer ", "as_operator ")):
                 answers.append(json.loads(said))
-    placed, listed, refused, confirmed, seen = answers
+    placed, listed, refused, confirmed, seen, changed, found = answers
     assert placed["status"] == "PENDING"
     assert listed["orders"] == [placed]
     assert refused["code"] == "NOT_PERMITTED"
     (order,) = seen["orders"]
     assert confirmed["status"] == order["status"] == "CONFIRMED"
     page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert (changed["result"], len(changed["barcodes"])) == ("APPLIED", 3)
+    del found["elements"]
+    assert json.dumps(found)[:-1] in page
     assert json.dumps(refused) in page
     assert json.dumps(confirmed) in page
 

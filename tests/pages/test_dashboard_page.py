@@ -8,7 +8,7 @@ import pytest
 from local.dashboard import browser
 from local.desk.site import Site, serving
 from operations.errors import UserError
-from tests.support.desk import TOKEN, ApiOfNothing
+from tests.support.desk import TOKEN, no_stack
 
 COUNT = 21
 ORANGE, PURPLE, GREY, RED = "#ff7f0e", "#9467bd", "#7f7f7f", "#d62728"
@@ -71,9 +71,7 @@ def service():
 
 @pytest.fixture
 def url(service):
-    site = Site(lambda: None, TOKEN, dashboard=service)
-    site.api = ApiOfNothing()
-    with serving(site) as port:
+    with serving(Site(no_stack, TOKEN, dashboard=service)) as port:
         yield f"http://127.0.0.1:{port}/desk"
 
 

@@ -1,20 +1,14 @@
-"""Orders at the desk of an in-memory tea shop, in a browser: lists, one order, the pick list and scan mode."""
+"""Orders at the desk of an in-memory tea shop, in a browser: lists, one order, and the pick list."""
 
 import json
 
 from inventory_orders.store.tables import Table
 from tests.support.desk import TEA, desk_for, said, show
-from tests.support.hands import PERSON_MILLISECONDS, scan
+from tests.support.hands import PERSON_MILLISECONDS, enter, scan
 
 HOJICHA = "tea-hojicha"
 # A blank presses a button, and a slash moves to the search.
 SCANNED = "1 /2345"
-
-
-def enter(page):
-    """Press Enter as late as a person who has just scanned something."""
-    page.wait_for_timeout(600)
-    page.keyboard.press("Enter")
 
 
 def row(page, order_id):
@@ -179,55 +173,6 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     assert colours == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
 
 
-def test_orders_are_handed_over_with_a_scanner(page, desk):
-    desk.sell("o-1", (TEA, 3), (HOJICHA, 2))
-    desk.sell("o-2", (TEA, 1), (HOJICHA, 1))
-    desk.place("o-3")
-    show(page, desk, "scan", "Scan")
-
-    def scan_all(*texts, ends=("Enter",)):
-        for text in texts:
-            scan(page, text, *ends)
-
-    # A name works as well as an id. However a scan ends, it does not hand over.
-    scan_all("o-1", TEA, ends=("Tab",))
-    scan_all("hojicha", ends=("Enter", "Enter"))
-    said(page, "2 x Hojicha. That is all: press Enter to hand over.")
-    page.get_by_text("3 x Earl Grey").wait_for()
-    enter(page)
-    said(page, "Hand over o-1: done")
-    assert desk.shop.status("o-1") == "FULFILLED"
-    page.get_by_text("Order o-1: 3 Earl Grey, 2 Hojicha, at ").wait_for()
-
-    # The next order is handed over in part.
-    scan_all("o-3")
-    said(page, "Order o-3 cannot be handed over: waiting for payment.", "alert")
-    scan_all("o-2")
-    # The focus may be anywhere.
-    page.get_by_role("button", name="Set this order aside").focus()
-    scan_all(HOJICHA, "mug", ends=("Enter", "Enter"))
-    said(page, "mug is not in order o-2.", "alert")
-    page.get_by_role("checkbox").last.focus()
-    scan_all(HOJICHA, ends=())
-    said(page, f"{HOJICHA} is ticked already.", "alert")
-    page.get_by_label("Product id").focus()
-    enter(page)
-    said(page, "Not ticked yet: 1 Earl Grey.", "alert")
-    page.get_by_role("button", name="Hand over the ticked lines").press("Enter")
-    said(page, "Hand over o-2: done")
-    assert desk.shop.status("o-2") == "CONFIRMED"
-    scan_all("o-2")
-    said(page, "Order o-2: 1 line to tick.")
-
-    # The order is cancelled elsewhere while it is open.
-    desk.command("ChangeOrders", action="cancel", orderId="o-2")
-    desk.happens(orderId="o-2")
-    page.get_by_text("Order o-2 cannot be handed over: shipped, 1 cancelled.").wait_for()
-    page.get_by_role("button", name="Set this order aside").click()
-    enter(page)
-    said(page, "Scan an order first.", "alert")
-
-
 def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):
     for number in (1, 2):
         desk.sell(f"o-{number}")
@@ -388,7 +333,7 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
     with desk_for(page, is_embedded=False, is_production=True) as desk:
         desk.place("o-1")
         for order_id in ("o-2", "o-3"):
-            desk.sell(order_id)
+            desk.sell(order_id, (TEA, 1))
         page.get_by_text("PRODUCTION: stage shop").wait_for()
         parts = page.get_by_role("navigation", name="Pages").get_by_role("link").all_inner_texts()
         assert {"Dashboard", "Try it"}.isdisjoint(parts)
@@ -419,8 +364,8 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
                 scan(page, "o-3", "Enter", "Enter")
                 assert dialog.is_visible()
                 dialog.get_by_role("button", name="Yes, do it").click()
-                said(page, "Order o-3: 1 line to tick.")
-                page.get_by_text("Order o-2: 3 Earl Grey").wait_for()
+                said(page, "Order o-3: 1 unit to pack.")
+                page.get_by_text("Order o-2: 1 Earl Grey").wait_for()
             else:
                 said(page, f"Hand over {order_id}: done")
         assert [desk.shop.status(one) for one in ("o-2", "o-3")] == ["FULFILLED", "FULFILLED"]

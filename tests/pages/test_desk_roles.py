@@ -79,7 +79,7 @@ def test_whoever_works_at_one_location_begins_there_and_handles_its_lines(page, 
     ]
     assert page.get_by_text("o-1").count() == 0
     page.get_by_role("button", name="Hand over o-x").click()
-    said(page, f"Hand over 2 {TEA} of o-x from berlin: done")
+    said(page, "Hand over 2 Earl Grey of o-x from berlin: done")
     show(page, desk, "order/o-y", "Order o-y")
     page.get_by_role("button", name="Hand over", exact=True).click()
     said(page, "Hand over o-y: done")

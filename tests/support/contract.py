@@ -176,7 +176,7 @@ def read(table: Table, row: Item) -> Read:
     item = in_sdk_format(row)
     if table is Table.PRODUCTS:
         return read_product(item)
-    if table is Table.MOVEMENTS:
+    if table in (Table.MOVEMENTS, Table.BARCODES):
         return decode(item)
     if table is Table.WORDS:
         stored = decode(item)

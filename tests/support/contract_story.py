@@ -174,7 +174,9 @@ class Story:
 
     def list_products(self) -> None:
         """List products with every attribute, some of them at locations."""
-        self.list_product("tea", 500, name="Earl Grey", price=680, actor="anna")
+        codes = [{"code": "4006381333931"}, {"code": "14006381333938", "units": 12}, {"code": "=1"}]
+        tea = {"name": "Earl Grey", "price": 680, "barcodes": codes}
+        self.list_product("tea", 500, actor="anna", **tea)
         for place, stock in (("berlin", 50), ("lyon", 40)):
             self.list_product("tea", stock, locationId=place, lowStockThreshold=5)
         self.list_product("mug", 20, lowStockThreshold=5)
@@ -193,7 +195,14 @@ class Story:
 
     def adjust(self) -> None:
         """Book an adjustment for each reason, and some that the service refuses."""
-        self.receive("with-notes", "tea", 40, actor="anna", reference="delivery note 88")
+        self.receive(
+            "with-notes",
+            "tea",
+            40,
+            actor="anna",
+            reference="delivery note 88",
+            scanned={"tea": ["(10)L-7"]},
+        )
         self.receive("at-a-location", "tea", 5, locationId="berlin")
         self.receive("correction", "tea", -3, reason="CORRECTION")
         for adjustment_id, product_id, quantity, expected, more in (
@@ -294,7 +303,14 @@ class Story:
             parcel = f"parcel-{number}"
             self.part("fulfil", "fulfilled-in-two-parts", parcel, units("tea", number))
         self.place("fulfilled-in-part-rest-cancelled", units("tea", 5), then=["confirm"])
-        self.part("fulfil", "fulfilled-in-part-rest-cancelled", "parcel-1", units("tea", 2))
+        scanned = {"tea": ["(10)L-7", "(10)L-8"]}
+        self.part(
+            "fulfil",
+            "fulfilled-in-part-rest-cancelled",
+            "parcel-1",
+            units("tea", 2),
+            scanned=scanned,
+        )
         self.command("cancel", "fulfilled-in-part-rest-cancelled")
         self.place("at-berlin", units("tea", 2), locations=["berlin"], then=["confirm", "fulfil"])
 

@@ -21,6 +21,7 @@ from local.issuer import Issuer
 from local.sample_orders import catalogue
 from operations.aws import Aws
 from operations.currency import Currency
+from operations.errors import UserError
 from operations.http_api import Reply
 from testing.schedules.in_turn.shop import Shop, open_shop
 from tests.support import http
@@ -115,21 +116,9 @@ class ApiOfShop(Api):
         return Reply(200, {"content-type": "application/json"}, text.encode())
 
 
-class ApiOfNothing(Api):
-    """An HTTP API that only says who the caller is, for pages that use nothing else."""
-
-    def __init__(self) -> None:
-        pass
-
-    def call(
-        self, caller: str, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Reply:
-        caller_of = {"name": "x", "permissions": ["*"], "locations": None}
-        about = {"caller": caller_of, "stage": "shop", "production": False, "locations": [""]}
-        about["changes"] = True
-        answer = about | {"currency": {"code": "", "digits": 0}, "movements": True, "next": "1"}
-        answer |= {"orders": [], "products": [], "isAll": True}
-        return Reply(200, {"content-type": "application/json"}, json.dumps(answer).encode())
+def no_stack() -> Aws:
+    """Stand for a stack that cannot be read, in tests of pages that need none."""
+    raise UserError("there is no stack")
 
 
 @dataclass

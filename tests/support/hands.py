@@ -10,6 +10,11 @@ MOST_TABS = 60
 
 # From key to key. A scanner acts as a keyboard, and is faster than a person.
 SCANNER_SECONDS, PERSON_MILLISECONDS = 0.008, 160
+# Scanners send FNC1 as Ctrl and ].
+FNC1 = "\x1d"
+_CTRL = 2
+# Later than the second Enter of a scanner.
+_LATER_MILLISECONDS = 600
 
 
 def scan(page: Any, text: str, *ends: str) -> None:
@@ -18,12 +23,20 @@ def scan(page: Any, text: str, *ends: str) -> None:
     now = page.evaluate("Date.now() / 1000")
     for key in (*text, *ends):
         now += SCANNER_SECONDS
-        typed = {"Enter": "\r", "Tab": ""}.get(key, key)
+        typed = {"Enter": "\r", "Tab": "", FNC1: ""}.get(key, key)
         keys: dict[str, Any] = {"key": key, "code": key, "timestamp": now}
+        if key == FNC1:
+            keys |= {"key": "]", "modifiers": _CTRL}
         keys["windowsVirtualKeyCode"] = {"Enter": 13, "Tab": 9}.get(key, ord(key[0].upper()))
         session.send("Input.dispatchKeyEvent", {"type": "keyDown", "text": typed, **keys})
         session.send("Input.dispatchKeyEvent", {"type": "keyUp", **keys})
     session.detach()
+
+
+def enter(page: Any) -> None:
+    """Press Enter as late as a person who has just scanned something."""
+    page.wait_for_timeout(_LATER_MILLISECONDS)
+    page.keyboard.press("Enter")
 
 
 class Keyboard:

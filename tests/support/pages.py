@@ -44,6 +44,7 @@ PAGES = [
     Page("product", f"#/product/{TEA}/berlin", "Earl Grey at berlin", ("Begin to count",)),
     Page("product", f"#/product/{MILK}", "Hojicha", ("Receive",)),
     Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
+    Page("receive", "#/receive", "Receive a delivery"),
     Page("dead-letters", "#/dead-letters", "Dead letters", ("Edit and send again",)),
     Page("lanes", "#/lanes", "Lanes"),
     Page("search", "#/search/tea", "Search: tea"),

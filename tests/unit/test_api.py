@@ -200,9 +200,9 @@ def test_generators_of_clients_can_read_all_constants():
 LIFE = (
     *("getAbout", "getToday", "listChanges"),
     *("placeOrder", "getOrder", "listOrders", "extendHold", "confirmOrder", "fulfilOrder"),
-    *("takeBack", "cancelOrder", "getProducts", "getProduct", "createProduct", "changeProduct"),
-    *("adjustStock", "listAdjustments", "listHistory", "listStock", "getStock", "transferStock"),
-    "listTransfers",
+    *("takeBack", "cancelOrder", "getProducts", "getProduct", "createProduct", "findScanned"),
+    *("changeProduct", "adjustStock", "listAdjustments", "listHistory", "listStock", "getStock"),
+    *("transferStock", "listTransfers"),
     *("discontinueProduct", "listProductAgain", "countStock", "delistProduct"),
 )
 """The routes in a sequence in which each example succeeds."""
@@ -246,6 +246,7 @@ def see_answers(see):
             see(name, body={"why": 1}, headers={})
         see(name, claims={})
         see(name, query={"wrong": "1"})
+    see("findScanned", query={"scan": "4006381333948"})
     see("placeOrder")
     see("placeOrder", headers=JSON)
     see("createProduct", body=BERLIN | {"productId": "unknown"})
@@ -272,6 +273,9 @@ def see_conflicts(see, api):
     see("changeProduct", body={"backorderLimit": 1} | berlin)
     see("transferStock", body=EXAMPLES["transferStock"]["body"] | {"quantity": 999})
     see("delistProduct", query={"createdAt": api.shop.row(TEA)["createdAt"]["S"]})
+    for product_id, gtin in ((TEA, "00000001234565"), ("mug-large", "00012345000065")):
+        see("changeProduct", product_id=product_id, body={"barcodes": [{"code": gtin}]})
+    see("findScanned", query={"scan": "01234565"})
 
 
 def see_failures(see, monkeypatch):
@@ -293,7 +297,7 @@ def broken(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    reads = "get_record get_product query scan read read_items read_together"
+    reads = "get_record get_product get_barcode query scan read read_items read_together"
     for name in (*reads.split(), "write", "update_product"):
         monkeypatch.setattr(Store, name, fail)
 
@@ -307,7 +311,8 @@ def mistakes(method, path, body, query):
     yield '""', path, body, query | {"": ""}
     for name, value in query.items():
         yield name, path, body, {other: v for other, v in query.items() if other != name}
-        yield name, path, body, query | {name: f"{value} 1"}
+        # Any text may be printed on goods.
+        yield name, path, body, query | {name: "" if name == "scan" else f"{value} 1"}
     for name in names:
         for wrong in ("a b", "x" * 129, "..", "o-1%", "o-1%2D5", "mug?5"):
             yield name, template.replace(f"{{{name}}}", wrong), body, query

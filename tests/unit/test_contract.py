@@ -110,7 +110,7 @@ def test_every_row_is_written_back_as_it_was(version):
         if isinstance(value, (Page, OutboundPage)):
             stored = in_sdk_format(kept.row)["units"]["B"]
             assert zlib.decompress(page_units(value)) == zlib.decompress(stored), kept.key
-        elif kept.table not in (Table.ALLOTMENTS, Table.MOVEMENTS):
+        elif kept.table not in (Table.ALLOTMENTS, Table.MOVEMENTS, Table.BARCODES):
             row = decode(in_wire_format(encode(_ROWS[kept.table](value))))
             # A later version may add attributes.
             assert row | decode(with_foreign) == row, kept.key

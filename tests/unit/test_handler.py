@@ -89,7 +89,7 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     assert "inventory_orders.publishing.publisher" in publishes
     assert [name for name in publishes if "engine" in name.split(".")] == []
     assert "inventory_orders.engine.loop" in places
-    assert len(places) <= 52
+    assert len(places) <= 53
 
 
 def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):

@@ -65,6 +65,7 @@ tests                   | . operations testing local infra bench docs_generator
 # SQS, EventBridge and Lambda are each called by one module.
 CONFINED = """
 aws_cdk    | infra app tests
+biip       | tests
 botocore   | .store.dynamodb .invocation.sqs .publishing.publisher operations local testing bench tests
 boto3      | .invocation.runtime operations local testing bench tests
 constructs | infra

@@ -31,7 +31,7 @@ const PARTS = [
   { name: "today", needs: ["orders.read", "stock.read"] },
   { name: "orders", views: ["order", "pick"], needs: ["orders.read"] },
   { name: "scan", needs: ["orders.fulfil"] },
-  { name: "products", views: ["product", "drop"], needs: ["stock.read"] },
+  { name: "products", views: ["product", "drop", "receive"], needs: ["stock.read"] },
   { name: "dead-letters", at: ["local"] },
   { name: "lanes", at: ["local"] },
   { name: "dashboard", path: "dashboard", at: ["embedded"] },
@@ -76,7 +76,7 @@ function whoOf({ name, permissions, locations }) {
 }
 
 function navOf(name) {
-  const parts = shown.isKnown ? PARTS.filter((part) => isHere(part) && isAllowed(part)) : [];
+  const parts = name ? PARTS.filter((part) => isHere(part) && isAllowed(part)) : [];
   const isCurrent = (part) => part.name === name || part.views?.includes(name);
   return html`<nav aria-label=${T.parts}>${parts.map((part) => html`<a href=${part.path ?? hrefOf(part.name)} aria-current=${isCurrent(part) ? "page" : nothing}>${T.nav[part.name]}</a>`)}</nav>`;
 }
@@ -213,10 +213,15 @@ function placeOf({ pathname, hash }) {
 function beginning() {
   const own = ownLocations();
   if (own?.length === 1 && may("orders.read")) return ["orders", "at", own[0]];
-  return [(PARTS.find((part) => isHere(part) && isAllowed(part)) ?? PARTS[0]).name];
+  const first = about.caller && PARTS.find((part) => isHere(part) && isAllowed(part));
+  return [(first ?? PARTS[0]).name];
 }
 
+// Such a page needs no API, and may show what is wrong with it.
+const isOfServer = () => isLocal() && PARTS.some(({ name, at }) => at && name === placeOf(location)[0]);
+
 async function open() {
+  if (!shown.isKnown && !isOfServer()) return location.reload();
   const [name, ...ids] = placeOf(location);
   const at = location.pathname + location.hash;
   shown.view?.stop?.(shown.state);
@@ -319,9 +324,11 @@ async function begin() {
       await readConfig();
       await beginSession(config.signIn);
       const [since] = await Promise.all([firstChange(), readAbout()]);
+      shown.isKnown = true;
       return since;
     } catch (error) {
       if (error.isSignedOut) await new Promise(() => {}); // signing in leaves the page
+      if (isOfServer()) return undefined;
       shown.error = error.message;
       draw();
       await pause(RETRY_MILLISECONDS);
@@ -342,7 +349,9 @@ async function renewAbout() {
     await readAbout();
     if (JSON.stringify(about.caller) !== before) await open();
   } catch (error) {
-    if (error.code) Object.assign(shown, { error: error.message, isRead: false, isKnown: false });
+    if (!error.code) return;
+    about.caller = undefined;
+    Object.assign(shown, { error: error.message, isRead: false, isKnown: false });
   }
   draw();
 }
@@ -357,8 +366,7 @@ listenToScans(hearScan);
 // A double click is one click. Its second one may be on what has come into the place of the first.
 addEventListener("click", (event) => event.detail > 1 && event.target.closest("button:not(.sort, .close, .fold)") && swallow(event), true);
 const since = await begin();
-shown.isKnown = true;
-useCurrency(about.currency);
+if (shown.isKnown) useCurrency(about.currency);
 if (!about.changes) shown.news = notLive(T.live.notNoted);
 else if (since !== undefined) shown.news = NEWS.on;
 addEventListener("hashchange", open);

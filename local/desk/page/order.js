@@ -1,6 +1,7 @@
 // One order: its status, what can be done with it, its lines, and what happened.
+import { barcode } from "./barcode.js";
 import { may } from "./caller.js";
-import { inWords, itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
+import { itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
 import { calledIn, isWhole, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, checkbox, facts, folded, form, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { idOf, refuse } from "./messages.js";
@@ -128,7 +129,7 @@ export function draw(order) {
     title: T.order.title(order.orderId),
     content: html`${order.confirmationRejected ? problem(T.order.late) : nothing}
       <div class="order">
-        <section class="card"><h2 class="status">${statusOf(order)}</h2>${missingOf(order)}${aboutOf(order)}${mainAction(order)}</section>${linesOf(order)}
+        <section class="card"><h2 class="status">${statusOf(order)}</h2>${missingOf(order)}${aboutOf(order)}${mainAction(order)}${barcode(order.orderId)}</section>${linesOf(order)}
       </div>
       <div class="cards parts">${partsOf(order)}</div>${stepsOf(order)}`,
   };

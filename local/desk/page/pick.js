@@ -1,4 +1,5 @@
 // What to fetch for some orders, to be printed: #/pick/<order>/<order>.
+import { barcode } from "./barcode.js";
 import { inWords, locationName, moment, nameOf, number } from "./format.js";
 import { locationChoice, missingOf, movable, namesOf, readOrder, statusOf } from "./order_facts.js";
 import { button, card, html, link, nothing, problem, table } from "./parts.js";
@@ -55,7 +56,7 @@ function totalsOf(lines) {
 function orderOf({ order, lines }, hasPlaces) {
   if (order.problem) return problem(order.problem);
   const content = lines.length ? tableOf(order.orderId, lines, hasPlaces) : T.pick.nothing(statusOf(order));
-  return card(link(T.pick.order(order.orderId, order.userId), "order", order.orderId), missingOf(order), content);
+  return card(link(T.pick.order(order.orderId, order.userId), "order", order.orderId), barcode(order.orderId), missingOf(order), content);
 }
 
 function linesOf(order) {

@@ -1,8 +1,8 @@
 // All products: what there is of each, and how much of it is promised.
 import { may } from "./caller.js";
-import { atLocation, locationName, number, price } from "./format.js";
+import { atLocation, locationName, price } from "./format.js";
 import { page } from "./messages.js";
-import { button, card, choice, html, labelled, link, nothing, problem, sortChoice, sorted, table } from "./parts.js";
+import { button, card, choice, hrefOf, html, labelled, link, nothing, problem, sortChoice, sorted, table } from "./parts.js";
 import { api } from "./server.js";
 import { STOCK_COLUMNS, listing, totalOf, usedPlaces } from "./stock.js";
 import { T } from "./texts.js";
@@ -142,6 +142,7 @@ export function draw({ products, unreadable, isAll }, state) {
   };
   const none = html`<p>${T.allProducts.none(text.trim(), LEVELS[level])}</p>${text || level ? button(T.allProducts.clear, clear) : nothing}`;
   return {
+    controls: may("stock.adjust") ? html`<a class="button" href=${hrefOf("receive")}>${T.receive.title}</a>` : nothing,
     content: [
       unreadable.map((name) => problem(T.allProducts.leftOut(name))),
       html`<div class="filters">${labelled(T.allProducts.filter, filter)}${levels}${sortChoice(COLUMNS, sort, onSort)}<p class="hint" role="status">${found}</p></div>`,

@@ -4,6 +4,8 @@ const FAST_MILLISECONDS = 40; // from key to key on average, at most
 const QUIET_MILLISECONDS = 300; // what comes sooner after a scan belongs to it
 const [LEAST, LEAST_WITHOUT_END] = [3, 6]; // characters of a scan
 
+const SEPARATOR = "\x1d"; // between the elements of a GS1 code (FNC1): scanners send it as Ctrl and ]
+
 const hasText = ({ type, inputMode }) => !inputMode && ["text", "search", "textarea"].includes(type);
 
 export function swallow(event) {
@@ -39,9 +41,11 @@ export function listenToScans(hear) {
   }
 
   const onKey = (event) => {
-    const { key, target, timeStamp: now, ctrlKey, altKey, metaKey } = event;
+    const { target, timeStamp: now, ctrlKey, altKey, metaKey } = event;
+    const isSeparator = ctrlKey && !altKey && event.key === "]";
+    const key = isSeparator ? SEPARATOR : event.key;
     const isEnd = key === "Enter" || (key === "Tab" && !event.shiftKey);
-    if (metaKey || ctrlKey !== altKey || (key.length > 1 && !isEnd)) return; // both are AltGr
+    if (metaKey || (ctrlKey !== altKey && !isSeparator) || (key.length > 1 && !isEnd)) return; // both are AltGr
     clearTimeout(timer);
     const isRest = now - ended <= QUIET_MILLISECONDS;
     if (isEnd) {

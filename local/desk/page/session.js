@@ -31,7 +31,7 @@ const stored = (name) => JSON.parse(sessionStorage.getItem(name));
 const store = (name, value) => sessionStorage.setItem(name, JSON.stringify(value));
 const encoded = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 const random = () => encoded(crypto.getRandomValues(new Uint8Array(32)));
-const digest = async (text) => encoded(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
+export const digest = async (text) => encoded(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
 const claimsOf = (token) => {
   const text = atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"));
   return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));

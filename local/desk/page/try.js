@@ -1,6 +1,6 @@
 // Places orders through the stage's HTTP API, and takes them further.
 import { itemsInWords, moment, number, price } from "./format.js";
-import { changed, idOf, page } from "./messages.js";
+import { changed, idOf } from "./messages.js";
 import { movable, possible, statusOf } from "./order_facts.js";
 import { button, card, change, checkbox, field, form, hint, html, link, messageOf, nothing, repeat, units } from "./parts.js";
 import { api, call as send, pathOf, refusalOf as reasonOf } from "./server.js";

@@ -292,7 +292,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     # A tombstone is not an order yet, and another customer's order must look as if it did not exist.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
         raise _unknown_order(order_id)
-    if not _sees(caller, record):
+    if not sees(caller, record):
         raise caller.other_location()
     shown = _shown(record, caller)
     if caller.customer is None and record.status == OrderStatus.CONFIRMED:
@@ -305,7 +305,7 @@ def _unknown_order(order_id: str) -> RejectedError:
     return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
 
 
-def _sees(caller: Caller, order: OrderRecord) -> bool:
+def sees(caller: Caller, order: OrderRecord) -> bool:
     """Whether the caller may see an order: all of it, if any of its units came from one of the caller's locations."""
     supplied = (line.location_id for line in order.lines if line.product_created_at)
     return caller.locations is None or not caller.locations.isdisjoint(supplied)
@@ -352,7 +352,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         if caller.locations is not None:
             unreadable = []  # Their locations are unknown.
         # The index may still list orders as they were a moment ago, and at locations that have handed over their units.
-        orders = [o for o in orders if is_listed(wanted, *o) and _sees(caller, o[0])]
+        orders = [o for o in orders if is_listed(wanted, *o) and sees(caller, o[0])]
         found = len(orders)
         if is_to_ship:
             orders = orders[: _with_few_products(order for order, _ in orders)]
@@ -464,7 +464,7 @@ def _check_lines(command: OrderCommand, caller: Caller) -> None:
     order = direct.read_order(command.order_id, *reading())
     if order is None:
         raise _unknown_order(command.order_id)
-    if not _sees(caller, order):
+    if not sees(caller, order):
         raise caller.other_location()
     named = command.quantities or {line.product_id for line in order.lines}
     caller.check_works_at(*(each.location_id for each in order.lines if each.product_id in named))

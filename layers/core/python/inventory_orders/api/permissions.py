@@ -21,6 +21,7 @@ PERMISSIONS: Mapping[str, str] = {
     "POST /orders/{orderId}/fulfil": "orders.fulfil",
     "POST /orders/{orderId}/cancel": "orders.cancel",
     "POST /orders/{orderId}/returns": "orders.return",
+    "GET /barcodes": "products.read",
     "GET /products": "products.read",
     "GET /products/{productId}": "products.read",
     "POST /products": "products.write",

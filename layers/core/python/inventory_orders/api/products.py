@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 
+from inventory_orders.api.barcodes import find_listed
 from inventory_orders.api.requests import (
     HttpAnswer,
     Listed,
@@ -23,6 +24,7 @@ from inventory_orders.api.requests import (
 )
 from inventory_orders.api.serving import Caller
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.barcode import shown_barcodes
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
@@ -32,6 +34,7 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.scan import read_scan
 from inventory_orders.domain.words import words_to_find
 from inventory_orders.engine.retrying_client import (
     CommitStats,
@@ -81,7 +84,7 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def get_products(request: Request, caller: Caller) -> HttpAnswer:
-    """Show several products: those that the query names, or those that a search finds.
+    """Show several products: those that the query names, or those that a search finds by a whole barcode or by words.
 
     For the former, the answer lists the ids of unknown, unreadable and remaining products separately.
 
@@ -115,15 +118,18 @@ def _named_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
 
 def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
     wanted, limit = words_to_find(query["search"]), limit_of(query)
-    if not wanted:
+    client, deadline = reading()
+    listed = find_listed(read_scan(query["search"]), client, deadline)
+    if not (wanted or listed):
         raise malformed("search", "must have a word of at least two letters or digits")
     # No user id begins with #.
     name = f"#SEARCH {' '.join(wanted)}"
-    client, deadline = reading()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        listing = partial(lists.search_products, client.store, wanted, limit, after)
-        places, last = client.call(listing, deadline)
+        places, last = [lists.ListPosition("", row["productId"]) for row in listed], None
+        if not listed:
+            listing = partial(lists.search_products, client.store, wanted, limit, after)
+            places, last = client.call(listing, deadline)
         levels, found, remaining = _read([place.id for place in places], caller)
         if remaining:
             last = places[-len(remaining) - 1]
@@ -313,7 +319,7 @@ def _shown_adjustment(row: Row) -> direct.Answer:
 
 _ADJUSTMENT = (
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
-    *("productCreatedAt", "productVersion", "rejected", "shortages"),
+    *("scanned", "productCreatedAt", "productVersion", "rejected", "shortages"),
 )
 
 
@@ -444,6 +450,7 @@ def shown_product(levels: Sequence[StockLevel]) -> direct.Answer:
             "elsewhere": elsewhere or None,
             "name": own.name,
             "price": own.price,
+            "barcodes": shown_barcodes(own.barcodes),
             "units": units if process.shows_numbers else None,
         }
     )

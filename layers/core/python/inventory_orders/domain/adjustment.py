@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
 from inventory_orders.domain.location import location_of
@@ -34,7 +34,7 @@ class Adjustment(Change):
     adjustment_id: str
     delta: int
     reason: str
-    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
     transfer_with: str | None = None
     names_location: bool = field(default=True, compare=False)
 
@@ -130,7 +130,7 @@ class Transfer(Change):
     target: str
     transfer_id: str
     units: int
-    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     id_reused_code: ClassVar = "TRANSFER_ID_REUSED"
     moves_goods = True

@@ -16,6 +16,7 @@ from inventory_orders.domain.location import product_of, public_key
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.domain.record import (
     NOTES,
+    SCANNED,
     LineUnits,
     OrderAction,
     OrderStatus,
@@ -329,10 +330,13 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
     }
     if "steps" in row:
         order["steps"] = [
-            _step(step, NOTES if with_notes else ()) for step in _take(row, "steps", list)
+            _step(step, _KINDS_OF_NOTES if with_notes else {}) for step in _take(row, "steps", list)
         ]
         _add_up(order["items"], order["steps"])
     return order
+
+
+_KINDS_OF_NOTES: Mapping[str, type] = {**dict.fromkeys(NOTES, str), SCANNED: dict}
 
 
 def _lines(row: object) -> list[dict[str, Any]]:
@@ -351,11 +355,11 @@ def _lines(row: object) -> list[dict[str, Any]]:
     ]
 
 
-def _step(step: Any, notes: Sequence[str]) -> dict[str, Any]:
+def _step(step: Any, notes: Mapping[str, type]) -> dict[str, Any]:
     return {
         "action": _take(step, "action", str),
         "at": _take(step, "at", str),
-        **_optional(step, {"stepId": str, "restock": bool} | dict.fromkeys(notes, str)),
+        **_optional(step, {"stepId": str, "restock": bool, **notes}),
         **({"items": _lines(step)} if "items" in step else {}),
     }
 

@@ -115,7 +115,7 @@ class OrderCommand(Change):
     quantities: Mapping[str, int] = field(default_factory=dict, hash=False)
     restock: bool | None = None
     until: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     id_reused_code: ClassVar = "STEP_ID_REUSED"
 

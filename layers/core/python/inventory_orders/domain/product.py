@@ -52,6 +52,7 @@ class Product:
         lock_on_hand: Units on hand when the owner began to count; None if it is not counting.
         lent_to: The lanes that may hold more units of it. While there are any, it is `ACTIVE`.
         places: Further locations at which it has rows. Only the row at the default location lists them.
+        barcodes: Its barcodes, as `barcode.written` returns them. Only the row at the default location lists them.
         other: Attributes that the service does not know, kept unchanged.
         size: Bytes of the stored row, for the size limit of transactions.
     """
@@ -78,6 +79,7 @@ class Product:
     lock_on_hand: int | None = None
     lent_to: frozenset[int] = frozenset()
     places: frozenset[str] = frozenset()
+    barcodes: frozenset[str] = frozenset()
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
     size: int = field(default=0, compare=False)
 
@@ -223,6 +225,7 @@ class NewProduct:
         backorder_limit: How far below zero the stock may go, in units.
         name: For people.
         price: In minor units of the currency (cents, pence).
+        barcodes: Its barcodes, as `barcode.written` returns them.
     """
 
     product_id: str
@@ -231,6 +234,7 @@ class NewProduct:
     backorder_limit: int = 0
     name: str | None = None
     price: int | None = None
+    barcodes: frozenset[str] = frozenset()
 
 
 DETAILS = ("name", "price")

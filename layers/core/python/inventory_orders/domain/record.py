@@ -101,11 +101,14 @@ class OrderAction(StrEnum):
 _OF_OPEN_UNITS = frozenset(action for action in OrderAction if action.restocks is not None)
 """Actions that move open units. A step of these that names no units moved all that were left."""
 
-NOTES_OF_ADJUSTMENT = ("actor", "reference")
-NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
-"""Who gave a command, and why. Stored as sent, and ignored when two commands are compared."""
+SCANNED = "scanned"
+"""The element strings of the codes that were scanned, as a list for each product. They contain lots and serial numbers."""
 
-NO_NOTES: Mapping[str, str] = MappingProxyType({})
+NOTES_OF_ADJUSTMENT = ("actor", "reference", SCANNED)
+NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
+"""Who gave a command, why, and what was scanned. Stored as sent, and ignored when two commands are compared."""
+
+NO_NOTES: Mapping[str, Any] = MappingProxyType({})
 
 SIZE_OF_UNITS = 52
 """Maximum bytes of a step's units of one product without its id: a map with attribute names and numbers."""
@@ -126,7 +129,7 @@ class Step:
             fulfilled, or were cancelled before the order arrived.
         restocked_versions: The version of each product after its units went back into stock, by product id.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
-        notes: Who gave the command, and why: the notes by name. `NOTES` lists the names.
+        notes: The notes by name. `NOTES` lists the names.
         out_page: The outbound page on which its units left; None if none did.
         out_version: The version of that page after the step.
         other: Attributes that this version of the service does not know. They stay as they are.
@@ -138,7 +141,7 @@ class Step:
     quantities: Mapping[str, int] | None = field(default=None, hash=False)
     restocked_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
     restock: bool | None = None
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     out_page: str | None = None
     out_version: int | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -146,7 +149,7 @@ class Step:
     @property
     def size(self) -> int:
         """The maximum size of the step in its row, in bytes. 125 covers all attributes but those that are added here."""
-        notes = sum(1 + len(name) + len(text.encode()) for name, text in self.notes.items())
+        notes = sum(1 + len(name) + len(str(note).encode()) for name, note in self.notes.items())
         units = sum(SIZE_OF_UNITS + len(product_id) for product_id in self.quantities or ())
         return 125 + len(self.step_id or "") + notes + units
 

@@ -225,8 +225,7 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         raise ValueError(f"eventSource is {record['eventSource'][:64]!a}")
     queue = record["eventSourceARN"].rsplit(":", 1)[-1]
     attributes = record.get("attributes") or {}
-    of_sender = record.get("messageAttributes", {})
-    of_copy = {name: value.get("stringValue") for name, value in of_sender.items()}
+    of_copy = _texts(record.get("messageAttributes", {}))
     return Message(
         message_id=record["messageId"],
         receipt_handle=record["receiptHandle"],
@@ -238,9 +237,14 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
         sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
         original_id=of_copy.get("originalMessageId") or record["messageId"],
-        request_id=str(of_copy.get("requestId", "")),
-        placed_by=str(of_copy.get("placedBy") or ""),
+        request_id=of_copy.get("requestId", ""),
+        placed_by=of_copy.get("placedBy", ""),
     )
+
+
+def _texts(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Read the attributes that the sender of a message gave it. Those that are not text are empty."""
+    return {name: str(value.get("stringValue") or "") for name, value in attributes.items()}
 
 
 def _number(attributes: Mapping[str, Any], name: str) -> int | None:

@@ -34,8 +34,8 @@ from inventory_orders.store.writes import Action, ActionKind, transaction_action
 _ATTEMPTS = 4
 
 # Maximum number of lanes in one transaction, so that there is room for the rows of several products, or for the caller's
-# actions: a product that is delisted gets a closing adjustment, and has up to 16 words.
-_LANES_TOGETHER, _OF_CALLER = 80, 17
+# actions: a product that gets another name and other barcodes has up to 24 words and 40 barcodes in all.
+_LANES_TOGETHER, _LANES_WITH_CALLER, _OF_CALLER = 80, 30, 64
 
 
 def reclaim(
@@ -203,7 +203,7 @@ class Recall:
         self, allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
     ) -> Iterator[Transaction]:
         """The transactions of a recall. Each builds on the previous ones and has as many whole products as fit."""
-        for product_id, lanes in _pieces(allocation, rows, avoid):
+        for product_id, lanes in _pieces(allocation, rows, avoid, self.change is not None):
             row = allocation.row(product_id)
             mine = sorted(row.lent_to.intersection(lanes))
             is_reclaimed = self.to_row and set() < row.lent_to <= {DEPOT, *lanes}
@@ -272,6 +272,7 @@ class Recall:
             ThrottledError: DynamoDB returned no items.
             TransactionCancelledError: Access was denied, or the reason is unknown.
             CorruptItemError: The list of places in the row of the caller's product is corrupt.
+            RejectedError: One of the caller's barcodes belongs to another product.
         """
         reasons = cancelled.of(ActionKind.PRODUCT)
         throttled = {each.product_id for each in reasons if each.meaning is Meaning.THROTTLED}
@@ -281,7 +282,7 @@ class Recall:
             raise ThrottledError("CONTENTION", words, cancelled.limits) from cancelled
         if Meaning.UNKNOWN in cancelled.meanings:
             raise cancelled
-        cancelled.check_places()
+        cancelled.check_other_rows()
         self.busy = set()
         for reason in cancelled.reasons:
             self._learn_reason(reason)
@@ -304,16 +305,17 @@ class Recall:
 
 
 def _pieces(
-    allocation: Allocation, rows: Sequence[Product], avoid: Collection[int]
+    allocation: Allocation, rows: Sequence[Product], avoid: Collection[int], has_caller: bool
 ) -> Iterator[tuple[str, Collection[int]]]:
-    """Split products and lanes by page, and lanes into groups that leave room for the depot's page and the rows."""
+    """Split products and lanes by page, and lanes into groups that leave room for the depot's page, the rows, and a caller."""
+    most = _LANES_WITH_CALLER if has_caller else _LANES_TOGETHER
     by_number: dict[int, list[Product]] = {}
     for row in rows:
         by_number.setdefault(PageKey.of(DEPOT, row.product_id).number, []).append(row)
     for number, of_page in by_number.items():
         lanes_of_page = sorted(_lanes_of(of_page) - {DEPOT, *avoid})
         sizes = {lane: allocation.size([PageKey(lane, number)]) for lane in lanes_of_page}
-        portions = in_portions(sizes, _LANES_TOGETHER, sizes.__getitem__, Limits().size // 2)
+        portions = in_portions(sizes, most, sizes.__getitem__, Limits().size // 2)
         for lanes in portions or [[]]:
             yield from ((row.product_id, lanes) for row in of_page)
 

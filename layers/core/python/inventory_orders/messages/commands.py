@@ -11,14 +11,16 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.product import CatalogueEvent
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
     NOTES_OF_ADJUSTMENT,
+    SCANNED,
     OrderAction,
 )
 from inventory_orders.errors import InvalidMessageError
@@ -26,6 +28,7 @@ from inventory_orders.messages.documents import (
     as_json,
     json_schema,
     not_one_of,
+    shown_key,
     strict_json,
     validated,
     wrapped,
@@ -278,8 +281,21 @@ def validated_part(
     return validated(given, f"{whole} of {function}/{action}", part, whole)
 
 
-def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, str]:
-    """Collect the notes in a command, such as who sent it and why."""
+def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[str, Any]:
+    """Collect the notes in a command, such as who sent it and why.
+
+    Raises:
+        InvalidMessageError: `scanned` names a product that the command does not name.
+    """
+    lines = document.get("items", [document])
+    named = {line.get("productId") for line in lines}
+    if strange := [each for each in document.get(SCANNED, ()) if each not in named]:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"{SCANNED}: {shown_key(strange[0])} is not a product of this command; remove it, or correct it to one of "
+            f"{', '.join(sorted(named))}",
+            SCANNED,
+        )
     return {name: document[name] for name in names if name in document}
 
 
@@ -370,6 +386,42 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
             "SCHEMA_VIOLATION", "to: must not be the same location as from", "to"
         )
     return Transfer(source, target, document["transferId"], quantity, notes)
+
+
+def new_product(document: Mapping[str, Any]) -> NewProduct:
+    """Convert a validated command into a product to create.
+
+    Raises:
+        InvalidMessageError: A barcode has a wrong check digit, for example.
+    """
+    return NewProduct(
+        key_in(document),
+        document["openingStock"],
+        document.get("lowStockThreshold", 0),
+        document.get("backorderLimit", 0),
+        document.get("name"),
+        document.get("price"),
+        all_written(document.get("barcodes", ())),
+    )
+
+
+def product_changes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect the attributes of `Product` that a validated command sets.
+
+    Raises:
+        InvalidMessageError: A barcode has a wrong check digit, for example.
+    """
+    given = {_ATTRIBUTES[name]: document[name] for name in document if name in _ATTRIBUTES}
+    return given | {name: all_written(given[name]) for name in given if name == "barcodes"}
+
+
+_ATTRIBUTES = {
+    "name": "name",
+    "price": "price",
+    "lowStockThreshold": "low_stock_threshold",
+    "backorderLimit": "backorder_limit",
+    "barcodes": "barcodes",
+}
 
 
 def parse_catalogue_event(body: str, now: datetime) -> CatalogueEvent:

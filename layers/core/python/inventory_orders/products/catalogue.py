@@ -63,6 +63,7 @@ from inventory_orders.store.cancellations import (
 from inventory_orders.store.writes import (
     Action,
     ActionKind,
+    barcode_actions,
     decrement_write,
     details_write,
     place_actions,
@@ -207,6 +208,7 @@ class ProductCatalogue:
             return Update(stored, after), [
                 product_update_action(stored, after, moment),
                 *word_actions(stored.product_id, stored.words, after.words),
+                *barcode_actions(after, stored.barcodes),
             ]
         closing = AdjustmentRecord(
             stored.product_id,
@@ -224,6 +226,7 @@ class ProductCatalogue:
             record_action(closing.key, closing),
             *place_actions(stored.product_id, is_new=False),
             *word_actions(stored.product_id, stored.words, frozenset()),
+            *barcode_actions(replace(stored, barcodes=frozenset()), stored.barcodes),
         ]
 
     def _by_actor(self, product: Product, at: str) -> Product:
@@ -290,7 +293,7 @@ class ProductCatalogue:
 
         Raises:
             ProductNotFoundError: The new row is for a location, but the product does not exist.
-            RejectedError: `TOO_MANY_PLACES`.
+            RejectedError: `TOO_MANY_PLACES` or `BARCODE_TAKEN`.
             CorruptItemError: The row breaks the table's contract, or DynamoDB does not accept the product's own row.
         """
         at = timestamp(self.client.clock.now())
@@ -457,7 +460,7 @@ class ProductCatalogue:
     def change(
         self, product_id: str, changes: Mapping[str, Any], deadline: Deadline
     ) -> Update[Product]:
-        """Set some of a product's name, price, low-stock threshold and backorder limit. The others stay unchanged.
+        """Set some of a product's name, price, low-stock threshold, backorder limit and barcodes. The others stay unchanged.
 
         A new name or price counts as a catalogue event with the current time, so that an earlier event cannot undo it.
 
@@ -465,7 +468,7 @@ class ProductCatalogue:
             changes: New values by attribute name of `Product`.
 
         Raises:
-            RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows, or
+            RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows; `BARCODE_TAKEN`; or
                 `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
             InventoryOrdersError: See `update_with_retry`.
         """
@@ -539,11 +542,11 @@ def event_id_reused_error(
 
 
 def check_room(key: str, cancelled: TransactionCancelledError) -> None:
-    """Raise an error if a transaction was cancelled because the product's own row cannot list another location.
+    """Raise an error if a transaction was cancelled because the product's own row cannot list another location, or of a barcode.
 
     Raises:
         ProductNotFoundError: The product does not exist.
-        RejectedError: `TOO_MANY_PLACES`.
+        RejectedError: `TOO_MANY_PLACES` or `BARCODE_TAKEN`.
         CorruptItemError: DynamoDB does not accept the product's own row.
     """
     if Meaning.CONDITION_FAILED in cancelled.meanings_of(ActionKind.PLACES):
@@ -554,7 +557,7 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
             "default); delist it at one of them first",
             "TOO_MANY_PLACES",
         )
-    cancelled.check_places()
+    cancelled.check_other_rows()
 
 
 def _newest_event(product: Product) -> tuple[str, str]:
@@ -563,12 +566,12 @@ def _newest_event(product: Product) -> tuple[str, str]:
 
 
 def _check_details(key: str, names: Iterable[str]) -> None:
-    """Raise an error if a row at a location would get a name or price, which all locations share.
+    """Raise an error if a row at a location would get a name, a price or barcodes, which all locations share.
 
     Raises:
         InvalidMessageError: The row would get one of them.
     """
-    name = next((name for name in DETAILS if name in names), None)
+    name = next((name for name in (*DETAILS, "barcodes") if name in names), None)
     if name is not None and location_of(key):
         what = f"{name}: a product has the same {name} everywhere; leave it out, or leave out locationId"
         raise InvalidMessageError("SCHEMA_VIOLATION", what, name)
@@ -586,7 +589,8 @@ def _check_no_newer_event(product: Product, at: str) -> None:
 
 def product_to_create(new: NewProduct, at: str) -> Product:
     """The first version of a product's row, at the default or another location."""
-    _check_details(new.product_id, [name for name in DETAILS if getattr(new, name) is not None])
+    given = [name for name in DETAILS if getattr(new, name) is not None]
+    _check_details(new.product_id, [*given, *(["barcodes"] if new.barcodes else [])])
     return Product(
         new.product_id,
         new.opening_stock,
@@ -599,12 +603,13 @@ def product_to_create(new: NewProduct, at: str) -> Product:
         name=new.name,
         price=new.price,
         price_changed_at=at if new.price is not None else None,
+        barcodes=new.barcodes,
         last_updated_at=at,
     )
 
 
 def create_actions(product: Product) -> list[Action]:
-    """The actions that create a product's row, at the default or another location, record its opening stock, and list its words."""
+    """The actions that create a product's row, at the default or another location, record its opening stock, and list its words and barcodes."""
     opening = AdjustmentRecord(
         product.product_id,
         opening_key(product).adjustment_id,
@@ -620,6 +625,7 @@ def create_actions(product: Product) -> list[Action]:
         record_action(opening.key, opening),
         *place_actions(product.product_id, is_new=True),
         *word_actions(product.product_id, frozenset(), product.words),
+        *barcode_actions(product, frozenset()),
     ]
 
 
@@ -642,7 +648,7 @@ def _next(before: Product, wanted: Product) -> Product:
 
 def _found_in_conflict(product_id: str, error: TransactionCancelledError) -> Product:
     """The product as stored, which DynamoDB returned when it cancelled a write."""
-    error.check_places()
+    error.check_other_rows()
     (reason,) = error.of(ActionKind.PRODUCT)
     if reason.meaning is Meaning.INVALID:
         raise CorruptItemError(

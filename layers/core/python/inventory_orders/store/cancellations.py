@@ -9,8 +9,14 @@ from typing import Any
 
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.product import Product
-from inventory_orders.errors import CorruptItemError, Limit, ProductNotFoundError, StoreError
-from inventory_orders.store.rows import Found, Item
+from inventory_orders.errors import (
+    CorruptItemError,
+    Limit,
+    ProductNotFoundError,
+    RejectedError,
+    StoreError,
+)
+from inventory_orders.store.rows import Found, Item, Row
 from inventory_orders.store.writes import Action, ActionKind
 
 
@@ -139,6 +145,14 @@ def require_product(found: Found, product_id: str) -> Product:
     return found
 
 
+def barcode_taken_error(row: Row) -> RejectedError:
+    """Build the error for a barcode that is already another product's, whose row is given."""
+    return RejectedError(
+        f"barcodes: {row['code']} is a barcode of {row['productId']}; remove it there first, or correct it",
+        "BARCODE_TAKEN",
+    )
+
+
 class TransactionCancelledError(StoreError):
     """DynamoDB cancelled a transaction, so nothing was applied.
 
@@ -159,12 +173,16 @@ class TransactionCancelledError(StoreError):
         """The meanings of the reasons that are about some kinds of actions."""
         return {reason.meaning for reason in self.reasons if reason.action.kind in kinds}
 
-    def check_places(self) -> None:
-        """Check whether the list of locations in the product's own row caused the cancellation.
+    def check_other_rows(self) -> None:
+        """Check whether a row other than the product's at its location caused the cancellation.
 
         Raises:
-            CorruptItemError: The list caused it: the product has no row of its own, or DynamoDB does not accept the list.
+            RejectedError: `BARCODE_TAKEN`: another product has one of the barcodes.
+            CorruptItemError: The product has no row of its own, or DynamoDB does not accept the list of locations there.
         """
+        for reason in self.of(ActionKind.BARCODE):
+            if isinstance(reason.found, dict):
+                raise barcode_taken_error(reason.found)
         refused = self.meanings_of(ActionKind.PLACES) & {Meaning.CONDITION_FAILED, Meaning.INVALID}
         if refused and self.meanings_of(ActionKind.PRODUCT) == {Meaning.NOTHING}:
             (reason,) = self.of(ActionKind.PLACES)

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.barcode import BarcodeKey
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
@@ -34,6 +35,9 @@ from inventory_orders.store.cancellations import (
 from inventory_orders.store.rows import (
     Item,
     Key,
+    ListingKey,
+    Row,
+    decode,
     key_item,
     key_of,
     read_item,
@@ -255,7 +259,11 @@ class Store:
         """
         return self._get(product_id, read_product)
 
-    def _get(self, key: Key, read: Callable[[Item], F]) -> F | None:
+    def get_barcode(self, code: str) -> Row | None:
+        """Read the row of a code with strong consistency; None if no product has it."""
+        return self._get(BarcodeKey(code), decode)
+
+    def _get(self, key: Key | ListingKey, read: Callable[[Item], F]) -> F | None:
         response = call(
             self._client.get_item,
             TableName=self._tables[key_of(key)[0]],

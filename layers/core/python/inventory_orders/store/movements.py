@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import (
+    SCANNED,
     LineUnits,
     OrderAction,
     OrderLine,
@@ -132,7 +133,8 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
     # If the product had been delisted, no units go back into stock.
     restocked = None if version is None else quantity
     is_lost = step.action == OrderAction.CANCEL and step.restock is False
-    row = dict(step.notes) | {"action": step.action, "stepId": step.step_id, "version": version}
+    notes = {name: note for name, note in step.notes.items() if name != SCANNED}
+    row = notes | {"action": step.action, "stepId": step.step_id, "version": version}
     if is_lost or step.action == OrderAction.FULFIL:
         return row | {
             "onHandDelta": -quantity,

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
+from inventory_orders.domain.barcode import BarcodeKey, code_and_units, key_of_barcode
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
     in_words,
@@ -24,6 +25,7 @@ from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import (
     NOTES,
     NOTES_OF_ADJUSTMENT,
+    SCANNED,
     AdjustmentKey,
     AdjustmentRecord,
     ConfirmationRejection,
@@ -76,7 +78,16 @@ _OPTIONAL = {
 }
 _OWN_OF_PRODUCT = {
     *("productId", "stockCount", "onHand", "_version", "createdAt", "status", "backorderLimit"),
-    *("lowStockThreshold", "lastUpdatedAt", "lentTo", "places", "of", "locationId", *LOCK),
+    *(
+        "lowStockThreshold",
+        "lastUpdatedAt",
+        "lentTo",
+        "places",
+        "barcodes",
+        "of",
+        "locationId",
+        *LOCK,
+    ),
     *_OPTIONAL,
 }
 
@@ -93,11 +104,14 @@ _OWN_OF_STEP = {
 Key = str | RecordKey | PageKey | OutboundKey
 """A product's id, or the key of a record or page."""
 
-Found = Product | Record | Page | OutboundPage | LaneLease | CorruptItemError | None
+ListingKey = WordKey | BarcodeKey
+"""The key of a row that lists a product under a word, or under the code on it."""
+
+Found = Product | Record | Page | OutboundPage | LaneLease | Row | CorruptItemError | None
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
-def key_of(key: Key | WordKey | int) -> tuple[Table, tuple[str, ...]]:
+def key_of(key: Key | ListingKey | int) -> tuple[Table, tuple[str, ...]]:
     """The table of a key, and the values of its key attributes. The number of a lane stands for the lane's lease."""
     match key:
         case int():
@@ -110,13 +124,15 @@ def key_of(key: Key | WordKey | int) -> tuple[Table, tuple[str, ...]]:
             return Table.STOCK_ADJUSTMENTS, (product_id, adjustment_id)
         case WordKey():
             return Table.WORDS, (key.word[:2], "#".join(key))
+        case BarcodeKey(code):
+            return Table.BARCODES, (code,)
         case str():
             return Table.PRODUCTS, (key,)
         case unknown:
             assert_never(unknown)
 
 
-def described(key: Key | WordKey | int) -> str:
+def described(key: Key | ListingKey | int) -> str:
     """Write a key for people."""
     match key:
         case str():
@@ -129,8 +145,8 @@ def described(key: Key | WordKey | int) -> str:
             return str(key)
 
 
-def key_item(key: Key | WordKey | int) -> dict[str, Any]:
-    """The primary key of a product, a record, a page, the lease of a lane or a word, in DynamoDB's format."""
+def key_item(key: Key | ListingKey | int) -> dict[str, Any]:
+    """The primary key of a product, a record, a page, the lease of a lane, a word or a barcode, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -156,6 +172,7 @@ def product_row(product: Product) -> Row:
             "lockTime": None if lock_time is None else Decimal(f"{lock_time:.6f}"),
             "lentTo": product.lent_to or None,
             "places": product.places or None,
+            "barcodes": product.barcodes or None,
             "locationId": location_of(product.product_id) or None,
             "of": product_of(product.product_id) if location_of(product.product_id) else None,
         }
@@ -183,6 +200,7 @@ def read_product(item: Item) -> Product:
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
             lent_to=frozenset(map(int, item.get("lentTo", _NO_TEXTS)["SS"])),
             places=frozenset(item.get("places", _NO_TEXTS)["SS"]),
+            barcodes=frozenset(item.get("barcodes", _NO_TEXTS)["SS"]),
             **{
                 attribute: item[name]["S"] if name in _TEXTS else plain_value(item[name])
                 for name, attribute in _OPTIONAL.items()
@@ -207,6 +225,16 @@ def read_product(item: Item) -> Product:
 def word_row(word: str, product_id: str, words: frozenset[str]) -> Row:
     """Build the row that lists a product under one of its words. It contains all of them, so that a search reads no others."""
     return decode(key_item(WordKey(word, product_id))) | {"words": words}
+
+
+def barcode_row(barcode: str, product: Product) -> Row:
+    """Build the row that says which generation of a product a barcode belongs to."""
+    return {
+        "code": key_of_barcode(barcode).code,
+        "productId": product.product_id,
+        "productCreatedAt": product.created_at,
+        "units": code_and_units(barcode)[1],
+    }
 
 
 # ---------------------------------------------------------------------- pages and leases of lanes
@@ -555,31 +583,15 @@ def _read_step(row: Row) -> Step:
             if "returnedVersion" in item
         },
         restock=row.get("restock"),
-        notes={name: _text(row, name) for name in NOTES if name in row},
+        notes={
+            name: row[name] if name == SCANNED else _text(row, name)
+            for name in NOTES
+            if name in row
+        },
         out_page=row.get("outPage"),
         out_version=row.get("outVersion"),
         other={name: value for name, value in row.items() if name not in _OWN_OF_STEP},
     )
-
-
-# ---------------------------------------------------------------------- any item
-
-_READERS: Mapping[type, Callable[[Item], Found]] = {
-    str: read_product,
-    OrderKey: read_record,
-    AdjustmentKey: read_record,
-    PageKey: read_page,
-    OutboundKey: read_outbound_page,
-    int: read_lease,
-}
-
-
-def read_item(key: Key | WordKey | int, item: Item | None) -> Any:
-    """Convert the item under a key; None if there is no item, or the error if it breaks its table's contract."""
-    try:
-        return _READERS[type(key)](item) if item else None
-    except CorruptItemError as error:
-        return error
 
 
 # ---------------------------------------------------------------------- values
@@ -668,3 +680,24 @@ def size_of(value: Any) -> int:
             return 1
         case _:
             return 2 + len(str(value)) // 2
+
+
+# ---------------------------------------------------------------------- any item
+
+_READERS: Mapping[type, Callable[[Item], Found]] = {
+    str: read_product,
+    OrderKey: read_record,
+    AdjustmentKey: read_record,
+    PageKey: read_page,
+    OutboundKey: read_outbound_page,
+    BarcodeKey: decode,
+    int: read_lease,
+}
+
+
+def read_item(key: Key | ListingKey | int, item: Item | None) -> Any:
+    """Convert the item under a key; None if there is no item, or the error if it breaks its table's contract."""
+    try:
+        return _READERS[type(key)](item) if item else None
+    except CorruptItemError as error:
+        return error

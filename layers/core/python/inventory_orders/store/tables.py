@@ -19,6 +19,7 @@ class Table(StrEnum):
     MOVEMENTS = "Movements"
     """Absent without the setting `movements`."""
     WORDS = "Words"
+    BARCODES = "Barcodes"
 
 
 KEYS = {
@@ -28,6 +29,7 @@ KEYS = {
     Table.ALLOTMENTS: ("page",),
     Table.MOVEMENTS: ("stockMonth", "movementId"),
     Table.WORDS: ("prefix", "word"),
+    Table.BARCODES: ("code",),
 }
 """Names of the key attributes of each table, the partition key first. All of them are strings."""
 

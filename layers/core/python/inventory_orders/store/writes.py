@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import Page, PageKey
+from inventory_orders.domain.barcode import key_of_barcode
 from inventory_orders.domain.change import Transaction, Update
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
 from inventory_orders.domain.product import (
@@ -26,8 +27,10 @@ from inventory_orders.domain.words import WordKey
 from inventory_orders.store.rows import (
     LOCK,
     Key,
+    ListingKey,
     Row,
     adjustment_row,
+    barcode_row,
     drop_none,
     encode,
     key_of,
@@ -335,6 +338,7 @@ class ActionKind(Enum):
     RECORD = auto()
     WORD = auto()
     """The row that lists a product under a word."""
+    BARCODE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,14 +347,14 @@ class Action:
 
     Attributes:
         kind: The kind of item.
-        subject: The key of the item: a product's id, the key of a page, record or word, or the number of a lane.
+        subject: The key of the item: a product's id, the key of a page, record, word or barcode, or the number of a lane.
         write: What to write or check.
         operation: DynamoDB's operation: `Put`, `Update`, `Delete` or `ConditionCheck`.
         by_version: Whether it is conditioned on the version that was read, so that a failure means a concurrent writer.
     """
 
     kind: ActionKind
-    subject: Key | WordKey | int
+    subject: Key | ListingKey | int
     write: Write
     operation: str = "Update"
     by_version: bool = False
@@ -430,6 +434,36 @@ def word_actions(product_id: str, before: frozenset[str], after: frozenset[str])
         else Action(ActionKind.WORD, WordKey(word, product_id), Write(), "Delete")
         for word in sorted(before | after)
         if before != after
+    ]
+
+
+def barcode_actions(product: Product, before: frozenset[str]) -> list[Action]:
+    """Build the actions that list a product's barcodes, each unless it is another product's, and remove those it no longer has.
+
+    The removals have no condition, because each barcode of a row points back to it, and the same transaction has a condition
+    on the row.
+
+    Args:
+        product: The product with its new barcodes; none if it is deleted.
+        before: Its barcodes as read; empty if it is created.
+    """
+    new = {key_of_barcode(each): each for each in product.barcodes - before}
+    kept = {*map(key_of_barcode, product.barcodes)}
+    gone = {*map(key_of_barcode, before)} - kept
+    return [
+        *(
+            Action(
+                ActionKind.BARCODE,
+                key,
+                Write(row=barcode_row(barcode, product)).on(
+                    "attribute_not_exists(#code) OR #productId = :productId",
+                    productId=product.product_id,
+                ),
+                "Put",
+            )
+            for key, barcode in sorted(new.items())
+        ),
+        *(Action(ActionKind.BARCODE, key, Write(), "Delete") for key in sorted(gone)),
     ]
 
 

@@ -1,0 +1,339 @@
+// Receives a delivery: the note's number and the place once, then scans or lines. Each product is booked once for each note, place and part.
+import { about, may, ownLocations } from "./caller.js";
+import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
+import { changed, draftOf, drop } from "./drafts.js";
+import { locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { page, refuse, say } from "./messages.js";
+import { namesOf } from "./order_facts.js";
+import { button, card, change, choice, folded, form, hint, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
+import { live } from "lit-html/directives/live.js";
+import { sendForm } from "./scanner.js";
+import { api, command, pagesOf, pathOf } from "./server.js";
+import { digest } from "./session.js";
+import { T } from "./texts.js";
+
+const [DELIVERY, SCAN, LINES, BOOK] = ["delivery", "receive scan", "receive lines", "receive book"];
+const MOST_UNITS = 1_000_000;
+const MOST_PAGES = 20; // of a product's adjustments
+const [PRODUCT_ID, DIGITS] = [/^[!"$-+.-~-]{1,64}$/, /^\d+$/];
+const MOST_CHARACTERS = 128; // of an element string
+
+export const keyOf = ({ productId, part }) => `${productId} ${part}`;
+const called = ({ names }, { productId }) => nameOf(names, productId);
+const focus = (name) => document.querySelector(`[name=${name}]`)?.focus();
+
+export function start(state) {
+  state.work ??= Promise.resolve();
+  state.delivery ??= draftOf(DELIVERY).values.delivery ?? emptyDelivery(ownLocations()?.[0]);
+}
+
+function keep({ delivery }) {
+  changed(DELIVERY, { delivery });
+  page.draw();
+}
+
+const readNames = async ({ delivery }) => {
+  delivery.names = await namesOf([{ items: rowsOf(delivery) }], delivery.names);
+};
+
+export async function read(_, state) {
+  await readNames(state);
+  return {};
+}
+
+// ---------------------------------------------------------------- what was scanned or pasted
+
+// What a text means: a product and its units, or why it means none.
+async function lookUp(text) {
+  try {
+    const { productId, units, elements } = await api("GET", "/barcodes", { query: { scan: text } });
+    return productId ? { productId, units, elements } : { why: T.receive.isOrder };
+  } catch ({ message, problem: said = {} }) {
+    return { why: message, products: said.products, itemNumber: said.itemNumber };
+  }
+}
+
+function addFound({ delivery }, { productId, units, elements }, { kind, units: times }) {
+  if (kind === "announced") delivery.announced[productId] = (announcedOf(delivery, productId) ?? 0) + times * units;
+  else return addUnits(delivery, productId, times * units, elements && elements.length <= MOST_CHARACTERS ? [elements] : []);
+}
+
+// Adds what a text means to the delivery, or to the texts that mean nothing.
+async function add(state, text, entry, found) {
+  const { productId, ...meaning } = found ?? (await lookUp(text));
+  const line = productId ? addFound(state, { productId, ...meaning }, entry) : undefined;
+  if (!productId) state.delivery.unknown.unshift({ text, ...entry, ...meaning });
+  return { line, why: meaning.why };
+}
+
+// One scan after the other.
+function queue(state, key, work) {
+  state.work = state.work.then(work).catch((error) => refuse(key, error.message));
+  return state.work;
+}
+
+export const scan = (text, state) =>
+  queue(state, SCAN, async () => {
+    const { line, why } = await add(state, text.trim(), { kind: "came", units: 1 });
+    await readNames(state).catch(() => {}); // then the page says the id
+    if (line) say(SCAN, T.receive.scanned(called(state.delivery, line), T.units(line.units)));
+    else refuse(SCAN, T.pair(`${text.trim()}:`, why));
+    keep(state);
+  });
+
+// Products that are named by their ids take one call; codes take one each.
+async function addLines(state, lines, kind) {
+  const { delivery } = state;
+  if (kind === "announced") delivery.announced = {};
+  const ids = lines.filter(({ text }) => PRODUCT_ID.test(text) && !DIGITS.test(text)).map(({ text }) => ({ productId: text }));
+  const names = await namesOf([{ items: ids }]);
+  Object.assign(delivery.names, names);
+  let unknown = 0;
+  for (const [at, { text, units }] of lines.entries()) {
+    say(LINES, T.receive.lookingUp(number(at), number(lines.length)));
+    const { why } = await add(state, text, { kind, units }, Object.hasOwn(names, text) ? { productId: text, units: 1 } : undefined);
+    if (why) unknown += 1;
+  }
+  await readNames(state);
+  say(LINES, T.receive.added(lines.length - unknown, unknown));
+  drop(draftOf(LINES));
+  keep(state);
+}
+
+async function takeLines(state, fields) {
+  const { lines, faults } = linesIn(fields.text.value);
+  if (faults.length) return refuse(LINES, faults.join(" "), ["text"]);
+  const kind = fields.kind.value;
+  const wanted = kind === "came" ? lines.filter(({ units }) => units > 0) : lines;
+  await queue(state, LINES, () => addLines(state, wanted, kind));
+  return true;
+}
+
+// ---------------------------------------------------------------- booking
+
+// Two people write the same number in different ways: "LS-4711" and "ls-4711 ".
+const written = (note) => note.normalize("NFKC").trim().replace(/\s+/g, " ").toLowerCase();
+
+// Booking a line twice is one booking: whoever books it, its id is the same. The part follows it.
+const idOf = async ({ note, place }, { productId }) => `note-${await digest(JSON.stringify([written(note), place, productId]))}-`;
+
+// What was booked before of a product of this note, part by part.
+async function bookedBefore(delivery, line) {
+  const [id, found] = [await idOf(delivery, line), []];
+  if (!may("stock.read")) return found;
+  let pages = 0;
+  for await (const { adjustments } of pagesOf(pathOf("products", line.productId, "adjustments"), { locationId: delivery.place })) {
+    const ours = adjustments.filter(({ adjustmentId }) => adjustmentId.startsWith(id));
+    found.push(...ours.map(({ adjustmentId, delta, actor, appliedAt }) => ({ part: Number(adjustmentId.slice(id.length)), units: delta, actor, at: appliedAt })));
+    pages += 1;
+    // They are sorted by id.
+    if (pages === MOST_PAGES || adjustments.at(-1)?.adjustmentId > `${id}~`) break;
+  }
+  return found;
+}
+
+async function bookLine(state, line) {
+  const { delivery } = state;
+  const { productId, part, units, elements, state: before } = line;
+  Object.assign(line, { state: "sent", why: undefined });
+  keep(state);
+  const scanned = elements.length ? { scanned: { [productId]: elements } } : {};
+  const receipt = { action: "adjust", productId, locationId: delivery.place, delta: units, reason: "RECEIPT", reference: delivery.note.trim(), ...scanned };
+  try {
+    const { result } = await command({ ...receipt, adjustmentId: (await idOf(delivery, line)) + part });
+    // If the answer to the same line was lost, this is the answer.
+    line.state = result === "APPLIED" || before === "sent" ? "booked" : "earlier";
+  } catch ({ code, message, problem: said }) {
+    const isRefused = said?.status < 500;
+    Object.assign(line, code === "ADJUSTMENT_ID_REUSED" ? { state: "earlier" } : { state: isRefused ? "open" : "sent", why: T.receive.failures[code] ?? message });
+  }
+  if (line.state === "earlier") line.earlier = await bookedBefore(delivery, line).catch(() => []);
+  keep(state);
+}
+
+function book(state) {
+  const { delivery } = state;
+  const lines = toBook(delivery).toReversed();
+  const wrong = lines.find(({ units }) => units === null);
+  if (!delivery.note.trim()) return refuse(BOOK, T.receive.noNote);
+  if (wrong) return refuse(BOOK, T.receive.wrongUnits(called(delivery, wrong), number(MOST_UNITS)));
+  if (lines.length === 0) return refuse(BOOK, T.receive.nothing);
+  const countOf = (wanted) => lines.filter((line) => line.state === wanted && !line.why).length;
+  const work = async (tell) => {
+    for (const [at, line] of lines.entries()) {
+      tell(T.receive.progress(number(at), number(lines.length)));
+      await bookLine(state, line);
+    }
+    const outcome = T.receive.booked(countOf("booked"), countOf("earlier"));
+    const failed = lines.filter(({ why }) => why).length;
+    if (failed) throw new Error(T.receive.notAll(outcome, failed));
+    return outcome;
+  };
+  return change(BOOK, T.receive.book(lines.length, delivery.note.trim()), work);
+}
+
+// ---------------------------------------------------------------- drawing
+
+function noteOf(state) {
+  const { delivery } = state;
+  const isFixed = isBegun(delivery);
+  const type = ({ target: { form } }) => {
+    if (!isFixed) rename(delivery, { note: form.elements.note.value, place: form.elements.place.value });
+    keep(state);
+  };
+  const go = (event) => {
+    event.preventDefault();
+    type({ target: { form: event.currentTarget } });
+    focus("scanned");
+  };
+  const fieldOf = (name, most, more = nothing) =>
+    html`<input type="text" name=${name} .value=${live(delivery[name])} maxlength=${most} ?readonly=${isFixed} ?data-first=${name === "note" && !delivery.note} autocomplete="off"
+      list=${more} @input=${type} @scan=${sendForm}>`;
+  const places = (ownLocations() ?? about.locations).filter(Boolean);
+  return html`<form @submit=${go}>${labelled(T.receive.note, fieldOf("note", 128))}${labelled(T.receive.place, fieldOf("place", 32, "places"))}
+    <datalist id="places">${places.map((place) => html`<option value=${place}></option>`)}</datalist><button hidden></button></form>`;
+}
+
+function scanOf(state) {
+  const take = (event) => {
+    event.preventDefault();
+    const { scanned } = event.currentTarget.elements;
+    if (scanned.value.trim()) scan(scanned.value, state);
+    scanned.value = "";
+  };
+  const input = html`<input name="scanned" ?data-first=${Boolean(state.delivery.note)} autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
+  return html`<div class="scan"><form @submit=${take}>${labelled(T.receive.scan, input)}<button>${T.scan.enter}</button>${messageOf(SCAN)}</form></div>`;
+}
+
+function pasteOf(state) {
+  const open = async ({ target }) => {
+    const [file] = target.files;
+    if (file) changed(LINES, { text: await file.text() });
+    page.draw();
+  };
+  const text = html`<textarea name="text" rows="5" required spellcheck="false" placeholder=${T.receive.example}></textarea>`;
+  const file = html`<input type="file" accept=".csv,.tsv,.txt" @change=${open}>`;
+  const kinds = choice("kind", T.receive.kind, Object.entries(T.receive.kinds));
+  return folded(T.receive.paste, hint(T.receive.columns), labelled(T.receive.file, file), form(LINES, { text: T.receive.addLines, send: (fields) => takeLines(state, fields) }, labelled(T.receive.lines, text), kinds));
+}
+
+function unknownOf(state) {
+  const { delivery } = state;
+  const remove = (entry) => (delivery.unknown = delivery.unknown.filter((one) => one !== entry));
+  const itemOf = (entry) => {
+    const { text, kind, units, why, products = [], itemNumber } = entry;
+    const again = (found) => () =>
+      queue(state, SCAN, async () => {
+        remove(entry);
+        await add(state, text, { kind, units }, found);
+        await readNames(state);
+        keep(state);
+      });
+    const leave = () => {
+      remove(entry);
+      keep(state);
+    };
+    const choices = products.map((found) => button(T.receive.itIs(found.productId, T.units(found.units)), again(found)));
+    const search = itemNumber ? link(T.receive.search(itemNumber), "search", itemNumber) : nothing;
+    return html`<li><p><strong>${text}</strong> (${T.receive.kinds[kind]}: ${number(units)}): ${why} ${search}</p>
+      <div class="actions">${choices}${button(T.receive.again, again(), { label: T.pair(T.receive.again, text) })}${button(T.receive.remove, leave, { label: T.pair(T.receive.remove, text) })}</div></li>`;
+  };
+  return delivery.unknown.length ? card(T.receive.unknown, html`<ul>${delivery.unknown.map(itemOf)}</ul>`) : nothing;
+}
+
+function whatCameOf(state, line) {
+  const { delivery } = state;
+  const { units, state: at } = line;
+  const type = ({ target }) => {
+    const { valueAsNumber } = target;
+    line.units = Number.isInteger(valueAsNumber) && valueAsNumber >= 0 && valueAsNumber <= MOST_UNITS ? valueAsNumber : null;
+    if (!delivery.lines.includes(line)) delivery.lines.push(line);
+    changed(DELIVERY, { delivery });
+  };
+  return html`<input type="number" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(units ?? ""))} ?readonly=${at === "sent" || at === "booked"}
+    aria-label=${T.receive.unitsOf(called(delivery, line))} @input=${type} @change=${page.draw}>`;
+}
+
+const before = ({ units, actor, at }) => T.receive.before(number(units), actor === about.caller.name ? T.you : person(actor), moment(at));
+
+function stateOf(state, line) {
+  const { state: at, why, earlier = [], part } = line;
+  const words = [part > 1 ? T.receive.part(part) : "", T.receive.states[at] ?? "", earlier.map(before).join(", ")].filter(Boolean).join(". ");
+  const second = () => {
+    makeSecondPart(state.delivery, line);
+    keep(state);
+  };
+  const press = at === "earlier" ? button(T.receive.secondPart, second, { label: T.receive.secondPartOf(called(state.delivery, line)) }) : nothing;
+  return html`<div>${words}${why ? problem(why) : nothing}${press}</div>`;
+}
+
+function columnsOf(state) {
+  const { delivery } = state;
+  const isAnnounced = Object.keys(delivery.announced).length > 0;
+  const isFirst = (line) => (delivery.lines.findLast(({ productId }) => productId === line.productId) ?? line) === line;
+  const product = (line) => html`<div>${link(called(delivery, line), "product", line.productId)}<small>${line.productId}</small></div>`;
+  const remove = (line) => () => {
+    delivery.lines = delivery.lines.filter((one) => one !== line);
+    keep(state);
+  };
+  const isFixed = ({ state: at }) => at === "sent" || at === "booked";
+  const away = (line) => (isFixed(line) || !delivery.lines.includes(line) ? nothing : button("×", remove(line), { kind: "close", label: T.pair(T.receive.remove, called(delivery, line)) }));
+  const ofProduct = (valueOf) => (line) => (isFirst(line) ? valueOf(line.productId) : "");
+  return [
+    { text: T.order.product, kind: "wide", cell: product },
+    { text: T.receive.came, kind: "amount", cell: (line) => whatCameOf(state, line) },
+    isAnnounced && { text: T.receive.announced, kind: "amount", cell: ofProduct((id) => number(announcedOf(delivery, id) ?? 0)) },
+    isAnnounced && { text: T.receive.difference, kind: "amount", cell: ofProduct((id) => signed(differenceOf(delivery, id))) },
+    { text: "", kind: "wide", cell: (line) => stateOf(state, line) },
+    { text: "", kind: "wide", cell: away },
+  ].filter(Boolean);
+}
+
+// Lines that were booked before: nothing more, or a second part.
+function questionOf(state) {
+  const { delivery } = state;
+  const earlier = delivery.lines.filter(({ state: at }) => at === "earlier");
+  const leave = () => {
+    for (const line of earlier) line.state = "left";
+    keep(state);
+  };
+  const add = () => {
+    for (const line of earlier) makeSecondPart(delivery, line);
+    keep(state);
+  };
+  if (earlier.length === 0) return nothing;
+  return html`<div role="alert"><p class="problem">${T.receive.asked(delivery.note.trim(), earlier.length)}</p><div class="actions">${button(T.receive.nothingMore, leave)}${button(T.receive.allSecond, add)}</div></div>`;
+}
+
+function differencesOf(delivery) {
+  const ids = new Set(rowsOf(delivery).map(({ productId }) => productId));
+  const differing = [...ids].filter((id) => differenceOf(delivery, id) !== 0).length;
+  return Object.keys(delivery.announced).length ? html`<p role="status">${T.receive.differ(differing)}</p>` : nothing;
+}
+
+function linesOf(state) {
+  const { delivery } = state;
+  const [rows, open] = [rowsOf(delivery), toBook(delivery).length];
+  const next = async () => {
+    const isMeant = open === 0 || (await page.isMeant(T.receive.next, { warning: T.receive.loses(open), kind: "danger" }));
+    if (!isMeant) return;
+    drop(draftOf(DELIVERY));
+    state.delivery = emptyDelivery(delivery.place);
+    page.draw();
+    focus("note");
+  };
+  const isEmpty = rows.length === 0 && delivery.unknown.length === 0;
+  const work = [button(T.receive.bookButton(open), () => book(state), { id: "book", kind: "primary", isDisabled: open === 0 }), isEmpty ? nothing : button(T.receive.next, next)];
+  const list = rows.length ? table({ label: T.receive.came, columns: columnsOf(state), rows, keyOf, classOf: ({ state: at }) => (at === "booked" || at === "left" ? "is-gone" : "") }) : hint(T.receive.none);
+  return card(T.receive.came, html`<div class="actions">${work}${messageOf(BOOK)}</div>`, questionOf(state), differencesOf(delivery), list);
+}
+
+export function draw(_, state) {
+  const { note, place } = state.delivery;
+  return {
+    title: T.receive.title,
+    about: note.trim() ? T.receive.about(note.trim(), locationName({ locationId: place }), moment(new Date().toISOString())) : T.receive.how,
+    controls: button(T.pick.print, () => print()),
+    content: html`<div class="receive"><section class="card">${noteOf(state)}${scanOf(state)}</section>${unknownOf(state)}${linesOf(state)}${pasteOf(state)}</div>`,
+  };
+}
