@@ -188,7 +188,7 @@ def test_a_role_that_is_taken_away_works_until_the_page_says(page, desk):
         "sessionStorage.session = JSON.stringify({ ...JSON.parse(sessionStorage.session), until: Date.now() + 30_000 })"
     )
     page.get_by_role("button", name="Refresh").click()
-    page.get_by_text("your role does not include").first.wait_for()
+    page.get_by_text("you have no role that may use the desk").first.wait_for()
     page.locator("nav a").first.wait_for(state="detached")
 
 
