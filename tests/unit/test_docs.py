@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 30_090
+MAX_WORDS_IN_ALL = 30_265
 
 MAX_WORDS = {
     "README.md": 600,
@@ -32,7 +32,7 @@ MAX_WORDS = {
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 965,
+    "docs/desk.md": 1_015,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }
