@@ -27,6 +27,8 @@ export function linesIn(text) {
   return { lines, faults };
 }
 
+// Whether a line is booked, or may be.
+export const isFixed = ({ state }) => state === "sent" || state === "booked";
 const isOpen = ({ state }) => state === "open" || state === "earlier";
 
 // Adds units to the line of their product. Once that is booked, or may be, they are another part of the delivery. Returns the line.
@@ -70,4 +72,4 @@ export function rename(delivery, named) {
 }
 
 // Whether the note and the place are in the books, or may be.
-export const isBegun = ({ lines }) => lines.some(({ state }) => state === "sent" || state === "booked");
+export const isBegun = ({ lines }) => lines.some(isFixed);

@@ -1,15 +1,17 @@
 // Receives a delivery: the note's number and the place once, then scans or lines. Each product is booked once for each note, place and part.
 import { about, may, ownLocations } from "./caller.js";
-import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
+import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, isFixed, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
 import { changed, draftOf, drop } from "./drafts.js";
 import { locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { meaningOf } from "./meaning.js";
 import { page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, change, choice, folded, form, hint, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
 import { sendForm } from "./scanner.js";
-import { api, command, pagesOf, pathOf } from "./server.js";
+import { command, pagesOf, pathOf } from "./server.js";
 import { digest } from "./session.js";
+import { sound } from "./sound.js";
 import { T } from "./texts.js";
 
 const [DELIVERY, SCAN, LINES, BOOK] = ["delivery", "receive scan", "receive lines", "receive book"];
@@ -43,13 +45,13 @@ export async function read(_, state) {
 
 // ---------------------------------------------------------------- what was scanned or pasted
 
-// What a text means: a product and its units, or why it means none.
+// What a text means: a product and its units, or why it means none. Without the permission to read products, it is a product's id.
 async function lookUp(text) {
   try {
-    const { productId, units, elements } = await api("GET", "/barcodes", { query: { scan: text } });
-    return productId ? { productId, units, elements } : { why: T.receive.isOrder };
-  } catch ({ message, problem: said = {} }) {
-    return { why: message, products: said.products, itemNumber: said.itemNumber };
+    const { productId, units, elements, why = T.receive.isOrder, itemNumber } = await meaningOf(text, may("products.read") ? [] : [{ productId: text }]);
+    return productId ? { productId, units, elements } : { why, itemNumber };
+  } catch ({ message, problem }) {
+    return { why: message, products: problem?.products };
   }
 }
 
@@ -76,6 +78,7 @@ export const scan = (text, state) =>
   queue(state, SCAN, async () => {
     const { line, why } = await add(state, text.trim(), { kind: "came", units: 1 });
     await readNames(state).catch(() => {}); // then the page says the id
+    sound(line ? "good" : "bad");
     if (line) say(SCAN, T.receive.scanned(called(state.delivery, line), T.units(line.units)));
     else refuse(SCAN, T.pair(`${text.trim()}:`, why));
     keep(state);
@@ -84,10 +87,10 @@ export const scan = (text, state) =>
 // Products that are named by their ids take one call; codes take one each.
 async function addLines(state, lines, kind) {
   const { delivery } = state;
-  if (kind === "announced") delivery.announced = {};
   const ids = lines.filter(({ text }) => PRODUCT_ID.test(text) && !DIGITS.test(text)).map(({ text }) => ({ productId: text }));
   const names = await namesOf([{ items: ids }]);
   Object.assign(delivery.names, names);
+  if (kind === "announced") delivery.announced = {};
   let unknown = 0;
   for (const [at, { text, units }] of lines.entries()) {
     say(LINES, T.receive.lookingUp(number(at), number(lines.length)));
@@ -114,7 +117,7 @@ async function takeLines(state, fields) {
 // Two people write the same number in different ways: "LS-4711" and "ls-4711 ".
 const written = (note) => note.normalize("NFKC").trim().replace(/\s+/g, " ").toLowerCase();
 
-// Booking a line twice is one booking: whoever books it, its id is the same. The part follows it.
+// The beginning of a receipt's id, which its part follows. A line that two people book has one id, and is booked once.
 const idOf = async ({ note, place }, { productId }) => `note-${await digest(JSON.stringify([written(note), place, productId]))}-`;
 
 // What was booked before of a product of this note, part by part.
@@ -176,9 +179,9 @@ function book(state) {
 
 function noteOf(state) {
   const { delivery } = state;
-  const isFixed = isBegun(delivery);
+  const isKnown = isBegun(delivery);
   const type = ({ target: { form } }) => {
-    if (!isFixed) rename(delivery, { note: form.elements.note.value, place: form.elements.place.value });
+    if (!isKnown) rename(delivery, { note: form.elements.note.value, place: form.elements.place.value });
     keep(state);
   };
   const go = (event) => {
@@ -187,7 +190,7 @@ function noteOf(state) {
     focus("scanned");
   };
   const fieldOf = (name, most, more = nothing) =>
-    html`<input type="text" name=${name} .value=${live(delivery[name])} maxlength=${most} ?readonly=${isFixed} ?data-first=${name === "note" && !delivery.note} autocomplete="off"
+    html`<input type="text" name=${name} .value=${live(delivery[name])} maxlength=${most} ?readonly=${isKnown} ?data-first=${name === "note" && !delivery.note} autocomplete="off"
       list=${more} @input=${type} @scan=${sendForm}>`;
   const places = (ownLocations() ?? about.locations).filter(Boolean);
   return html`<form @submit=${go}>${labelled(T.receive.note, fieldOf("note", 128))}${labelled(T.receive.place, fieldOf("place", 32, "places"))}
@@ -243,14 +246,14 @@ function unknownOf(state) {
 
 function whatCameOf(state, line) {
   const { delivery } = state;
-  const { units, state: at } = line;
+  const { units } = line;
   const type = ({ target }) => {
     const { valueAsNumber } = target;
     line.units = Number.isInteger(valueAsNumber) && valueAsNumber >= 0 && valueAsNumber <= MOST_UNITS ? valueAsNumber : null;
     if (!delivery.lines.includes(line)) delivery.lines.push(line);
     changed(DELIVERY, { delivery });
   };
-  return html`<input type="number" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(units ?? ""))} ?readonly=${at === "sent" || at === "booked"}
+  return html`<input type="number" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(units ?? ""))} ?readonly=${isFixed(line)}
     aria-label=${T.receive.unitsOf(called(delivery, line))} @input=${type} @change=${page.draw}>`;
 }
 
@@ -263,8 +266,14 @@ function stateOf(state, line) {
     makeSecondPart(state.delivery, line);
     keep(state);
   };
-  const press = at === "earlier" ? button(T.receive.secondPart, second, { label: T.receive.secondPartOf(called(state.delivery, line)) }) : nothing;
-  return html`<div>${words}${why ? problem(why) : nothing}${press}</div>`;
+  const remove = () => {
+    state.delivery.lines = state.delivery.lines.filter((one) => one !== line);
+    keep(state);
+  };
+  const name = called(state.delivery, line);
+  const press = at === "earlier" ? button(T.receive.secondPart, second, { label: T.receive.secondPartOf(name) }) : nothing;
+  const away = isFixed(line) || !state.delivery.lines.includes(line) ? nothing : button(T.receive.remove, remove, { label: T.pair(T.receive.remove, name) });
+  return html`<div class="actions">${words ? html`<span>${words}</span>` : nothing}${why ? problem(why) : nothing}${press}${away}</div>`;
 }
 
 function columnsOf(state) {
@@ -272,12 +281,6 @@ function columnsOf(state) {
   const isAnnounced = Object.keys(delivery.announced).length > 0;
   const isFirst = (line) => (delivery.lines.findLast(({ productId }) => productId === line.productId) ?? line) === line;
   const product = (line) => html`<div>${link(called(delivery, line), "product", line.productId)}<small>${line.productId}</small></div>`;
-  const remove = (line) => () => {
-    delivery.lines = delivery.lines.filter((one) => one !== line);
-    keep(state);
-  };
-  const isFixed = ({ state: at }) => at === "sent" || at === "booked";
-  const away = (line) => (isFixed(line) || !delivery.lines.includes(line) ? nothing : button("×", remove(line), { kind: "close", label: T.pair(T.receive.remove, called(delivery, line)) }));
   const ofProduct = (valueOf) => (line) => (isFirst(line) ? valueOf(line.productId) : "");
   return [
     { text: T.order.product, kind: "wide", cell: product },
@@ -285,7 +288,6 @@ function columnsOf(state) {
     isAnnounced && { text: T.receive.announced, kind: "amount", cell: ofProduct((id) => number(announcedOf(delivery, id) ?? 0)) },
     isAnnounced && { text: T.receive.difference, kind: "amount", cell: ofProduct((id) => signed(differenceOf(delivery, id))) },
     { text: "", kind: "wide", cell: (line) => stateOf(state, line) },
-    { text: "", kind: "wide", cell: away },
   ].filter(Boolean);
 }
 

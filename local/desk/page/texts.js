@@ -338,7 +338,7 @@ export const T = {
     came: "Came", announced: "Announced", difference: "Difference", none: "Nothing yet.",
     differ: (amount) => (amount ? `${counted(amount, "product differs", "products differ")} from what was announced.` : "Everything came as announced."),
     unitsOf: (product) => `Units of ${product} that came`,
-    bookButton: (amount) => `Book ${counted(amount, "line")}`,
+    bookButton: (amount) => (amount ? `Book ${counted(amount, "line")}` : "Book"),
     book: (amount, note) => `Book ${counted(amount, "line")} of ${note}`,
     progress: (done, all) => `${done} of ${all} lines`,
     booked: (amount, earlier) => `${number(amount)} booked${earlier ? `, ${number(earlier)} booked before` : ""}`,
