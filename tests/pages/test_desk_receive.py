@@ -202,6 +202,31 @@ def test_a_booking_whose_answer_is_lost_goes_on_after_a_reload(page, desk):
     assert receipts(desk, HOJICHA, "berlin") == [(7, "LS-3")]
 
 
+def test_a_booking_goes_on_while_its_reader_is_on_another_page(page, desk):
+    begin(page, desk, "LS-4", f"{TEA};5\n{HOJICHA};7")
+    held = []
+
+    def hold(route):
+        held.append(route)
+
+    page.route(f"**/{TEA}/adjustments", hold, times=1)
+    page.get_by_role("button", name="Book 2 lines").click()
+    said(page, "0 of 2 lines")
+    try:
+        page.get_by_role("button", name="Book 2 lines").click()
+        said(page, "Pressing again does not repeat it")
+        assert page.get_by_role("button", name="Next delivery").is_disabled()
+        show(page, desk, "products", "Products")
+    finally:
+        held[0].continue_()
+    said(page, "Book 2 lines of LS-4: 2 booked")
+    show(page, desk, "receive", TITLE)
+    page.reload()
+    for product_id in (TEA, HOJICHA):
+        row(page, product_id).get_by_text("Booked", exact=True).wait_for()
+        assert len(receipts(desk, product_id)) == 1
+
+
 def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page, desk):
     desk.sell("o-1")
     begin(page, desk, "LS-2", f"{TEA};5\n{DECAF};1\n{GTIN};2\n4006381333932;1\no-1;1\n{PRICED};1")
