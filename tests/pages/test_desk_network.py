@@ -193,6 +193,13 @@ def test_a_stage_that_notes_no_changes_is_not_live_and_is_refreshed_by_hand(page
         page.get_by_role("link", name="o-1").wait_for()
 
 
+def test_a_change_that_was_not_noted_is_shown_after_ten_minutes(page, desk):
+    show(page, desk, "orders", "Orders to ship")
+    desk.sell("o-1")
+    page.evaluate("{ const now = Date.now; Date.now = () => now() + 600_000; }")
+    page.get_by_role("link", name="o-1").wait_for()
+
+
 def test_what_happened_while_the_api_did_not_answer_is_read_again(page, desk):
     show(page, desk, "orders", "Orders to ship")
     busy = {"status": 429, "content_type": "application/json", "body": '{"message": "Too Many"}'}

@@ -1,6 +1,7 @@
 """Orders at the desk of an in-memory tea shop, in a browser: lists, one order, and the pick list."""
 
 import json
+import re
 
 from inventory_orders.store.tables import Table
 from tests.support.desk import TEA, desk_for, said, show
@@ -159,6 +160,11 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     desk.happens(orderId="o-2")
     page.get_by_text("Nothing to pick: cancelled.").wait_for()
 
+    # Three bars for each character, the start and the check, and four at the end, between white margins.
+    code = page.get_by_role("img", name="Barcode of o-1")
+    bars = [*map(int, re.findall(r"[Mh](\d+)", code.locator("path").get_attribute("d")))]
+    assert len(bars) == 2 * (3 * (len("o-1") + 2) + 4)
+    assert (bars[0], sum(bars[-2:]) + 10) == (10, int(code.get_attribute("width")))
     # The printed page has only the list, with boxes to tick, even in dark mode.
     show(page, desk, "pick/o-1/o-3", "Pick list")
     page.get_by_text("Nothing to pick: shipped.").wait_for()

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.support.accessibility import BEYOND, find
 from tests.support.desk import TEA, desk_for, said, show
 from tests.support.hands import FNC1, enter, scan
 from tests.support.movements import record_movements
@@ -94,6 +95,7 @@ def test_a_wrong_scan_changes_nothing_and_is_heard_and_seen(page, phone):
     scan_all(page, "order-1")
     said(page, "Order order-1: 5 units to pack.")
     colour = "one => getComputedStyle(one).backgroundColor"
+    assert find(page) + page.evaluate(BEYOND) == []
     good = page.locator(".scan .message").evaluate(colour)
     assert tones(page) == ["good"]
     # Nothing has been packed, so another order may come first.

@@ -63,13 +63,13 @@ def test_a_handler_can_be_imported_without_its_environment(name, monkeypatch):
         handler.lambda_handler(event, FakeContext(name))
 
 
-# Prints which of the project's modules each function imports on its own.
+# Prints which of the project's modules each function imports on its own, and whether it imports biip.
 IMPORTS = """
 import json, runpy, sys
 found = {}
 for function in sys.argv[1:]:
     runpy.run_path(f"functions/{function}/handler.py")
-    found[function] = [name for name in sys.modules if name.split(".")[0] == "inventory_orders"]
+    found[function] = [name for name in sys.modules if name.split(".")[0] in ("biip", "inventory_orders")]
     for name in found[function]:
         del sys.modules[name]
 print(json.dumps(found))
@@ -78,7 +78,7 @@ print(json.dumps(found))
 
 def test_handlers_import_no_more_than_they_need(tea_shop):
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTS, "publish_events", "place_orders"],
+        [sys.executable, "-c", IMPORTS, "publish_events", "place_orders", "api"],
         cwd=ROOT,
         env=os.environ | tea_shop.environment("place_orders"),
         check=True,
@@ -90,6 +90,8 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     assert [name for name in publishes if "engine" in name.split(".")] == []
     assert "inventory_orders.engine.loop" in places
     assert len(places) <= 53
+    assert "inventory_orders.domain.scan" in found["api"]
+    assert "biip" not in found["api"], "it is slow to import"
 
 
 def test_metrics_are_emitted_once_and_after_the_commit(handle, capsys):

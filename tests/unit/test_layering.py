@@ -65,7 +65,7 @@ tests                   | . operations testing local infra bench docs_generator
 # SQS, EventBridge and Lambda are each called by one module.
 CONFINED = """
 aws_cdk    | infra app tests
-biip       | tests
+biip       | .domain.barcode .domain.scan
 botocore   | .store.dynamodb .invocation.sqs .publishing.publisher operations local testing bench tests
 boto3      | .invocation.runtime operations local testing bench tests
 constructs | infra

@@ -16,6 +16,7 @@ const TICK_MILLISECONDS = 500;
 // Between two questions about what has changed; the longest after errors.
 const [POLL_MILLISECONDS, LONGEST_MILLISECONDS] = [2500, 60_000];
 const POLL_SECONDS = 10; // that an answer may take
+const FOLLOW_SECONDS = 600; // after which a page that follows changes is read in any case: one may not have been noted
 // Between two questions about dead letters and alarms. On an account they cost money.
 const LOOK_MILLISECONDS = { embedded: 1000, account: 30_000 };
 
@@ -291,7 +292,8 @@ async function tick() {
   for (;;) {
     await pause(TICK_MILLISECONDS);
     const { view, isRead, isBusy, readAt } = shown;
-    if (!document.hidden && view?.seconds && isRead && !isBusy && Date.now() - readAt >= 1000 * view.seconds) read();
+    const seconds = view?.seconds ?? (view?.follows && FOLLOW_SECONDS);
+    if (!document.hidden && seconds && isRead && !isBusy && Date.now() - readAt >= 1000 * seconds) read();
   }
 }
 

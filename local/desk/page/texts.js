@@ -66,7 +66,7 @@ export const T = {
     401: "you are not signed in any more", 404: "the API has no such address",
     413: "this is too large", 429: "there are too many requests at the moment: try again in a few seconds",
   },
-  notPermitted: (permission) => `your role does not include the permission ${permission}`,
+  notPermitted: (permission) => (permission === "any" ? "you have no role that may use the desk" : `your role does not include the permission ${permission}`),
   typedBefore: "You typed this earlier.", discardTyped: "Discard it",
   applied: "done",
   warned: (warnings) => `done, but ${warnings.join("; ")}`,
