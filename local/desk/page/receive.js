@@ -26,11 +26,13 @@ const focus = (name) => document.querySelector(`[name=${name}]`)?.focus();
 
 export function start(state) {
   state.work ??= Promise.resolve();
+  // It may have been booked since the reader left the page.
+  if (state.delivery) keep(state);
   state.delivery ??= draftOf(DELIVERY).values.delivery ?? emptyDelivery(ownLocations()?.[0]);
 }
 
-function keep({ delivery }) {
-  changed(DELIVERY, { delivery });
+function keep(state) {
+  if (page.isShown(state)) changed(DELIVERY, { delivery: state.delivery });
   page.draw();
 }
 
@@ -163,9 +165,15 @@ function book(state) {
   if (lines.length === 0) return refuse(BOOK, T.receive.nothing);
   const countOf = (wanted) => lines.filter((line) => line.state === wanted && !line.why).length;
   const work = async (tell) => {
-    for (const [at, line] of lines.entries()) {
-      tell(T.receive.progress(number(at), number(lines.length)));
-      await bookLine(state, line);
+    state.isBooking = true;
+    try {
+      for (const [at, line] of lines.entries()) {
+        tell(T.receive.progress(number(at), number(lines.length)));
+        // It may have been removed, or booked by a press before this one.
+        if (toBook(delivery).includes(line)) await bookLine(state, line);
+      }
+    } finally {
+      state.isBooking = false;
     }
     const outcome = T.receive.booked(countOf("booked"), countOf("earlier"));
     const failed = lines.filter(({ why }) => why).length;
@@ -179,7 +187,7 @@ function book(state) {
 
 function noteOf(state) {
   const { delivery } = state;
-  const isKnown = isBegun(delivery);
+  const isKnown = isBegun(delivery) || state.isBooking;
   const type = ({ target: { form } }) => {
     if (!isKnown) rename(delivery, { note: form.elements.note.value, place: form.elements.place.value });
     keep(state);
@@ -325,7 +333,7 @@ function linesOf(state) {
     focus("note");
   };
   const isEmpty = rows.length === 0 && delivery.unknown.length === 0;
-  const work = [button(T.receive.bookButton(open), () => book(state), { id: "book", kind: "primary", isDisabled: open === 0 }), isEmpty ? nothing : button(T.receive.next, next)];
+  const work = [button(T.receive.bookButton(open), () => book(state), { id: "book", kind: "primary", isDisabled: open === 0 }), isEmpty ? nothing : button(T.receive.next, next, { isDisabled: state.isBooking })];
   const list = rows.length ? table({ label: T.receive.came, columns: columnsOf(state), rows, keyOf, classOf: ({ state: at }) => (at === "booked" || at === "left" ? "is-gone" : "") }) : hint(T.receive.none);
   return card(T.receive.came, html`<div class="actions">${work}${messageOf(BOOK)}</div>`, questionOf(state), differencesOf(delivery), list);
 }
