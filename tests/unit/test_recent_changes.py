@@ -4,6 +4,7 @@ import json
 import random
 from contextlib import suppress
 from itertools import pairwise
+from operator import itemgetter
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +22,7 @@ from inventory_orders.store.tables import STREAM_BATCH, Table
 from testing.aws import ServiceError
 from testing.world.clock import ManualClock
 from testing.world.streams import change, order_row, product_row
-from tests.support.contract_story import StreamedShop
+from tests.support.contract_story import Story, StreamedShop, contested, units
 from tests.support.http import Api
 
 GRANTS = {
@@ -117,6 +118,54 @@ def test_a_product_or_an_order_that_is_gone_has_changed(shop, ask):
     gone = [change(product_row(), None), change(product_row(productId="tin"), None)]
     shop.invoke("record_movements", {"Records": gone})
     assert changes(ask, since)["products"] == [{"productId": "tea"}, {"productId": "tin"}]
+
+
+def test_a_product_whose_units_an_order_moves_on_a_page_has_changed(shop, ask):
+    """Its own row stays as it is when a lane sells units, and when units are handed over or lost."""
+    story, start = Story(shop), cursor(ask)
+
+    def changed(of_orders_alone=True):
+        since = cursor(ask)
+        if of_orders_alone:
+            assert all("orderId" in each["dynamodb"]["Keys"] for each in shop.changes)
+        deliver(shop)
+        return sorted(changes(ask, since)["products"], key=itemgetter("productId"))
+
+    tea, tin = {"productId": "tea", "locationId": "berlin"}, {"productId": "tin"}
+    story.list_product("tin", 5_000)
+    story.list_product("tea", 0)
+    story.list_product("tea", 10, locationId="berlin")
+    with contested(shop, "tin"):
+        story.place("o-first", units("tin", 2))  # moves units to a lane
+        shop.clock.sleep(5)
+        deliver(shop)
+        story.place("o-lane", units("tin", 3))
+    assert changed() == [tin]
+    story.place("o-1", units("tin", 3), units("tea", 3), locations=["", "berlin"], split=True)
+    assert changed(of_orders_alone=False) == [tea, tin]
+    story.command("confirm", "o-1")
+    assert changed() == []
+    story.part("fulfil", "o-1", "s-1", units("tea"))
+    assert changed() == [tea]
+    assert tea not in changes(ask, start, "stock", "(default)")["products"]
+    story.part("fulfil", "o-1", "s-2", units("tin"))
+    assert changed() == [tin]
+    story.part("return", "o-1", "s-3", units("tea"), units("tin"), restock=True)
+    assert changed(of_orders_alone=False) == [tea, tin]
+    story.part("cancel", "o-1", "s-4", units("tea"), units("tin"), restock=False)
+    assert changed() == [tea, tin]
+
+
+def test_the_largest_order_leaves_room_for_as_many_other_changes(shop, ask):
+    since = cursor(ask)
+    lines = [
+        {**order_row()["items"][0], "productId": f"p-{number}", "lanePage": "0", "laneVersion": 2}
+        for number in range(99)
+    ]
+    note(shop, *(order_row(f"o-{number}") for number in range(STREAM_BATCH - 1)))
+    note(shop, order_row("o-large", items=lines))
+    found = changes(ask, since)
+    assert (len(found["orders"]), len(found["products"]), found["isAll"]) == (100, 99, True)
 
 
 def test_an_order_that_changes_ten_times_takes_one_place(shop, ask):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from inventory_orders.clock import Deadline
@@ -11,8 +13,10 @@ from inventory_orders.domain.location import location_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import UnpublishableError
 from inventory_orders.publishing.streams import rows_in
+from inventory_orders.store import movements
 from inventory_orders.store.cancellations import ConditionFailedError
 from inventory_orders.store.recent_changes import (
+    Changed,
     note_many_changes,
     read_recent_changes,
     recent_changes_in,
@@ -56,7 +60,7 @@ class Noter:
         """List the changes, unless one is unreadable, or other processes keep writing the row."""
         store = self._client.store
         try:
-            changed = dict(map(_changed, records))
+            changed = dict(chain.from_iterable(_changed(record).items() for record in records))
         except (UnpublishableError, KeyError):
             return False
         known = self._client.call(partial(read_recent_changes, store), deadline)
@@ -71,12 +75,18 @@ class Noter:
         return False
 
 
-def _changed(record: Any) -> tuple[tuple[str, str], Sequence[str]]:
-    """Read the table and the key of a changed row, and its locations."""
+def _changed(record: Any) -> Changed:
+    """List what a change to a row concerns: its order or product, and the products whose units an order moved on pages."""
     table, before, after = rows_in(record)
     row: Row = after or before or {}
     key = row[KEYS[table][0]]
-    return (table.value, key), _locations_of(row) if table is Table.ORDERS else [location_of(key)]
+    if table is Table.PRODUCTS:
+        return {(table.value, key): [location_of(key)]}
+    changed = {(table.value, key): _locations_of(row)}
+    with suppress(UnpublishableError):
+        for each in movements.moved_on_pages(before, after):
+            changed[Table.PRODUCTS.value, each] = [location_of(each)]
+    return changed
 
 
 def _locations_of(order: Row) -> Sequence[str]:

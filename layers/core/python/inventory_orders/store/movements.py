@@ -78,6 +78,16 @@ def changed_rows(before: Row | None, after: Row | None) -> dict[Key, Row | None]
     return {key: new.get(key) for key in old | new if old.get(key) != new.get(key)}
 
 
+def moved_on_pages(before: Row | None, after: Row | None) -> list[str]:
+    """The keys of the products whose units a change to an order moved on a page, which leaves their own rows unchanged.
+
+    Raises:
+        UnpublishableError: The order's row after the change is unreadable.
+    """
+    changed = changed_rows(before, after)
+    return [month[10:] for (month, _), row in changed.items() if row and "page" in row]
+
+
 def rows_of(order: Row | None) -> dict[Key, Row]:
     """Derive all rows of an order from its own row.
 
