@@ -411,6 +411,33 @@ def test_a_deleted_row_means_that_everything_may_have_changed(shop, ask):
     assert changes(ask, since) == MORE
 
 
+def test_a_stale_read_answers_that_nothing_has_changed_yet(shop, ask):
+    for number in range(9):
+        note(shop, order_row(f"o-{number}"))
+    stale, rows = shop.item(Table.ALLOTMENTS, *ROW), shop.items(Table.ALLOTMENTS)
+    for number in range(9, 13):
+        note(shop, order_row(f"o-{number}"))
+    since, latest = cursor(ask), shop.item(Table.ALLOTMENTS, *ROW)
+    rows[ROW] = stale
+    assert ask(since).document == NOTHING | {"next": since}
+    rows[ROW] = latest
+    note(shop, order_row("o-13"))
+    assert changes(ask, since)["orders"] == ["o-13"]
+    since = cursor(ask)
+    rows[ROW] = stale
+    assert ask(since).document == MORE | {"next": "9"}, "an older table was restored"
+
+
+def test_a_new_row_is_not_taken_for_a_stale_one(shop, ask):
+    for _ in range(6):
+        note(shop, order_row())
+    since = cursor(ask)
+    del shop.items(Table.ALLOTMENTS)[ROW]
+    for version in range(5):
+        assert ask(since).document == MORE | {"next": str(version)}
+        note(shop, order_row())
+
+
 # ---------------------------------------------------------------------- settings
 
 

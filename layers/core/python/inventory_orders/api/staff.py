@@ -48,10 +48,12 @@ def list_changes(request: Request, caller: Caller) -> HttpAnswer:
     """
     client, deadline = reading()
     recent = client.call(partial(read_recent_changes, client.store), deadline)
-    following = {"next": str(recent.version)}
-    if "since" not in request.query:
-        return HttpAnswer(200, following)
-    changed = recent.since(request.query["since"])
+    since, following = request.query.get("since"), str(recent.version)
+    if since is None:
+        return HttpAnswer(200, {"next": following})
+    changed = recent.since(since)
+    if changed == {}:
+        following = since  # which is later than the row's version if the read was stale
     seen = [
         each
         for each, locations in (changed or {}).items()
@@ -62,7 +64,7 @@ def list_changes(request: Request, caller: Caller) -> HttpAnswer:
         for table, permissions in _TO_SEE.items()
     )
     found = {"orders": orders, "products": [*map(public_key, products)]}
-    return HttpAnswer(200, {**found, "isAll": changed is not None, **following})
+    return HttpAnswer(200, {**found, "isAll": changed is not None, "next": following})
 
 
 _TO_SEE = {Table.ORDERS: ("orders.read",), Table.PRODUCTS: ("products.read", "stock.read")}

@@ -16,6 +16,9 @@ from inventory_orders.store.writes import Write, assign
 MOST = 200
 """Maximum number of orders and products in the row."""
 
+_STALE_BY = 4
+"""By how many versions a read may be older than the reader's cursor. A cursor that is further ahead is of another table."""
+
 Changed = Mapping[tuple[str, str], Sequence[str]]
 """The locations of each changed order or product's row, by table and key. Unreadable orders have no locations."""
 
@@ -37,9 +40,13 @@ class RecentChanges:
     entries: Mapping[tuple[str, str], tuple[int, Sequence[str]]] = field(default_factory=dict)
 
     def since(self, cursor: str) -> Changed | None:
-        """The changes that a reader of the version `cursor` does not know; None if some of them may not be listed."""
+        """The changes that a reader of the version `cursor` does not know; None if some of them may not be listed.
+
+        A row that was just created is never stale: rather, the one that the reader knows was deleted.
+        """
         known = int(cursor) if re.fullmatch("[0-9]{1,15}", cursor) else -1
-        if not self.lost <= known <= self.version:
+        newest = self.version + (_STALE_BY if self.version > _STALE_BY else 0)
+        if not self.lost <= known <= newest:
             return None
         return {key: at for key, (version, at) in self.entries.items() if version > known}
 
