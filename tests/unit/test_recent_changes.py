@@ -121,7 +121,7 @@ def test_a_product_or_an_order_that_is_gone_has_changed(shop, ask):
 
 
 def test_a_product_whose_units_an_order_moves_on_a_page_has_changed(shop, ask):
-    """Its own row stays as it is when a lane sells units, and when units are handed over or lost."""
+    """Its own row does not change when a lane sells units, or when units are handed over or lost."""
     story, start = Story(shop), cursor(ask)
 
     def changed(of_orders_alone=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from inventory_orders.api.requests import HttpAnswer, Request, reading
 from inventory_orders.api.serving import Caller
 from inventory_orders.domain.location import public_key
 from inventory_orders.invocation import runtime
-from inventory_orders.store.recent_changes import read_recent_changes
+from inventory_orders.store.recent_changes import Changed, read_recent_changes
 from inventory_orders.store.sweep_rows import TODAY, read_swept
 from inventory_orders.store.tables import Table
 
@@ -54,17 +55,20 @@ def list_changes(request: Request, caller: Caller) -> HttpAnswer:
     changed = recent.since(since)
     if changed == {}:
         following = since  # which is later than the row's version if the read was stale
-    seen = [
-        each
-        for each, locations in (changed or {}).items()
-        if caller.locations is None or not caller.locations.isdisjoint(locations)
-    ]
-    orders, products = (
-        [key for of, key in seen if of == table and caller.has_any(*permissions)]
-        for table, permissions in _TO_SEE.items()
-    )
+    orders, products = _seen_by(caller, changed or {})
     found = {"orders": orders, "products": [*map(public_key, products)]}
     return HttpAnswer(200, {**found, "isAll": changed is not None, "next": following})
+
+
+def _seen_by(caller: Caller, changed: Changed) -> Iterator[list[str]]:
+    """Yield the ids of orders, and the keys of products, that a caller may see."""
+    seen = [
+        each
+        for each, locations in changed.items()
+        if caller.locations is None or not caller.locations.isdisjoint(locations)
+    ]
+    for table, permissions in _TO_SEE.items():
+        yield [key for of, key in seen if of == table and caller.has_any(*permissions)]
 
 
 _TO_SEE = {Table.ORDERS: ("orders.read",), Table.PRODUCTS: ("products.read", "stock.read")}
