@@ -346,7 +346,7 @@ _COGNITO = re.compile(r"https://cognito-idp\.([a-z0-9-]+)\.amazonaws\.com[a-z.]*
 def check_claims(
     account: AwsAccount, issuer: str, clients: Iterable[str], claims: Sequence[str]
 ) -> str | None:
-    """Check that users of a Cognito pool cannot write the claims that say what they may do.
+    """Check that users of a Cognito pool cannot write the claims that say who they are and what they may do.
 
     Args:
         account: The account.
@@ -378,7 +378,7 @@ def check_claims(
         for claim in claims:
             if claim in writable if writable is not None else ":" not in claim:
                 raise UserError(
-                    f"users of the app client {client} can write the claim {claim}, and so choose their own roles or locations. "
+                    f"users of the app client {client} can write the claim {claim}, and so choose their own roles, locations or name. "
                     "Remove it from the client's writable attributes, or use another claim"
                 )
     return None

@@ -200,7 +200,7 @@ def _check(account: AwsAccount, settings: Settings) -> None:
 def _check_tokens(account: AwsAccount, settings: Settings, jwt: Jwt) -> None:
     roles = settings.roles or {}
     _note(preflight.check_issuer(jwt.issuer))
-    claims = [roles[name] for name in ("claim", "locationsClaim") if name in roles]
+    claims = [roles[name] for name in ("claim", "locationsClaim", "nameClaim") if name in roles]
     claims += [jwt.operators_claim[0]] if jwt.operators_claim is not None else []
     _note(preflight.check_claims(account, jwt.issuer, jwt.audience, claims))
     if settings.desk is not None:

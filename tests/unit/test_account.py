@@ -606,13 +606,14 @@ def test_deploy_checks_the_claims_of_operators_roles_and_locations(cdk, account,
         "operatorsClaim": {"name": "group", "value": "operators"},
     }
     roles = {"claim": "roles", "grants": {"owners": ["*"]}, "locationsClaim": "places"}
+    roles["nameClaim"] = "email"
     clients = []
     monkeypatch.setattr(preflight, "check_desk_client", lambda _, *which: clients.append(which))
     desk = WITH_DESK["desk"]
     with_settings(monkeypatch, jwt=jwt, holdSeconds=900, roles=roles, desk=desk)
     deploy(cdk)
-    assert clients == [("InventoryOrders-dev", POOL, "desk", ["roles", "places", "group"])]
-    assert asked == [(POOL, ("desk",), ["roles", "places", "group"])]
+    assert clients == [("InventoryOrders-dev", POOL, "desk", ["roles", "places", "email", "group"])]
+    assert asked == [(POOL, ("desk",), ["roles", "places", "email", "group"])]
 
 
 def alarm(title, state="OK"):

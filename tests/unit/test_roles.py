@@ -124,6 +124,21 @@ def test_without_the_setting_no_claim_makes_staff(api):
 # ---------------------------------------------------------------------- names
 
 
+def test_the_claim_for_names_names_staff_and_operators_but_no_customer(api):
+    api.shop.restart(ROLES=json.dumps(ROLES | {"nameClaim": "email"}))
+    for claims, name in (
+        (staff("pickers") | {"email": "ann@shop.example"}, "ann@shop.example"),
+        (OPERATOR | {"email": "bob@shop.example"}, "bob@shop.example"),
+        (staff("pickers") | {"email": "a" * 200}, "a" * 128),
+        (staff("pickers") | {"email": ""}, "pickers-1"),
+        (staff("pickers"), "pickers-1"),
+    ):
+        assert api("GET", "/about", claims=claims).document["caller"]["name"] == name
+    body = {"orderId": "o-1", "userId": "u-8", "items": [{"productId": TEA, "quantity": 1}]}
+    said = api("POST", "/orders", body, WAIT, claims={"sub": "u-7", "email": "u-8"})
+    assert said.code == (403, "OTHER_USER")
+
+
 def test_the_actor_of_a_change_is_the_name_of_the_token(api):
     place(api, "o-1", {TEA: ""})
     body = {"actor": "another"}

@@ -42,7 +42,8 @@ class Caller:
     Attributes:
         customer: The customer's user id; None for operators and staff.
         sees_numbers: Whether rejections tell the caller how many units are available.
-        name: The name under which the caller's commands are recorded: the token's user id, or the role and its session.
+        name: The name under which the caller's commands are recorded: the claim in `roles.nameClaim` or the user id of a token, or the
+            role and its session.
         permissions: The permissions of operators and staff.
         locations: The only locations whose orders and stock the caller may see and change; None for all.
     """
@@ -71,8 +72,7 @@ class Caller:
         if not user_id:
             detail = f"the token does not name its user; it needs the claim {process.user_id_claim}"
             raise ProblemError(403, "NO_SUBJECT", detail)
-        staff = _staff_in(claims, user_id[:_MAX_NAME], process)
-        return staff or cls(user_id, process.shows_numbers)
+        return _staff_in(claims, user_id, process) or cls(user_id, process.shows_numbers)
 
     def acts_for(self, user_id: str | None) -> bool:
         """Whether the caller may act for a user, and see the user's orders."""
@@ -147,13 +147,14 @@ class Caller:
 _MAX_NAME, _MAX_HOLDER = 128, 64
 
 
-def _staff_in(claims: Mapping[str, str], name: str, process: runtime.Process) -> Caller | None:
+def _staff_in(claims: Mapping[str, str], user_id: str, process: runtime.Process) -> Caller | None:
     """The operator or member of staff whom a token identifies; None if it is a customer's."""
+    roles = process.roles
+    name = (claims.get(roles.get("nameClaim", "")) or user_id)[:_MAX_NAME]
     if process.operators_claim is not None:
         claim, value = process.operators_claim
         if _says(claims.get(claim, ""), value):
             return Caller(None, name=name)
-    roles = process.roles
     held = claims.get(roles["claim"], "")
     of_roles = (granted for role, granted in roles["grants"].items() if _says(held, role))
     permissions = frozenset(chain.from_iterable(of_roles))

@@ -102,7 +102,7 @@ class Process:
 
     @cached_property
     def roles(self) -> Mapping[str, Any]:
-        """The setting `roles`: the claim with a token's roles, their permissions, and the claim with its locations."""
+        """The setting `roles`: the claims with a token's roles, locations and name, and the permissions of each role."""
         given = self._environment.get("ROLES", '{"claim": "", "grants": {}}')
         roles: Mapping[str, Any] = json.loads(given)
         return roles
