@@ -154,7 +154,7 @@ def test_data_model_after_the_order_of_the_tutorial(aws, tmp_path, monkeypatch):
     # On the embedded AWS, indexes are never stale.
     monkeypatch.setattr(forget, "LOOK_AGAIN_SECONDS", 0)
     shell = Shell(aws)
-    shell.run_all(commands_of("docs/tutorial.md", end="The page in your browser shows"))
+    shell.run_all(commands_of("docs/tutorial.md", end="The second terminal shows"))
     wait_until(aws, lambda: row_of(aws, "o-1001"))
     order = row_of(aws, "o-1001")
     audited, orders_of_a_customer, available, _, forgotten = shell.run_all(

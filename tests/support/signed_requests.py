@@ -32,8 +32,14 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Apply rules that a schema cannot express.
 
     A cursor must come from the service. A request for orders has to name a list, and one for products either ids or words.
-    Some filters exclude others.
+    Some filters exclude others. What was scanned belongs to a product of the command.
     """
+    if isinstance(case.body, dict) and isinstance(case.body.get("scanned"), dict):
+        lines = case.body.get("items") or [case.path_parameters]
+        named = {line.get("productId") for line in lines if isinstance(line, dict)}
+        scanned = {name: of for name, of in case.body["scanned"].items() if name in named}
+        case.body = {name: of for name, of in case.body.items() if name != "scanned"}
+        case.body |= {"scanned": scanned} if scanned else {}
     query = case.query or {}
     query.pop("cursor", None)
     if (case.method, case.path) == ("GET", "/orders"):
