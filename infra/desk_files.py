@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,7 @@ _KINDS = {
     ".webmanifest": "application/manifest+json",
 }
 _COMPRESSED = {".png"}
+_CONFIG = b'<script id="config" type="application/json"></script>'
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src 'self'; "
@@ -65,13 +67,20 @@ class DeskFile:
     content: bytes
 
 
-def desk_files() -> dict[str, DeskFile]:
+def desk_files(config: Mapping[str, Any]) -> dict[str, DeskFile]:
     """Return the files of the desk by name. Except for `PAGE`, each has a digest in its name, and never changes.
+
+    Args:
+        config: What the page tells its script: where the API is, and how staff sign in.
 
     Raises:
         AssetError: They cannot be built, or this package was built without them. The message says what to do.
     """
-    return {name: _sent(name, content) for name, content in built().items()}
+    # In a page, `</script>` would end the element, whatever surrounds it.
+    said = json.dumps(config).replace("<", "\\u003c").encode()
+    files = {**built()}
+    files[PAGE] = files[PAGE].replace(_CONFIG, _CONFIG.replace(b"></", b">" + said + b"</"))
+    return {name: _sent(name, content) for name, content in files.items()}
 
 
 @cache
@@ -163,7 +172,6 @@ def answers(desk: Desk, issuer: str) -> dict[str, dict[str, Any]]:
     }
     if desk.domain is not None:
         headers["Strict-Transport-Security"] = "max-age=31536000"
-    files = desk_files() | {"config.json": _config(desk, issuer)}
     return {
         name: {
             "statusCode": 200,
@@ -171,12 +179,11 @@ def answers(desk: Desk, issuer: str) -> dict[str, dict[str, Any]]:
             "body": base64.b64encode(file.content).decode(),
             "isBase64Encoded": True,
         }
-        for name, file in files.items()
+        for name, file in desk_files(_config(desk, issuer)).items()
     }
 
 
-def _config(desk: Desk, issuer: str) -> DeskFile:
-    """Compose the file that tells the pages where the API is and how staff sign in."""
+def _config(desk: Desk, issuer: str) -> dict[str, Any]:
     sign_in = {
         "issuer": issuer,
         "clientId": desk.client_id,
@@ -185,8 +192,7 @@ def _config(desk: Desk, issuer: str) -> DeskFile:
         "signOut": desk.sign_out,
         "scope": desk.scope,
     }
-    content = json.dumps({"desk": "hosted", "api": "..", "signIn": sign_in}).encode()
-    return DeskFile({"Content-Type": "application/json", "Cache-Control": "no-store"}, content)
+    return {"desk": "hosted", "api": "..", "signIn": sign_in}
 
 
 def answers_file(desk: Desk, issuer: str, folder: Path) -> Path:

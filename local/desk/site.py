@@ -128,7 +128,6 @@ class Site:
 
     def _files(self) -> dict[str, DeskFile]:
         """Return what needs no token, by path. Pages are one file, whose script reads the address."""
-        built = desk_files()
         pages = ("", "contract", *(("dashboard", "try") if self.is_embedded else ()))
         config = {
             "desk": "local",
@@ -136,11 +135,11 @@ class Site:
             "embedded": self.is_embedded,
             "signIn": None,
         }
+        built = desk_files(config)
         contract = (ROOT / "docs" / _CONTRACT).read_text("utf-8")
         if self.is_embedded:
             contract = re.sub(r"servers:\n( .*\n)+", _SERVERS, contract)
         made = {
-            "config.json": ("application/json", json.dumps(config).encode()),
             _CONTRACT: (_YAML, contract.encode()),
             **{name: (kind, path.read_bytes()) for name, (kind, path) in _FILES.items()},
         }
@@ -180,8 +179,7 @@ def _hosted_files() -> dict[str, DeskFile]:
         "scope": "openid",
     }
     config = {"desk": "hosted", "api": f"../..{_API.rstrip('/')}", "signIn": sign_in}
-    own = DeskFile({"Content-Type": "application/json"}, json.dumps(config).encode())
-    return {f"{HOSTED}{name}": file for name, file in {**desk_files(), "config.json": own}.items()}
+    return {f"{HOSTED}{name}": file for name, file in desk_files(config).items()}
 
 
 class _RefusedError(UserError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -261,6 +263,12 @@ def show(page: Any, desk: DeskOfShop, path: str, title: str) -> None:
     """Open a page of the desk, and wait for its heading."""
     page.goto(f"{desk.origin}/desk/#/{path}")
     page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+
+
+def config_in(reply: Reply) -> Any:
+    """Read what a page tells its script."""
+    (found,) = re.findall(rb'type="application/json">(.*)</script>', gzip.decompress(reply.body))
+    return json.loads(found)
 
 
 def said(page: Any, text: str, role: str = "status") -> None:

@@ -21,7 +21,7 @@ from local.desk import api, server
 from local.desk.background import DeskServer
 from local.desk.site import Site, serving
 from operations.errors import UserError
-from tests.support.desk import TEA, TOKEN, ask, desk_of_shop
+from tests.support.desk import TEA, TOKEN, ask, config_in, desk_of_shop
 
 PAGES = ("/desk/", "/desk/dashboard", "/desk/try", "/desk/contract")
 READS = ("attention", "today", "dead-letters", "lanes", "dashboard?range=latest")
@@ -64,7 +64,7 @@ def test_a_page_of_another_origin_reads_nothing_and_changes_nothing(desk, header
 
 
 def test_the_files_hold_no_secret_and_are_for_this_machine_only(desk):
-    for path in (*PAGES, "/desk/config.json", *(f"/desk/{name}" for name in desk_files())):
+    for path in (*PAGES, *(f"/desk/{name}" for name in desk_files({}))):
         reply = ask(desk.origin, "GET", path, X_Desk_Token=None)
         assert reply.status == 200
         is_compressed = reply.headers.get("content-encoding") == "gzip"
@@ -77,12 +77,12 @@ def test_the_files_hold_no_secret_and_are_for_this_machine_only(desk):
 
 
 def test_only_files_with_a_digest_in_their_names_are_cached(desk):
-    (script,) = (name for name in desk_files() if name.endswith(".js"))
+    (script,) = (name for name in desk_files({}) if name.endswith(".js"))
     kept = [
         "immutable" in ask(desk.origin, "GET", f"/desk/{name}").headers["cache-control"]
-        for name in ("", "config.json", "contract", "openapi.yaml", script)
+        for name in ("", "contract", "openapi.yaml", script)
     ]
-    assert kept == [False, False, False, False, True]
+    assert kept == [False, False, False, True]
     assert ask(desk.origin, "GET", "/api/about").headers["cache-control"] == "no-store"
 
 
@@ -103,7 +103,7 @@ def test_no_page_runs_scripts_of_others_and_the_contract_alone_shows_images(desk
 
 def test_on_an_account_there_is_nothing_of_the_embedded_aws():
     with desk_of_shop(is_embedded=False, is_production=True) as desk:
-        config = desk.get("/desk/config.json")
+        config = config_in(ask(desk.origin, "GET", "/desk/"))
         assert config == {"desk": "local", "api": "../api", "embedded": False, "signIn": None}
         about = desk.get("/api/about")
         assert (about["production"], about["currency"]["code"]) == (True, "EUR")

@@ -16,7 +16,7 @@ from local.desk import background
 from local.desk.background import DeskServer
 from local.issuer import Issuer
 from operations.errors import UserError
-from tests.support.desk import ask, claims_of, desk_of_shop, unsigned
+from tests.support.desk import ask, claims_of, config_in, desk_of_shop, unsigned
 
 DESK = "http://127.0.0.1:1/hosted/desk/page.html"
 VERIFIER = "v" * 43
@@ -172,7 +172,7 @@ def test_the_issuer_answers_pages_of_this_server_only_and_only_on_the_embedded_a
         assert "form-action 'self'" in answer.headers["content-security-policy"]
         for headers in ({"Origin": "https://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
             assert ask(desk.origin, "POST", path, "role=owners", **headers).status == 403
-        config = desk.get("/hosted/desk/config.json")
+        config = config_in(ask(desk.origin, "GET", "/hosted/desk/page.html"))
         assert (config["desk"], config["signIn"]["issuer"]) == ("hosted", tokens.SETTING["issuer"])
     with desk_of_shop(is_embedded=False) as desk:
         for path in ("/issuer/authorize", "/hosted/desk/page.html"):

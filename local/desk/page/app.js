@@ -6,7 +6,7 @@ import { locationName, minute, person, useCurrency } from "./format.js";
 import { ELSEWHERE, dismiss, forgetMessages, messageOf, page, say, withCode } from "./messages.js";
 import { button, hrefOf, link, problem, steady } from "./parts.js";
 import { listenToScans, sendForm, swallow } from "./scanner.js";
-import { api, ask, config, isLocal, pause, readConfig } from "./server.js";
+import { api, ask, config, isLocal, pause } from "./server.js";
 import { beginSession, listenToSession, signIn, signOut, until } from "./session.js";
 import { T } from "./texts.js";
 
@@ -321,7 +321,6 @@ const firstChange = () => api("GET", "/changes", { seconds: POLL_SECONDS }).then
 async function begin() {
   for (;;) {
     try {
-      await readConfig();
       await beginSession(config.signIn);
       const [since] = await Promise.all([firstChange(), readAbout()]);
       shown.isKnown = true;

@@ -22,9 +22,8 @@ addEventListener("hashchange", () => {
   if (location.hash.startsWith("#token=")) location.reload();
 });
 
-// Where the pages are: `desk` (local or hosted), the address of the `api`, whether that is the `embedded` AWS, and how to `signIn`.
-export const config = { desk: "hosted", api: ".." };
-export const readConfig = async () => Object.assign(config, parsed((await request("config.json")).said));
+// What the page itself says: where it is, `desk` (local or hosted), the address of the `api`, whether that is the `embedded` AWS, and how to `signIn`.
+export const config = JSON.parse(document.getElementById("config").text);
 export const isLocal = () => config.desk === "local";
 
 // The API refused a request. `code` is its reason, `fields` are what it may be about, and `problem` is all that it said.
@@ -37,7 +36,7 @@ export class RefusedError extends Error {
 }
 
 // JSON, in which integers that a browser would round are text.
-export const parsed = (text) =>
+const parsed = (text) =>
   JSON.parse(text, (_, value, { source } = {}) => (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? source : value));
 
 // Returns the answer, with its text in `said`, unless that takes too long. `lost` says more if it is unknown whether what was asked was done.

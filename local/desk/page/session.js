@@ -1,4 +1,4 @@
-// Who has signed in: authorization code with PKCE at the issuer that config.json names. The tokens stay in this tab.
+// Who has signed in: authorization code with PKCE at the issuer that the page names. The tokens stay in this tab.
 import { T } from "./texts.js";
 
 const LEAST_MILLISECONDS = 60_000; // that a token has left, or it is renewed
@@ -88,7 +88,7 @@ async function finish(given) {
   keep(await ask({ grant_type: "authorization_code", code: given.get("code"), redirect_uri: here(), code_verifier: pending.verifier }), pending);
 }
 
-// Signs in, unless this tab has a session or this desk has no sign-in. `config` is `signIn` of config.json.
+// Signs in, unless this tab has a session or this desk has no sign-in. `config` is `signIn` of the page.
 export async function beginSession(config) {
   issuer = config;
   const given = answer;
