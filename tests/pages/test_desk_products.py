@@ -9,6 +9,7 @@ from tests.support.pages import module
 DECAF = "tea-earl-grey-decaf"
 ANNA = "arn:aws:sts::123456789012:assumed-role/Admin/anna@example.com"
 PHONE = {"width": 390, "height": 844}
+GTIN, CASE, TAKEN = "4006381333931", "14006381333938", "5901234123457"
 
 
 def change(desk, product_id=TEA, **changes):
@@ -213,6 +214,29 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     mug = desk.shop.row("mug")
     limits = mug["lowStockThreshold"], mug["backorderLimit"], mug["name"], mug["price"]
     assert limits == ({"N": "9"}, {"N": "100"}, {"S": "Mug"}, {"N": "999"})
+    # Barcodes are refused at their field, and stay as they are while other details change.
+    change(desk, TEA, barcodes=[{"code": TAKEN}])
+    barcodes = page.get_by_label("Barcodes")
+    for typed, why in (
+        ("4006381333931*x", "cannot be read as a barcode"),
+        ("4006381333932", "the check digit of 4006381333932 is wrong; correct the code"),
+        (TAKEN, f"is a barcode of {TEA}; remove it there first"),
+    ):
+        barcodes.fill(typed)
+        page.get_by_role("button", name="Save details").click()
+        said(page, why, "alert")
+        assert barcodes.get_attribute("aria-invalid") == "true"
+    barcodes.fill(f" {GTIN}  {CASE}*12 ")
+    page.keyboard.press("Enter")
+    said(page, "Change mug: it has 2 barcodes")
+    assert {*barcodes.input_value().split()} == {f"0{GTIN}", f"{CASE}*12"}
+    page.get_by_label("Name").fill("Big mug")
+    page.keyboard.press("Enter")
+    said(page, "Change mug: it is called Big mug")
+    assert {*desk.shop.row("mug")["barcodes"]["SS"]} == {f"0{GTIN}", f"{CASE}*12"}
+    barcodes.fill("")
+    page.keyboard.press("Enter")
+    said(page, "Change mug: it has no barcodes")
 
     desk.place("o-1", ("mug", 2))
     dialog = page.get_by_role("dialog", name="Are you sure?")
@@ -386,7 +410,7 @@ def test_a_product_at_several_locations(page, desk):
     total = [str(at_home + 7 + 10), "2", str(at_home + 7 + 8)]
     assert tea.locator("td").all_inner_texts()[3:6] == total
     page.get_by_label("Show").select_option("out of stock")
-    page.get_by_text("No product is listed that is out of stock.").wait_for()
+    page.get_by_text("No product is out of stock.").wait_for()
     page.get_by_label("Show").select_option("low")
     said(page, "1 of 41 products")
     assert tea.locator("td").last.inner_text().split("\n") == ["in stock", "low at berlin"]

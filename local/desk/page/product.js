@@ -12,6 +12,7 @@ import { T } from "./texts.js";
 const ON_THE_WAY = "#"; // no location has this name
 const MOST_UNITS = 1_000_000;
 const TAKES_OFF = ["DAMAGE", "LOSS"];
+const BARCODE = /^=?[!-)+-~]{1,64}(\*[1-9]\d{0,6})?$/;
 
 const nameIn = (product) => (product.total ?? product).name ?? product.productId;
 
@@ -28,8 +29,10 @@ function levelIn(levels, productId, locationId = "") {
 export async function read([productId, locationId], state) {
   // What came of it is still to be read.
   if (state.delisted) return state.delisted;
-  const stock = await api("GET", pathOf("stock", productId));
+  const [stock, details] = await Promise.all([api("GET", pathOf("stock", productId)), may("products.read") ? api("GET", pathOf("products", productId)) : undefined]);
   const product = levelIn(stock.places ?? [stock], productId, locationId);
+  // All locations share them.
+  product.barcodes = details && (details.barcodes ?? []);
   if (stock.places) {
     const { transfers } = await api("GET", pathOf("products", productId, "transfers"));
     Object.assign(product, { total: totalOf(stock), onTheWay: transfers });
@@ -137,7 +140,7 @@ function onTheWayOf(product, names) {
 function changesOf(product, key, valuesIn) {
   return (fields) => {
     const words = T.product.change(inWords(product));
-    const changed = Object.entries(valuesIn(fields)).filter(([name, value]) => value !== product[name]);
+    const changed = Object.entries(valuesIn(fields)).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(product[name]));
     const command = { action: "change", ...named(product), ...Object.fromEntries(changed) };
     const outcome = changed.map(([name, value]) => T.product.changed[name](value)).join(", ");
     if (changed.length) return act(product, key, words, command, undefined, outcome);
@@ -152,12 +155,25 @@ function limitsOf(product) {
   return formCard("limits", changesOf(product, "limits", valuesIn), fields);
 }
 
-// Name and price are the same at all locations.
-function detailsOf({ productId, total, state, ...own }) {
+// Barcodes as they are typed: a case of 12 units is code*12.
+const barcodesInWords = (barcodes) => barcodes.map(({ code, units: each }) => (each === 1 ? code : `${code}*${each}`)).join(" ");
+const barcodesIn = (text) =>
+  text.split(/\s+/).filter(Boolean).map((word) => {
+    const [code, each = "1"] = word.split("*");
+    return { code, units: Number(each) };
+  });
+const barcodeFault = (text) => {
+  const wrong = text.split(/\s+/).find((word) => word && !BARCODE.test(word));
+  return wrong ? T.product.noBarcode(wrong) : "";
+};
+
+// Name, price and barcodes are the same at all locations.
+function detailsOf({ productId, barcodes, total, state, ...own }) {
   const { name = "", price: amount } = total ?? own;
-  const valuesIn = (fields) => ({ ...notesOf(fields, ["name"]), ...priceIn(fields) });
+  const valuesIn = (fields) => ({ ...notesOf(fields, ["name"]), ...priceIn(fields), ...(barcodes && { barcodes: barcodesIn(fields.barcodes.value) }) });
   const nameField = field("details", "name", T.product.name, { value: name, maxLength: 200, required: name !== "" });
-  return formCard("details", changesOf({ productId, name, price: amount, state }, "details", valuesIn), nameField, priceField("details", amount));
+  const codes = barcodes && field("details", "barcodes", T.product.barcodesField, { value: barcodesInWords(barcodes), required: false, faultOf: barcodeFault });
+  return formCard("details", changesOf({ productId, name, price: amount, barcodes, state }, "details", valuesIn), nameField, priceField("details", amount), codes ?? nothing);
 }
 
 // A product that is discontinued without a location is discontinued everywhere.
@@ -187,14 +203,15 @@ function saleOf(product) {
 // ---------------------------------------------------------------- the page
 
 function stockOf(product) {
-  const { available, leftToSell, leftByDefault, productId, isExact, total } = product;
+  const { available, leftToSell, leftByDefault, productId, isExact, total, barcodes = [] } = product;
   return card(
     total ? T.product.stockAt(locationName(product)) : T.product.stock,
     stockBar(product),
     numbersOf(product),
     available < 0 ? problem(T.product.isShort(number(-available))) : nothing,
     leftToSell && !leftByDefault ? hint(withCode(T.product.leftOut)) : nothing,
-    html`<p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>${hint(T.product.committedMeans)}<p>${link(T.product.watch, "drop", productId)}</p>`,
+    html`<p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>${hint(T.product.committedMeans)}
+      ${barcodes.length && !may("products.write") ? html`<p>${T.product.barcodes(barcodesInWords(barcodes))}</p>` : nothing}<p>${link(T.product.watch, "drop", productId)}</p>`,
   );
 }
 

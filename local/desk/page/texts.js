@@ -30,7 +30,7 @@ export const T = {
     production: (stage) => `PRODUCTION: stage ${stage}`,
   },
   who: (name, permissions, locations) => [`You are ${name}`, permissions && `may ${permissions}`, locations !== undefined && (locations ? `work at ${locations}` : "work at no location")].filter(Boolean).join(", "),
-  search: { label: "Find an order, customer, product or location (press /)", placeholder: "Order, customer, product, location", find: "Find" },
+  search: { label: "Find an order, customer or product (press /)", placeholder: "Order, customer, product", find: "Find" },
   live: { starting: "connecting", on: "live", off: (why) => `not live: ${why}`, notNoted: "this stage does not note changes (setting desk)" },
   refresh: "Refresh",
   reading: "Loading …",
@@ -79,6 +79,7 @@ export const T = {
     INVALID_JSON: ["body"],
     BELOW_FLOOR: ["delta", "quantity", "counted", "backorderLimit"],
     PRODUCT_EXISTS: ["productId", "locationId"],
+    BARCODE_TAKEN: "barcodes",
     TOO_MANY_PLACES: "locationId",
     NEWER_EVENT_APPLIED: "price",
   },
@@ -174,7 +175,7 @@ export const T = {
       deadLetters: (why) => `Dead letters were not searched: ${why}.`,
       otherLetters: (queue, count) => `Only ${count} dead letters of ${queue} were searched.`,
     },
-    canBeFound: (isLocal) => `Type the whole id of an order or customer, a whole tracking number or other reference, the beginnings of words of a product's name or id, ${isLocal ? "the beginning of a location, or part of an order's id in a dead letter" : "or the beginning of a location"}.`,
+    canBeFound: (isLocal) => `Type the whole id of an order or customer, a whole tracking number or other reference, the beginnings of words of a product's name or id, ${isLocal ? "the beginning of a location (setting locations), or part of an order's id in a dead letter" : "or the beginning of a location (setting locations)"}.`,
   },
 
   // ---------------------------------------------------------------- the drop
@@ -203,7 +204,10 @@ export const T = {
     product: "Product", filter: "Filter by name or id", show: "Show", all: "all products", promised: "more units promised than on hand", clear: "Show all products",
     found: (shown, all) => (shown === all ? counted(all, "product") : `${number(shown)} of ${counted(all, "product")}`),
     more: "Show more", notAll: "There are more: the search finds them",
-    none: (text, level) => `No product ${text ? `has “${text}” in its name or id` : "is listed"}${level ? `${text ? " and" : " that"} is ${level}` : ""}.`,
+    none: (text, level) => {
+      const isAt = level && `${level === T.allProducts.promised ? "has" : "is"} ${level}`;
+      return `No product ${[text && `has “${text}” in its name or id`, isAt].filter(Boolean).join(" and ") || "is listed"}.`;
+    },
     total: (amount) => `Total of ${counted(amount, "product")}`,
     places: (amount) => counted(amount, "location"),
     placesOf: (amount, productId) => `${counted(amount, "location")} of ${productId}`,
@@ -232,7 +236,7 @@ export const T = {
       correct: { title: "Correct the stock", text: "Correct" },
       transfer: { title: "Transfer", text: "Transfer" },
       limits: { title: "Limits", text: "Save limits" },
-      details: { title: "Name and price", text: "Save name and price" },
+      details: { title: "Name, price and barcodes", text: "Save details" },
     },
     receive: (amount, product) => `Receive ${amount} ${product}`,
     unitsIn: "Units that came in", deliveryNote: "Reference, such as a delivery note (optional)", reference: "Reference (optional)",
@@ -253,7 +257,10 @@ export const T = {
       lowStockThreshold: (units) => `warns at ${number(units)} available units`,
       backorderLimit: (units) => (units ? `sells up to ${counted(units, "unit")} beyond the stock` : "sells nothing beyond the stock"),
       name: (name) => `it is called ${name}`, price: (units) => `it costs ${price(units)}`,
+      barcodes: (all) => (all.length ? `it has ${counted(all.length, "barcode")}` : "it has no barcodes"),
     },
+    barcodes: (codes) => `Barcodes: ${codes}`, barcodesField: "Barcodes, separated by spaces; a case of 12 is code*12",
+    noBarcode: (text) => `"${text}" cannot be read as a barcode; write it like 4006381333931, or like 14006381333938*12 for a case of 12 units`,
     same: (words) => `${words}: nothing has changed`, inCurrency: (text, code) => `${text} in ${code || "minor units"}`,
     noPrice: (text, example, most) => `"${text}" cannot be read as a price; write it like ${example}, up to ${most}`,
     backorderLimit: "Backorders: units to sell beyond the stock", saleTitle: "On sale?",
