@@ -411,6 +411,8 @@ def test_a_product_at_several_locations(page, desk):
     assert tea.locator("td").all_inner_texts()[3:6] == total
     page.get_by_label("Show").select_option("out of stock")
     page.get_by_text("No product is out of stock.").wait_for()
+    page.get_by_label("Show").select_option("more units promised than on hand")
+    page.get_by_text("No product has more units promised than on hand.").wait_for()
     page.get_by_label("Show").select_option("low")
     said(page, "1 of 41 products")
     assert tea.locator("td").last.inner_text().split("\n") == ["in stock", "low at berlin"]

@@ -59,9 +59,20 @@ def test_a_role_sees_what_it_may_do(page, desk):
     assert controls(page) == ["Cancel", "Cancel everything not shipped yet", "Cancel these units"]
     # Names of products are for those who may read products.
     page.get_by_role("cell", name=TEA).first.wait_for()
+    # Pages of products are for those who may read stock.
+    act_as(page, desk, "pickers")
+    page.get_by_role("cell", name="Earl Grey").first.wait_for()
+    show(page, desk, f"search/{TEA}", f"Search: {TEA}")
+    page.locator("main li").filter(has_text="Earl Grey").wait_for()
+    assert page.locator("main a").count() == 0
+    desk.command(
+        "ManageProducts", action="change", productId=TEA, barcodes=[{"code": "case-7", "units": 12}]
+    )
     act_as(page, desk, "stock")
+    page.get_by_role("heading", level=1, name="Earl Grey").wait_for()
     show(page, desk, f"product/{TEA}/berlin", "Earl Grey at berlin")
     assert "Receive" in controls(page)
+    page.get_by_text("Barcodes: case-7*12").wait_for()
     assert not {"Discontinue", "Save limits", "List it at another location"} & {*controls(page)}
     page.goto(f"{desk.origin}/desk/#/orders")
     page.get_by_text("your role does not include the permission orders.read").wait_for()

@@ -3,6 +3,7 @@ import { html, nothing, svg } from "lit-html";
 import { keyed } from "lit-html/directives/keyed.js";
 import { ref } from "lit-html/directives/ref.js";
 import { repeat as each } from "lit-html/directives/repeat.js";
+import { may } from "./caller.js";
 import { changed, draftOf, drop, idOf, isKept, isTyped } from "./drafts.js";
 import { change, idOfMessage, isWrong, messageOf, page, refuse } from "./messages.js";
 import { T } from "./texts.js";
@@ -12,7 +13,10 @@ export { change, html, messageOf, nothing, svg };
 // Only the local server has pages with a path of their own.
 const START = /\/(page\.html)?$/.test(location.pathname) ? "" : "./";
 export const hrefOf = (path, ...parts) => `${START}#/${[path, ...parts].map(encodeURIComponent).join("/")}`;
-export const link = (text, path, ...parts) => html`<a href=${hrefOf(path, ...parts)}>${text}</a>`;
+// Whether the caller may open a page.
+export const mayOpen = (path) => path !== "product" || may("stock.read");
+// The text alone, if the caller may not open the page.
+export const link = (text, path, ...parts) => (mayOpen(path) ? html`<a href=${hrefOf(path, ...parts)}>${text}</a>` : text);
 export const card = (title, ...content) => html`<section class="card"><h2>${title}</h2>${content}</section>`;
 
 // A card that is closed at first.

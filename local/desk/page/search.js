@@ -3,7 +3,7 @@ import { about, may, worksAt } from "./caller.js";
 import { moment, number } from "./format.js";
 import { withCode } from "./messages.js";
 import { statusOf } from "./order_facts.js";
-import { card, hint, hrefOf, html, repeat } from "./parts.js";
+import { card, hint, hrefOf, html, mayOpen, repeat } from "./parts.js";
 import { api, ask, isLocal, pathOf } from "./server.js";
 import { T } from "./texts.js";
 
@@ -95,12 +95,13 @@ export async function read([text]) {
   const lists = Object.keys(HITS).map((kind) => [kind, (found[kind] ?? []).filter((hit) => kind !== "locations" || worksAt({ locationId: hit }))]).filter(([, hits]) => hits.length > 0);
   // Unless there may be others, or the reader has moved on. Going back leads to where the reader came from.
   const isOnly = lists.length === 1 && lists[0][1].length === 1 && unsearched.every(([what]) => what === "parts" || what === "laterReferences");
-  if (isOnly && location.hash === hash) location.replace(hrefOf(...HITS[lists[0][0]](lists[0][1][0]).slice(2)));
+  const [, , ...path] = isOnly ? HITS[lists[0][0]](lists[0][1][0]) : [];
+  if (isOnly && mayOpen(path[0]) && location.hash === hash) location.replace(hrefOf(...path));
   return { lists, about: withCode([hasMore ? T.find.notAll : "", ...unsearched.map(([what, ...how]) => T.find.unsearched[what](...how))].filter(Boolean).join(" ")) };
 }
 
 export function draw({ lists, about: words }, state, [text]) {
-  const itemOf = ([shown, more, ...path], isFirst) => html`<li><a href=${hrefOf(...path)} ?data-first=${isFirst}>${shown}</a><small>${more}</small></li>`;
+  const itemOf = ([shown, more, ...path], isFirst) => html`<li>${mayOpen(path[0]) ? html`<a href=${hrefOf(...path)} ?data-first=${isFirst}>${shown}</a>` : shown}<small>${more}</small></li>`;
   const listOf = ([kind, hits], at) => repeat(hits, (hit) => hit.orderId ?? hit.productId ?? hit.messageId ?? hit, (hit, n) => itemOf(HITS[kind](hit), at + n === 0), (why) => html`<li>${why}</li>`);
   const cards = lists.map((list, at) => card(T.find.kinds[list[0]], html`<ul class="hits">${listOf(list, at)}</ul>`));
   return { title: T.find.title(text), about: words, content: cards.length ? cards : card(words[0] ? T.find.noneYet : T.find.none, hint(T.find.canBeFound(isLocal()))) };
