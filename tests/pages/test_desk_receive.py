@@ -20,6 +20,7 @@ SHEETS = [
     ("a\t3\r\nb\t0\r\n\r\n", [["a", 3], ["b", 0]]),
     ("Product;Units\na;3\nb;4,0;EUR", [["a", 3], ["b", 4]]),
     ('\ufeff"a","3"\n0012,1\n', [["a", 3], ["0012", 1]]),
+    ("tea-genmaicha 3\nLS  tea 12\nmug", [["tea-genmaicha", 3], ["LS  tea", 12], ["mug", 1]]),
     ("a\na\nb", [["a", 1], ["a", 1], ["b", 1]]),
     ("", []),
 ]
@@ -126,6 +127,7 @@ def test_twelve_lines_are_received_on_a_phone_with_few_taps_and_scans(page, desk
     page.locator("[name=note]:focus").wait_for()
     assert page.get_by_label("Delivery note").input_value() == ""
     assert page.get_by_role("row").count() == 0
+    assert not page.get_by_role("status").get_by_text("booked").count()
 
 
 def test_two_people_book_one_note_at_the_same_time_and_each_is_told(page, context, desk):
@@ -169,7 +171,7 @@ def test_a_note_that_is_booked_says_what_was_and_takes_nothing_or_a_second_part(
     # One line came on top, and the other one did not.
     page.get_by_role("button", name="Book Earl Grey as a second part").click()
     page.get_by_role("button", name="No, nothing more").click()
-    page.get_by_role("spinbutton", name="Units of Earl Grey that came").fill("2")
+    page.get_by_role("spinbutton", name="Units of Earl Grey received").fill("2")
     page.get_by_role("button", name="Book 1 line").click()
     said(page, "Book 1 line of ls-1: 1 booked")
     assert [units for units, _ in receipts(desk, TEA)] == [5, 2]
@@ -193,7 +195,7 @@ def test_a_booking_whose_answer_is_lost_goes_on_after_a_reload(page, desk):
     said(page, "Book 2 lines of LS-3 failed: 1 booked, 1 not booked: see its row", "alert")
     page.reload()
     row(page, TEA).get_by_text("Not answered yet").wait_for()
-    for label in ("Delivery note", "Units of Earl Grey that came"):
+    for label in ("Delivery note", "Units of Earl Grey received"):
         assert page.get_by_label(label).get_attribute("readonly") is not None
     page.get_by_role("button", name="Book 1 line").click()
     said(page, "Book 1 line of LS-3: 1 booked")
@@ -232,9 +234,9 @@ def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page
     begin(page, desk, "LS-2", f"{TEA};5\n{DECAF};1\n{GTIN};2\n4006381333932;1\no-1;1\n{PRICED};1")
     said(page, "2 lines added. 4 not recognised")
     assert page.get_by_role("link", name="Search for item 12345").is_visible()
-    page.get_by_text("o-1 (came: 1): this is an order, not a product").wait_for()
+    page.get_by_text("o-1 (received: 1): this is an order, not a product").wait_for()
     page.get_by_text("the check digit of 4006381333932 is wrong; scan it again").wait_for()
-    page.get_by_text(f"{GTIN} (came: 2): nothing has this code; add it").wait_for()
+    page.get_by_text(f"{GTIN} (received: 2): nothing has this code; add it").wait_for()
     desk.command("ManageProducts", action="change", productId=HOJICHA, barcodes=[{"code": GTIN}])
     page.get_by_role("button", name=f"Try again {GTIN}").click()
     row(page, HOJICHA).wait_for()

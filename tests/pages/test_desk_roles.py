@@ -6,6 +6,7 @@ import pytest
 
 from local.tokens import ROLES
 from tests.support.desk import TEA, desk_for, said, show
+from tests.support.hands import scan
 from tests.support.pages import PAGES, fill
 
 MOST_CALLS = 5
@@ -100,6 +101,9 @@ def test_whoever_works_at_one_location_begins_there_and_handles_its_lines(page, 
     assert controls(page) == ["Hand over part of it"]
     page.goto(f"{desk.origin}/desk/#/order/o-1")
     page.get_by_text("(OTHER_LOCATION)").wait_for()
+    show(page, desk, "scan", "Scan")
+    scan(page, "o-1", "Enter")
+    said(page, "Order o-1 ships from another location.", "alert")
 
 
 def test_each_page_makes_few_calls(page, desk):

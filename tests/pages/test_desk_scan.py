@@ -91,6 +91,7 @@ def test_a_wrong_scan_changes_nothing_and_is_heard_and_seen(page, phone):
         assert tones(page) == ["bad"]
 
     wrong(UNIT, "Scan an order first.")
+    wrong("order-9", "No order has the id order-9. Scan an order first.")
     wrong("order-3", "Order order-3 cannot be handed over: waiting for payment.")
     scan_all(page, "order-1")
     said(page, "Order order-1: 5 units to pack.")
@@ -105,7 +106,9 @@ def test_a_wrong_scan_changes_nothing_and_is_heard_and_seen(page, phone):
     wrong("mug", "mug is not in order order-1.")
     assert page.locator(".scan .message").evaluate(colour) != good
     wrong(CASE, "Too many: 4 more Earl Grey, but 1 of 3 are packed.")
-    wrong("order-2", "order-2 is another order. Hand over order-1 first, or set it aside.")
+    wrong(
+        "order-2", "order-2 is another order. Hand over order-1 first, or discard what is packed."
+    )
     wrong("4006381333930", "the check digit of 4006381333930 is wrong; scan it again")
     wrong("DHL-00001", "nothing has this code")
     wrong("order-1", "Not packed yet: 2 Earl Grey, 2 Hojicha.")
@@ -143,8 +146,15 @@ def test_a_wrong_scan_changes_nothing_and_is_heard_and_seen(page, phone):
     page.get_by_text("Order order-1 cannot be handed over: cancelled.").wait_for()
     tones(page)
     wrong("order-1", "Order order-1 cannot be handed over: cancelled.")
-    page.get_by_role("button", name="Set this order aside").click()
-    said(page, "Order order-1 was set aside.")
+    discard = page.get_by_role("button", name="Discard what is packed")
+    discard.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("forgets the 5 units packed and the tracking number DHL-00001.").wait_for()
+    page.keyboard.press("Escape")
+    assert page.get_by_label("Tracking number").count() == 0
+    discard.click()
+    dialog.get_by_role("button", name="Discard what is packed").click()
+    said(page, "Order order-1 is closed. It was not handed over.")
     wrong("order-1", "Order order-1 cannot be handed over: cancelled.")
 
 
@@ -194,6 +204,18 @@ def test_what_codes_say_is_recorded_and_an_ambiguous_one_means_what_is_in_the_or
     page.get_by_role("button", name="Undo the last scan").click()
     scan_all(page, UNIT, UNIT, "]C100106141412345678908")
     said(page, "Tracking number 106141412345678908.")
+    tones(page)
+    # Neither a second number nor a misread code of goods is taken for the number of the parcel.
+    scan_all(page, "DHL-00002")
+    said(
+        page,
+        "DHL-00002 was not recorded: the tracking number is already 106141412345678908",
+        "alert",
+    )
+    scan_all(page, "4006381333930")
+    said(page, "If it is a tracking number, scan or type it in its field.", "alert")
+    assert tones(page) == ["bad", "bad"]
+    assert page.get_by_label("Tracking number").input_value() == "106141412345678908"
     page.get_by_role("button", name="Undo the last scan").click()
     said(page, "Undone: 106141412345678908.")
     assert page.get_by_label("Tracking number").input_value() == ""

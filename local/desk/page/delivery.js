@@ -3,17 +3,21 @@ import { T } from "./texts.js";
 
 const WHOLE = /^(\d+)(?:[.,]0+)?$/;
 const ROUNDED = /^\d(?:[.,]\d+)?E\+\d+$/i; // how a spreadsheet shows a long code
+const TYPED = /^(\S.*?)\s+(\d+)$/;
 const MOST_ELEMENTS = 10; // of a line, as the API takes them
 
 export const emptyDelivery = (place = "") => ({ note: "", place, lines: [], announced: {}, unknown: [], names: {} });
 
 const cellOf = (text) => text.trim().replace(/^"(.*)"$/s, "$1").replaceAll('""', '"').trim();
 
+// A line that was typed may have a blank between its product and its number.
+const withoutSeparator = (cells) => (cells.length === 1 ? (cells[0].match(TYPED)?.slice(1) ?? cells) : cells);
+
 // Reads lines of a spreadsheet: a product or code, and a number. A code alone is one unit, as in a scanner's memory. The first row may be a
 // heading. `faults` say what cannot be read.
 export function linesIn(text) {
   const separator = ["\t", ";"].find((each) => text.includes(each)) ?? ",";
-  const rows = text.replace(/^\ufeff/, "").split(/\r\n|\r|\n/).map((row) => row.split(separator).map(cellOf));
+  const rows = text.replace(/^\ufeff/, "").split(/\r\n|\r|\n/).map((row) => withoutSeparator(row.split(separator).map(cellOf)));
   const filled = rows.map(([code, amount], at) => ({ code, amount, row: at + 1 })).filter(({ code, amount }) => code || amount);
   if (filled[0]?.amount && !/\d/.test(filled[0].amount)) filled.shift();
   const faults = [];

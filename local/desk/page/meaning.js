@@ -19,7 +19,8 @@ function ofTheOrder(error, items) {
   throw error;
 }
 
-// Returns a product with `units`, or `orderIds`, or what the code would be as a `reference`, and `why` it is nothing else, perhaps with the `itemNumber` in it. `items` are those of the open order.
+// Returns a product with `units`, or `orderIds`, or what the code would be as a `reference`, and `why` it is nothing else (`refusal` is the API's
+// code), perhaps with the `itemNumber` in it. `items` are those of the open order.
 export async function meaningOf(text, items = []) {
   const kept = known.get(text);
   if (kept?.until > Date.now()) return kept.meaning;
@@ -29,6 +30,6 @@ export async function meaningOf(text, items = []) {
     return meaning;
   } catch (error) {
     if (error.problem?.status !== 404) return ofTheOrder(error, items);
-    return { orderIds: [], reference: error.problem.reference ?? text, why: error.message, itemNumber: error.problem.itemNumber };
+    return { orderIds: [], reference: error.problem.reference ?? text, why: error.message, refusal: error.code, itemNumber: error.problem.itemNumber };
   }
 }

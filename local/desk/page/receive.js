@@ -1,10 +1,10 @@
 // Receives a delivery: the note's number and the place once, then scans or lines. Each product is booked once for each note, place and part.
-import { about, may, ownLocations } from "./caller.js";
+import { about, may, ownLocations, worksAt } from "./caller.js";
 import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, isFixed, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
 import { changed, draftOf, drop } from "./drafts.js";
 import { locationName, moment, nameOf, number, person, signed } from "./format.js";
 import { meaningOf } from "./meaning.js";
-import { page, refuse, say } from "./messages.js";
+import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, change, choice, folded, form, hint, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
@@ -163,6 +163,7 @@ function book(state) {
   if (!delivery.note.trim()) return refuse(BOOK, T.receive.noNote);
   if (wrong) return refuse(BOOK, T.receive.wrongUnits(called(delivery, wrong), number(MOST_UNITS)));
   if (lines.length === 0) return refuse(BOOK, T.receive.nothing);
+  if (!worksAt({ locationId: delivery.place })) return refuse(BOOK, T.receive.otherPlace(locationName({ locationId: delivery.place })));
   const countOf = (wanted) => lines.filter((line) => line.state === wanted && !line.why).length;
   const work = async (tell) => {
     state.isBooking = true;
@@ -329,6 +330,7 @@ function linesOf(state) {
     if (!isMeant) return;
     drop(draftOf(DELIVERY));
     state.delivery = emptyDelivery(delivery.place);
+    [SCAN, LINES, BOOK].forEach(dismiss);
     page.draw();
     focus("note");
   };

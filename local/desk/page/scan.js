@@ -1,6 +1,6 @@
 // Ships order after order with a scanner: the order, its goods, the tracking number of the parcel, and the order again to hand it over.
 import { live } from "lit-html/directives/live.js";
-import { may } from "./caller.js";
+import { may, ownLocations } from "./caller.js";
 import { draftOf, drop } from "./drafts.js";
 import { clock, itemsInWords, number } from "./format.js";
 import { meaningOf } from "./meaning.js";
@@ -8,13 +8,15 @@ import { changed, idOf, page, refuse, say } from "./messages.js";
 import { calledIn, missingOf, movable, readOrder, statusOf, unitsIn } from "./order_facts.js";
 import { button, card, change, hint, html, labelled, link, messageOf, nothing, problem } from "./parts.js";
 import { sendForm } from "./scanner.js";
-import { carryOut } from "./server.js";
+import { api, carryOut, pathOf } from "./server.js";
 import { sound } from "./sound.js";
 import { T } from "./texts.js";
 
 const KEY = "scan";
 const LEAST_MILLISECONDS = 500; // before an Enter that hands over: a scanner may end a scan with two
 const [MOST_ELEMENTS, MOST_CHARACTERS] = [10, 128]; // that a step keeps of each product
+
+const OF_GOODS = ["BAD_CHECK_DIGIT", "VARIABLE_MEASURE"]; // codes that are hardly those of a parcel
 
 const focus = () => document.querySelector("[name=scanned]")?.focus();
 
@@ -108,6 +110,12 @@ function pack(order, { productId, units, elements: said }) {
   return accept(`${T.scan.packed(number(before + units), number(line.quantity), name)} ${toGo(order)}${isKept ? "" : ` ${T.scan.notKept}`}`);
 }
 
+// A second number never takes the place of the first one unnoticed.
+function referOnce(reference, orderIds) {
+  const before = referenceIn();
+  return before && before !== reference ? reject(T.scan.hasParcel(reference, before)) : refer(reference, orderIds);
+}
+
 function refer(reference, orderIds = []) {
   add({ reference });
   accept(T.scan.parcel(reference, orderIds.filter((orderId) => orderId !== openId()).join(", ")));
@@ -121,13 +129,22 @@ function finish(state) {
   return reject(T.scan.missing(itemsInWords(missing(order), order.names)));
 }
 
+// Only an order comes first. To callers of some locations, the API says whether another one has it.
+async function noOrder(text) {
+  const found = ownLocations() && (await api("GET", pathOf("orders", text)).catch((error) => error));
+  return reject(found?.code === "OTHER_LOCATION" ? T.scan.otherLocation(text) : T.scan.noOrder(text));
+}
+
 // `isReference`: the field for it has the focus.
 async function deal(state, text, isReference) {
   if (openId() !== undefined && !orderIn(state)) await read(undefined, state);
   const order = orderIn(state);
-  const { orderIds = [], reference, why, ...product } = await meaningOf(text, order?.items);
+  const { orderIds = [], reference, why, refusal, ...product } = await meaningOf(text, order?.items);
   if (product.productId !== undefined) return order ? pack(order, product) : reject(T.scan.scanOrder);
-  if (reference !== undefined && order && (isReference || isComplete(order))) return refer(reference, orderIds);
+  const isOfGoods = OF_GOODS.includes(refusal);
+  if (reference !== undefined && order && isReference) return refer(reference, orderIds);
+  if (reference !== undefined && order && isComplete(order)) return isOfGoods ? reject(T.scan.goodsOrParcel(why)) : referOnce(reference, orderIds);
+  if (!order && refusal && !isOfGoods) return noOrder(text);
   if (orderIds.length !== 1) return reject(why ?? T.scan.several(orderIds.join(", ")));
   const [orderId] = orderIds;
   if (orderId === order?.orderId) return finish(state);
@@ -208,9 +225,13 @@ function referenceField(state) {
 
 function orderOf(state, order) {
   const lines = linesOf(order).map((line) => lineOf(order, line));
-  const putAside = () => {
-    close();
-    say(KEY, T.scan.aside(order.orderId));
+  const units = T.scan.units([...packed().values()].reduce((sum, each) => sum + each, 0));
+  const [away, question] = isBegun() ? [T.scan.discard, { warning: T.scan.discardWarning(units, referenceIn()), yes: T.scan.discard, kind: "danger" }] : [T.scan.close, { isAgreed: true }];
+  const leave = async () => {
+    if (await page.isMeant(T.scan.discard, question)) {
+      close();
+      say(KEY, T.scan.closed(order.orderId));
+    }
     focus();
   };
   const text = isComplete(order) ? T.order.actions.fulfil : T.scan.handOverPacked;
@@ -218,7 +239,7 @@ function orderOf(state, order) {
   const back = entries().length ? button(T.scan.undo, () => queue(state, () => entries().length && undo(order))) : nothing;
   const title = html`${link(T.order.title(order.orderId), "order", order.orderId)} <small>${order.userId}</small>`;
   const list = lines.length ? html`<ul>${lines}</ul>${referenceField(state)}` : problem(notToShip(order));
-  return card(title, missingOf(order), list, html`<div class="actions">${go}${back}${button(T.scan.putAside, putAside)}</div>`);
+  return card(title, missingOf(order), list, html`<div class="actions">${go}${back}${button(away, leave)}</div>`);
 }
 
 export function draw(_, state) {
