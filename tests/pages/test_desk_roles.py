@@ -104,6 +104,15 @@ def test_whoever_works_at_one_location_begins_there_and_handles_its_lines(page, 
     show(page, desk, "scan", "Scan")
     scan(page, "o-1", "Enter")
     said(page, "Order o-1 ships from another location.", "alert")
+    act_as(page, desk, "stock", "berlin")
+    show(page, desk, "receive", "Receive a delivery")
+    page.get_by_label("Delivery note").fill("LS-1")
+    assert page.get_by_label("Place").input_value() == "berlin"
+    page.get_by_label("Place").fill("munich")
+    page.get_by_label("Product or code").focus()
+    scan(page, TEA, "Enter")
+    page.get_by_role("button", name="Book 1 line").click()
+    said(page, "Nothing was booked, because your role does not work at munich.", "alert")
 
 
 def test_each_page_makes_few_calls(page, desk):
