@@ -12,7 +12,7 @@ import { T } from "./texts.js";
 const ON_THE_WAY = "#"; // no location has this name
 const MOST_UNITS = 1_000_000;
 const TAKES_OFF = ["DAMAGE", "LOSS"];
-const BARCODE = /^=?[!-)+-~]{1,64}(\*[1-9]\d{0,6})?$/;
+const BARCODE = /^=?[!-)+-<>-~][!-)+-~]{0,63}(\*[1-9]\d{0,5})?$/; // and its units
 
 const nameIn = (product) => (product.total ?? product).name ?? product.productId;
 
