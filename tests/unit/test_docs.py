@@ -26,7 +26,7 @@ MAX_WORDS = {
     "docs/aws.md": 680,
     "docs/reference.md": 3_725,
     "docs/runbook.md docs/operations.md": 4_385,
-    "docs/orders.md docs/api.md docs/data-model.md": 5_755,
+    "docs/orders.md docs/api.md docs/data-model.md": 5_765,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_830,
     "docs/glossary.md": 615,
