@@ -16,6 +16,7 @@ const TICK_MILLISECONDS = 500;
 // Between two questions about what has changed; the longest after errors.
 const [POLL_MILLISECONDS, LONGEST_MILLISECONDS] = [2500, 60_000];
 const POLL_SECONDS = 10; // that an answer may take
+const REST_MILLISECONDS = 5000; // between the beginnings of two readings because of changes: one may cost more than a hundred read units
 const FOLLOW_SECONDS = 600; // after which a page that follows changes is read in any case: one may not have been noted
 // Between two questions about dead letters and alarms. On an account they cost money.
 const LOOK_MILLISECONDS = { embedded: 1000, account: 30_000 };
@@ -48,7 +49,7 @@ const PAGE = "page"; // the key of messages about the page itself
 const shown = { isKnown: false, readAt: 0, signedOut: "", view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
 let opening = 0;
 let asked = Promise.resolve(); // the latest question
-let reads = {}; // of the view: `now`, and the `next` one
+let reads = {}; // of the view: `now`, and the `next` one; because of changes, one that is `due`, and the `rest` after the latest
 
 // ---------------------------------------------------------------- drawing
 
@@ -255,7 +256,12 @@ function showNews(news) {
 }
 
 function hear(news) {
-  if (shown.view?.follows?.(news, shown.ids, shown.state)) read();
+  if (!shown.view?.follows?.(news, shown.ids, shown.state)) return;
+  const mine = reads;
+  mine.due ??= Promise.resolve(mine.rest).then(() => {
+    Object.assign(mine, { due: undefined, rest: pause(REST_MILLISECONDS) });
+    if (mine === reads) read();
+  });
 }
 
 // One question for all of a page; none in a hidden tab, or for a page that follows nothing. The next answer makes up for the pause.
