@@ -40,7 +40,6 @@ const PARTS = [
   { name: "try", path: "try", at: ["embedded"] },
   { name: "contract", path: "contract", at: ["local"] },
 ];
-const VIEWS = ["search", ...PARTS.flatMap(({ name, views = [] }) => [name, ...views])];
 
 const states = new Map();
 const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live.on, kind: "on" } };
@@ -208,7 +207,8 @@ function placeOf({ pathname, hash }) {
   const part = PARTS.find(({ path }) => path === pathname.split("/").at(-1));
   if (part) return [part.name];
   const [, name = "", ...ids] = hash.split("/").map(decoded);
-  return VIEWS.includes(name) ? [name, ...ids] : beginning();
+  const owner = PARTS.find((each) => each.name === name || each.views?.includes(name));
+  return name === "search" || (owner && isHere(owner)) ? [name, ...ids] : beginning();
 }
 
 // Callers who work at one location begin with its orders to ship.
