@@ -474,36 +474,44 @@ POLL_SECONDS = 2.5
 """Seconds between two requests for changes of a page of the desk that is open and visible."""
 READ_UNITS_OF_A_POLL = 0.5
 """Read units of such a request, while the row of changes has at most 4 KB."""
+REST_SECONDS = 5
+"""Least seconds between two readings of a page because of changes."""
+READ_UNITS_OF_A_LIST = 146
+"""Read units of a list of 100 orders to ship, of two lines each, over 30 products."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDesks:
-    """Pages of the desk that are open, and ask every few seconds for what has changed.
+    """Pages of the desk that are open, and send a request every few seconds: by default, for what has changed.
 
     Attributes:
         title: The name in the table.
         pages: How many are open at the same time.
         hours: How many hours a month each of them is visible.
+        seconds: Seconds between two requests.
+        units: Read units of a request.
     """
 
     title: str
     pages: int
     hours: int
+    seconds: float = POLL_SECONDS
+    units: float = READ_UNITS_OF_A_POLL
 
     @property
     def requests(self) -> int:
-        """The number of requests for changes in a month, each with one invocation."""
-        return round(self.pages * self.hours * 3600 / POLL_SECONDS)
+        """The number of requests in a month, each with one invocation."""
+        return round(self.pages * self.hours * 3600 / self.seconds)
 
     @property
     def read_units(self) -> float:
         """The read units of these requests."""
-        return self.requests * READ_UNITS_OF_A_POLL
+        return self.requests * self.units
 
     @property
     def dollars(self) -> float:
         """The cost of these requests without their log, in USD."""
-        return asking_dollars(self.requests, read_units=READ_UNITS_OF_A_POLL)
+        return asking_dollars(self.requests, read_units=self.units)
 
     @property
     def logged(self) -> float:
@@ -516,6 +524,10 @@ DESKS = (
     OpenDesks("1, for 8 hours on 22 days", 1, 8 * 22),
     OpenDesks("100, for 8 hours on 22 days", 100, 8 * 22),
     OpenDesks("100, day and night", 100, HOURS_OF_A_MONTH),
+    OpenDesks(
+        "100, read again every 5 s, 8 hours on 22 days",
+        *(100, 8 * 22, REST_SECONDS, READ_UNITS_OF_A_LIST),
+    ),
 )
 
 

@@ -200,6 +200,26 @@ def test_a_change_that_was_not_noted_is_shown_after_ten_minutes(page, desk):
     page.get_by_role("link", name="o-1").wait_for()
 
 
+def test_changes_one_after_the_other_are_read_every_five_seconds(page, desk):
+    show(page, desk, "orders", "Orders to ship")
+    page.locator("#view[aria-busy=false]").wait_for()
+    page.evaluate("performance.clearResourceTimings()")
+    desk.sell("o-1")
+    desk.happens(orderId="o-1")
+    page.get_by_role("link", name="o-1").wait_for(timeout=2000)
+    for order_id in ("o-2", "o-3"):
+        desk.sell(order_id)
+        desk.happens(orderId=order_id)
+        page.wait_for_timeout(500)
+    for order_id in ("o-2", "o-3"):
+        page.get_by_role("link", name=order_id).wait_for()
+    first, second = page.evaluate(
+        """performance.getEntriesByType("resource").filter(({ name }) => name.includes("/api/orders?"))
+          .map(({ startTime }) => startTime)"""
+    )
+    assert second - first == pytest.approx(5000, abs=200)
+
+
 def test_what_happened_while_the_api_did_not_answer_is_read_again(page, desk):
     show(page, desk, "orders", "Orders to ship")
     busy = {"status": 429, "content_type": "application/json", "body": '{"message": "Too Many"}'}

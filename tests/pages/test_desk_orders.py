@@ -126,6 +126,24 @@ def test_each_status_has_a_list_that_can_be_saved(page, desk):
     said(page, "Saved 1 order.")
 
 
+def test_a_list_is_saved_though_the_api_fails_for_a_moment(failing):
+    with desk_for(failing) as desk:
+        for number in range(3):
+            desk.sell(f"o-{number}")
+        desk.api.most = 1
+        show(failing, desk, "orders", "Orders to ship")
+        busy = {"status": 503, "content_type": "application/json", "body": '{"message": "Busy"}'}
+        failing.route("**/api/orders?*cursor=*", lambda route: route.fulfill(**busy), times=2)
+        with failing.expect_download() as saved:
+            failing.get_by_role("button", name="Save as CSV").click()
+        assert len(saved.value.path().read_text("utf-8").splitlines()) == 1 + 3
+        # This would fail again.
+        refused = {"status": 403, "content_type": "application/json", "body": "{}"}
+        failing.route("**/api/orders?*cursor=*", lambda route: route.fulfill(**refused))
+        failing.get_by_role("button", name="Save as CSV").click()
+        said(failing, "No file was saved: reading failed after 1 order: ", "alert")
+
+
 def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     desk.command("ManageProducts", action="change", productId=HOJICHA, backorderLimit=900)
     berlin = {"productId": TEA, "locationId": "berlin"}
@@ -166,7 +184,7 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
     assert len(bars) == 2 * (3 * (len("o-1") + 2) + 4)
     assert (bars[0], sum(bars[-2:]) + 10) == (10, int(code.get_attribute("width")))
     # The printed page has only the list, with boxes to tick, even in dark mode.
-    show(page, desk, "pick/o-1/o-3", "Pick list")
+    show(page, desk, "pick/*/o-1/o-3", "Pick list")
     page.get_by_text("Nothing to pick: shipped.").wait_for()
     page.emulate_media(media="print", color_scheme="dark")
     shown = page.locator("body").inner_text()
@@ -177,6 +195,32 @@ def test_a_pick_list_names_what_is_still_to_ship(page, desk):
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
     assert colours == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+
+
+def test_a_pick_list_has_what_was_selected_far_down_the_list_of_one_location(page, desk):
+    berlin = {"productId": TEA, "locationId": "berlin"}
+    desk.command("ManageProducts", action="create", **berlin, openingStock=20)
+    for number in range(4):
+        desk.sell(f"o-{number}")
+    for number in range(5):
+        desk.sell(f"b-{number}", {**berlin, "quantity": 1 + number})
+    desk.api.most = 1
+    show(page, desk, "orders/at/berlin", "Orders to ship from berlin")
+    for number in range(1, 5):
+        page.get_by_role("button", name="Show more").click()
+        row(page, f"b-{number}").wait_for()
+    page.get_by_label("Select all that can ship (5)").check()
+    desk.api.calls.clear()
+    page.get_by_role("link", name="Pick list").click()
+    page.get_by_role("cell", name="15").wait_for()
+    assert len(desk.api.calls) <= 5
+    desk.command("ChangeOrders", action="cancel", orderId="b-4")
+    desk.happens(orderId="b-4")
+    page.get_by_text("Nothing to pick: cancelled.").wait_for()
+
+    page.reload()
+    page.get_by_text("Order b-4 is not among the oldest orders to ship").wait_for()
+    assert len(page.get_by_role("img", name="Barcode of b-").all()) == 4
 
 
 def test_on_other_pages_a_scan_presses_nothing_and_is_not_lost(page, desk):

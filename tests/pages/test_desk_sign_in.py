@@ -92,6 +92,8 @@ def test_a_picker_on_a_phone_ships_five_orders_of_one_location_and_sees_nothing_
     page.get_by_text("OTHER_LOCATION").or_(page.get_by_text("UNKNOWN_ORDER")).first.wait_for()
     page.goto(f"{desk.origin}/hosted/desk/page.html#/products")
     page.get_by_text("your role does not include the permission").first.wait_for()
+    page.goto(f"{desk.origin}/hosted/desk/page.html#/dead-letters")
+    heading(page, "Orders to ship from berlin")
 
     # Neither codes nor tokens are in an address that stays, and no request has them but those that must.
     assert "code=" not in page.url
@@ -105,15 +107,28 @@ def test_who_has_no_role_is_told_so(page, desk):
     desk.issuer.taken_away.add("stock")
     sign_in(page, desk, "stock")
     page.get_by_text("you have no role that may use the desk").wait_for()
+    desk.api.calls.clear()
+    page.wait_for_timeout(2500)
+    assert desk.api.calls == [], "only Refresh asks again"
+    with page.expect_response("**/about"):
+        page.get_by_role("button", name="Refresh").click()
 
 
-def test_who_may_open_no_page_is_not_sent_to_one_of_an_operators_machine(page, desk):
+def test_who_may_open_no_page_is_told_so(page, desk):
     desk.issuer.sign = lambda given, seconds: unsigned(
         given, seconds, **{tokens.ROLES["claim"]: ["tills"]}
     )
     sign_in(page, desk, "owners")
-    heading(page, "Today")
+    heading(page, "Cannot show this page")
+    page.get_by_text("your role opens no page of the desk").wait_for()
     assert page.locator("nav a").count() == 0
+
+
+def test_today_is_not_well_for_who_may_not_see_it(page, desk):
+    sign_in(page, desk, "pickers", "berlin")
+    heading(page, "Orders to ship from berlin")
+    page.goto(f"{desk.origin}/hosted/desk/page.html#/today")
+    page.get_by_text("your role does not include the permission stock.read").wait_for()
 
 
 def test_a_session_that_is_being_renewed_ends_when_its_user_signs_out(page, desk):
@@ -194,6 +209,10 @@ def test_a_role_that_is_taken_away_works_until_the_page_says(page, desk):
     page.get_by_role("button", name="Refresh").click()
     page.get_by_text(re.compile("your role does not include|you have no role")).first.wait_for()
     page.locator("nav a").first.wait_for(state="detached")
+    asked = []
+    page.on("request", lambda sent: asked.append(sent.url))
+    page.wait_for_timeout(3000)
+    assert asked == []
 
 
 @pytest.mark.parametrize(

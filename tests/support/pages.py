@@ -38,7 +38,7 @@ PAGES = [
     Page("orders", "#/orders/held", "Orders waiting for payment"),
     Page("orders", "#/orders/of/auth0:anna", "Orders of auth0:anna"),
     Page("order", "#/order/o-1", "Order o-1"),
-    Page("pick", "#/pick/o-0/o-1/o-2", "Pick list"),
+    Page("pick", "#/pick/*/o-0/o-1/o-2", "Pick list"),
     Page("scan", "#/scan", "Scan", ("Enter",)),
     Page("products", "#/products", "Products", (f"2 locations of {TEA}",)),
     Page("product", f"#/product/{TEA}/berlin", "Earl Grey at berlin", ("Begin to count",)),

@@ -277,6 +277,8 @@ def test_what_an_open_page_of_the_desk_costs(shop, capsys):
     frame = (ROOT / "local" / "desk" / "page" / "app.js").read_text("utf-8")
     (wait,) = re.findall(r"\[POLL_MILLISECONDS, \w+\] = \[(\d+),", frame)
     assert int(wait) / 1000 == costs.POLL_SECONDS
+    (rest,) = re.findall(r"REST_MILLISECONDS = (\d+);", frame)
+    assert int(rest) / 1000 == costs.REST_SECONDS
     assert costs.DESKS[0].dollars == 0, "only open pages ask"
     roles = {"claim": "roles", "grants": {"owners": ["*"]}}
     shop.restart(USER_ID_CLAIM="sub", ROLES=json.dumps(roles))
@@ -298,3 +300,23 @@ def test_what_an_open_page_of_the_desk_costs(shop, capsys):
     of_function = costs.LOG_BYTES_OF_A_REQUEST - costs.ACCESS_LOG_BYTES - costs.PLATFORM_LOG_BYTES
     assert len(capsys.readouterr().out) == pytest.approx(of_function, rel=0.15)
     assert consumed(shop)[1] - before[1] == costs.READ_UNITS_OF_A_POLL
+
+
+def test_what_a_list_of_orders_to_ship_reads(shop):
+    for number in range(30):
+        create = {"action": "create", "productId": f"p-{number}", "openingStock": 100}
+        shop.invoke("manage_products", create)
+    for number in range(100):
+        items = [
+            {"productId": f"p-{product % 30}", "quantity": 1} for product in (number, number + 7)
+        ]
+        shop.invoke("place_orders", {"orderId": f"o-{number}", "userId": "u", "items": items})
+        shop.invoke("change_orders", {"action": "confirm", "orderId": f"o-{number}"})
+    event = json.loads((ROOT / "events" / "api.json").read_text())
+    event |= {"routeKey": "GET /orders", "pathParameters": None, "body": None}
+    event["queryStringParameters"] = {"status": "CONFIRMED", "limit": "100"}
+    event["requestContext"]["authorizer"] = {"iam": {"userArn": "arn:aws:iam::1:user/anna"}}
+    before = consumed(shop)
+    answer = shop.invoke("api", event)
+    assert len(json.loads(answer["body"])["orders"]) == 100
+    assert consumed(shop)[1] - before[1] == costs.READ_UNITS_OF_A_LIST

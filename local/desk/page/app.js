@@ -11,11 +11,13 @@ import { beginSession, listenToSession, signIn, signOut, until } from "./session
 import { T } from "./texts.js";
 
 const RETRY_MILLISECONDS = 2000;
+const FORBIDDEN = 403;
 const LOAD_MILLISECONDS = 30_000; // of a view
 const TICK_MILLISECONDS = 500;
 // Between two questions about what has changed; the longest after errors.
 const [POLL_MILLISECONDS, LONGEST_MILLISECONDS] = [2500, 60_000];
 const POLL_SECONDS = 10; // that an answer may take
+const REST_MILLISECONDS = 5000; // between the beginnings of two readings because of changes: one may cost more than a hundred read units
 const FOLLOW_SECONDS = 600; // after which a page that follows changes is read in any case: one may not have been noted
 // Between two questions about dead letters and alarms. On an account they cost money.
 const LOOK_MILLISECONDS = { embedded: 1000, account: 30_000 };
@@ -38,7 +40,6 @@ const PARTS = [
   { name: "try", path: "try", at: ["embedded"] },
   { name: "contract", path: "contract", at: ["local"] },
 ];
-const VIEWS = ["search", ...PARTS.flatMap(({ name, views = [] }) => [name, ...views])];
 
 const states = new Map();
 const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live.on, kind: "on" } };
@@ -48,7 +49,7 @@ const PAGE = "page"; // the key of messages about the page itself
 const shown = { isKnown: false, readAt: 0, signedOut: "", view: null, ids: [], state: {}, isRead: false, isBusy: true, isAfresh: false, error: "", news: NEWS.starting, notice: "" };
 let opening = 0;
 let asked = Promise.resolve(); // the latest question
-let reads = {}; // of the view: `now`, and the `next` one
+let reads = {}; // of the view: `now`, and the `next` one; because of changes, one that is `due`, and the `rest` after the latest
 
 // ---------------------------------------------------------------- drawing
 
@@ -119,7 +120,7 @@ function draw() {
   const { title, about: words = "", controls = nothing, content } = drawn(shown);
   const { text, kind } = shown.news;
   document.title = T.titleOf(title);
-  const again = view ? view.read && (() => read(true)) : shown.name && open;
+  const again = view ? view.read && (() => read(true)) : (shown.name || shown.error) && open;
   const refresh = again ? button(T.refresh, again, { id: "refresh" }) : nothing;
   const live = view?.follows ? html`<span id="live" class=${kind} role="status">${withCode(text)}</span>` : nothing;
   render(
@@ -206,7 +207,8 @@ function placeOf({ pathname, hash }) {
   const part = PARTS.find(({ path }) => path === pathname.split("/").at(-1));
   if (part) return [part.name];
   const [, name = "", ...ids] = hash.split("/").map(decoded);
-  return VIEWS.includes(name) ? [name, ...ids] : beginning();
+  const owner = PARTS.find((each) => each.name === name || each.views?.includes(name));
+  return name === "search" || (owner && isHere(owner)) ? [name, ...ids] : beginning();
 }
 
 // Callers who work at one location begin with its orders to ship.
@@ -216,6 +218,9 @@ function beginning() {
   const first = about.caller && PARTS.find((part) => isHere(part) && isAllowed(part));
   return [(first ?? PARTS[0]).name];
 }
+
+// A role may include nothing that a page shows.
+const hasNoPage = () => shown.isKnown && !PARTS.some((part) => isHere(part) && isAllowed(part));
 
 // Such a page needs no API, and may show what is wrong with it.
 const isOfServer = () => isLocal() && PARTS.some(({ name, at }) => at && name === placeOf(location)[0]);
@@ -231,8 +236,10 @@ async function open() {
   if (mine !== opening) return;
   arrive(at);
   forgetMessages();
-  Object.assign(shown, { name, view: found ?? null, ids, state: states.get(at), isRead: false, isAfresh: true, error: found ? "" : T.gone(isLocal()), notice: "" });
-  found?.start?.(shown.state, ids);
+  const error = hasNoPage() ? T.noPage : found ? "" : T.gone(isLocal());
+  const view = error ? null : found;
+  Object.assign(shown, { name, view, ids, state: states.get(at), isRead: false, isAfresh: true, error, notice: "" });
+  view?.start?.(shown.state, ids);
   // What the view before it still reads is not shown any more.
   reads = {};
   await read();
@@ -255,7 +262,12 @@ function showNews(news) {
 }
 
 function hear(news) {
-  if (shown.view?.follows?.(news, shown.ids, shown.state)) read();
+  if (!shown.view?.follows?.(news, shown.ids, shown.state)) return;
+  const mine = reads;
+  mine.due ??= Promise.resolve(mine.rest).then(() => {
+    Object.assign(mine, { due: undefined, rest: pause(REST_MILLISECONDS) });
+    if (mine === reads) read();
+  });
 }
 
 // One question for all of a page; none in a hidden tab, or for a page that follows nothing. The next answer makes up for the pause.
@@ -263,7 +275,7 @@ async function followChanges(since) {
   let wait = POLL_MILLISECONDS;
   for (;;) {
     await nap(wait);
-    if (document.hidden || !shown.view?.follows) continue;
+    if (document.hidden || !shown.isKnown || !shown.view?.follows) continue;
     try {
       const { next, ...news } = await api("GET", "/changes", { query: { since }, seconds: POLL_SECONDS });
       showNews(NEWS.on);
@@ -330,7 +342,8 @@ async function begin() {
       if (isOfServer()) return undefined;
       shown.error = error.message;
       draw();
-      await pause(RETRY_MILLISECONDS);
+      // Refresh and signing in load the page again.
+      await (error.problem?.status === FORBIDDEN ? new Promise(() => {}) : pause(RETRY_MILLISECONDS));
     }
   }
 }

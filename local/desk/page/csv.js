@@ -1,6 +1,10 @@
 // Lists of orders as files for spreadsheets.
 import { inWords } from "./format.js";
-import { pagesOf } from "./server.js";
+import { api, pagesOf, pause } from "./server.js";
+import { T } from "./texts.js";
+
+const RETRY_MILLISECONDS = [500, 2000, 8000]; // before each further attempt to read a page
+const TOO_MANY_REQUESTS = 429;
 
 const COLUMNS = {
   ...Object.fromEntries(["orderId", "userId", "status", "reason", "statusAt", "createdAt", "expiresAt"].map((name) => [name, (order) => order[name]])),
@@ -19,15 +23,34 @@ function cellOf(value = "") {
 
 const lineOf = (cells) => `${cells.map(cellOf).join(",")}\r\n`;
 
+// Whether the same request would fail again.
+const isFinal = ({ isSignedOut, problem }) => isSignedOut || (problem?.status < 500 && problem.status !== TOO_MANY_REQUESTS);
+
+async function getPatiently(...request) {
+  for (const milliseconds of RETRY_MILLISECONDS) {
+    try {
+      return await api(...request);
+    } catch (error) {
+      if (isFinal(error)) throw error;
+      await pause(milliseconds);
+    }
+  }
+  return api(...request);
+}
+
 // Saves all orders of a list, unless `isWanted` ends it. Returns how many they are. `tell` hears how many have been read.
 export async function saveOrders(query, name, tell, isWanted) {
   // Excel takes a file without this mark for another encoding.
   const lines = ["\ufeff", lineOf(Object.keys(COLUMNS))];
   let count = 0;
-  for await (const { orders } of pagesOf("/orders", query)) {
-    if (!isWanted()) return undefined;
-    lines.push(...orders.map((order) => lineOf(Object.values(COLUMNS).map((valueOf) => valueOf(order)))));
-    tell((count += orders.length));
+  try {
+    for await (const { orders } of pagesOf("/orders", query, getPatiently)) {
+      if (!isWanted()) return undefined;
+      lines.push(...orders.map((order) => lineOf(Object.values(COLUMNS).map((valueOf) => valueOf(order)))));
+      tell((count += orders.length));
+    }
+  } catch (error) {
+    throw new Error(T.allOrders.notSaved(T.orders(count), error.message));
   }
   const file = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(lines, { type: "text/csv" })), download: `${name}.csv` });
   file.click();

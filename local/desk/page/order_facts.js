@@ -6,7 +6,7 @@ import { api, pathOf } from "./server.js";
 import { T } from "./texts.js";
 
 const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel", "return"], FULFILLED: ["return"] };
-const EVERYWHERE = "#"; // no location has this name
+export const EVERYWHERE = "*"; // no location has this name
 
 const NAMES_AT_ONCE = 100;
 
@@ -20,8 +20,15 @@ export async function namesOf(orders, known = {}) {
   return { ...known, ...Object.fromEntries(named) };
 }
 
+// The orders of the latest list of orders to ship, as they were last read: their list may be too long to be read again.
+const listed = new Map();
+export const remember = (orders) => orders.forEach((order) => listed.set(order.orderId, order));
+export const forget = (orderIds = [...listed.keys()]) => orderIds.forEach((orderId) => listed.delete(orderId));
+export const remembered = (orderId) => listed.get(orderId);
+
 export async function readOrder(orderId) {
   const order = await api("GET", pathOf("orders", orderId));
+  if (listed.has(orderId)) remember([order]);
   return { ...order, names: await namesOf([order]) };
 }
 

@@ -4,7 +4,7 @@
 import { about, may } from "./caller.js";
 import { saveOrders } from "./csv.js";
 import { age, atLocation, itemsInWords, locationName, moment, number } from "./format.js";
-import { isWhole, locationChoice, missingOf, movable, namesOf, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { EVERYWHERE, forget, isWhole, locationChoice, missingOf, movable, namesOf, possible, readOrder, remember, statusOf, unitsIn } from "./order_facts.js";
 import { button, change, checkbox, choice, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
 import { changed, draftOf, drop, idOf } from "./drafts.js";
@@ -75,6 +75,10 @@ async function readPages(query, pages) {
 export async function read(ids, state, isAfresh) {
   const found = await readPages(queryOf(ids), state.pages);
   for (const { items } of found.orders) for (const { locationId } of items) if (locationId) locations.add(locationId);
+  if (isToShip(ids[0])) {
+    forget();
+    remember(found.orders);
+  }
   const listed = new Set(found.orders.map(keyOf));
   // What happened to those that have left the list.
   const isUnknown = (row) => !listed.has(row.orderId) && row.status in NEXT;
@@ -201,7 +205,7 @@ function selection(state, ids) {
   return html`<section class="card selection"><div class="actions">
     ${checkbox("all", T.allOrders.selectAll(number(able.length)), { checked: able.length > 0 && able.every((orderId) => state.chosen.has(orderId)), onChange })}
     ${may("orders.fulfil") ? button(T.allOrders.handOver(chosen.length), () => handOverSelected(chosen, state, ids), { id: "hand-over", kind: "primary", isDisabled: chosen.length === 0 }) : nothing}
-    ${chosen.length ? html`<a class="button" href=${hrefOf("pick", ...chosen.map(({ orderId }) => orderId))}>${T.pick.title}</a>` : nothing}${messageOf(SELECTED)}
+    ${chosen.length ? html`<a class="button" href=${hrefOf("pick", ids[0] === "at" ? (ids[1] ?? "") : EVERYWHERE, ...chosen.map(({ orderId }) => orderId))}>${T.pick.title}</a>` : nothing}${messageOf(SELECTED)}
   </div></section>`;
 }
 

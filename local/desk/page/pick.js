@@ -1,39 +1,46 @@
-// What to fetch for some orders, to be printed: #/pick/<order>/<order>.
+// What to fetch for some orders, to be printed: #/pick/<location>/<order>/<order>. The location is that of the list they were selected in: empty for
+// the default location, and * for all.
 import { barcode } from "./barcode.js";
 import { inWords, locationName, moment, nameOf, number } from "./format.js";
-import { locationChoice, missingOf, movable, namesOf, readOrder, statusOf } from "./order_facts.js";
+import { EVERYWHERE, forget, locationChoice, missingOf, movable, namesOf, remembered, statusOf } from "./order_facts.js";
 import { button, card, html, link, nothing, problem, table } from "./parts.js";
 import { page } from "./messages.js";
-import { pagesOf } from "./server.js";
+import { api, pagesOf, pathOf } from "./server.js";
 import { T } from "./texts.js";
 
-const [MOST_PAGES, MOST_ALONE] = [2, 1];
+const MOST_PAGES = 3;
 
-// Finds orders among the oldest ones to ship, page by page.
-async function listed(wanted) {
+// Finds orders among the oldest ones to ship from a location, page by page. All that were paid before `end` are listed; undefined if all are.
+async function readList(wanted, where) {
   const found = new Map();
-  let pages = 0;
-  for await (const { orders } of pagesOf("/orders", { status: "CONFIRMED" })) {
+  let [end, pages] = ["", 0];
+  for await (const { orders, next } of pagesOf("/orders", { status: "CONFIRMED", locationId: where === EVERYWHERE ? undefined : where })) {
     for (const order of orders) if (wanted.includes(order.orderId)) found.set(order.orderId, order);
+    end = next && (orders.at(-1)?.confirmedAt ?? end);
     pages += 1;
     if (pages === MOST_PAGES || found.size === wanted.length) break;
   }
-  return found;
+  return { found, end };
 }
 
-export async function read(ids) {
+// One order that is not listed is looked up, and those beyond what was listed are as the list of orders showed them.
+export async function read([where, ...ids]) {
   const wanted = [...new Set(ids)];
-  const found = wanted.length > MOST_ALONE ? await listed(wanted) : new Map();
-  const lookUp = (orderId) => readOrder(orderId).catch((error) => ({ orderId, problem: error.message }));
+  const { found, end } = wanted.length > 1 ? await readList(wanted, where) : { found: new Map() };
+  const lookUp = (orderId) => api("GET", pathOf("orders", orderId)).catch((error) => ({ orderId, problem: error.message }));
   const others = wanted.filter((orderId) => !found.has(orderId));
-  const looked = await Promise.all(others.slice(0, MOST_ALONE).map(lookUp));
-  for (const order of looked) found.set(order.orderId, order);
-  const names = await namesOf([...found.values()].filter(({ items }) => items), Object.assign({}, ...looked.map((order) => order.names)));
+  for (const order of others.map(remembered)) if (order?.confirmedAt >= end) found.set(order.orderId, order);
+  const alone = others.find((orderId) => !found.has(orderId));
+  if (alone !== undefined) found.set(alone, await lookUp(alone));
+  const names = await namesOf([...found.values()].filter(({ items }) => items));
   const orderOf = (orderId) => (found.has(orderId) ? { ...found.get(orderId), names } : { orderId, problem: T.pick.notListed(orderId) });
   return { orders: wanted.map(orderOf), at: new Date().toISOString() };
 }
 
-export const follows = ({ orders, isAll }, ids) => !isAll || orders.some((orderId) => ids.includes(orderId));
+export function follows({ orders, isAll }, [, ...ids]) {
+  forget(isAll ? orders : ids);
+  return !isAll || orders.some((orderId) => ids.includes(orderId));
+}
 
 // A box to tick, the units, and the product.
 function tableOf(label, lines, hasPlaces) {

@@ -83,11 +83,11 @@ export async function api(method, path, how = {}) {
   return answer.document;
 }
 
-// The pages of a list, one after the other.
-export async function* pagesOf(path, query) {
+// The pages of a list, one after the other. `get` may be more patient than `api`.
+export async function* pagesOf(path, query, get = api) {
   let cursor;
   do {
-    const page = await api("GET", path, { query: { ...query, limit: PAGE_ROWS, cursor } });
+    const page = await get("GET", path, { query: { ...query, limit: PAGE_ROWS, cursor } });
     yield page;
     cursor = page.next;
   } while (cursor !== undefined);

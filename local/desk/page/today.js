@@ -50,6 +50,7 @@ function counted(rows, details, isAll) {
 const seesOrders = () => may("orders.read") && ownLocations() === null;
 
 export async function read() {
+  if (!isLocal() && !seesOrders() && !may("stock.read")) throw new Error(T.notPermitted("stock.read"));
   const [orders, lists, local] = await Promise.all([
     seesOrders() ? api("GET", "/today") : undefined,
     may("stock.read") ? Promise.all(URGENT.map(levelsWith)) : undefined,
