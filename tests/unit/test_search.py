@@ -246,7 +246,7 @@ def test_a_search_costs_the_same_with_ten_times_as_many_products_and_orders():
                 assert (len(found["products"]), "next" in found) == (count, count == 20)
             costs.append(units(shop)[0] - before)
     # One unit for each text that could be a barcode.
-    assert costs == [29.5, 29.5]
+    assert costs == [18.5, 18.5]
 
 
 def test_a_product_costs_two_write_units_for_each_word(shop):

@@ -13,7 +13,7 @@ export const attends = true;
 export const follows = ({ products, isAll, changed }) => !isAll || products.length > 0 || changed === true;
 export const keyOf = ({ key }) => key;
 
-const MOST_LEVELS = 100; // read of each status
+const MOST_LEVELS = 50; // read of each status
 const MOST_MISSING = 10; // names of these are read
 const URGENT = ["OUT_OF_STOCK", "LOW_STOCK"];
 const SOLD = ["IN_STOCK", "LOW"];

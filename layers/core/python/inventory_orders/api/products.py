@@ -72,7 +72,9 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: The product does not exist or cannot be read.
     """
     product_id = request.id_of("productId")
-    levels, found, _ = _read([product_id], caller)
+    process = runtime.process()
+    client = process.engine.client if caller.customer is None else process.eventual_client
+    levels, found, _ = _read([product_id], client)
     if product_id in found.unreadable:
         raise found.unreadable[product_id]
     if product_id not in levels:
@@ -83,7 +85,7 @@ def get_product(request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer.of_state(request, shown, etag)
 
 
-def get_products(request: Request, caller: Caller) -> HttpAnswer:
+def get_products(request: Request, _: Caller) -> HttpAnswer:
     """Show several products: those that the query names, or those that a search finds by a whole barcode or by words.
 
     For the former, the answer lists the ids of unknown, unreadable and remaining products separately.
@@ -97,15 +99,15 @@ def get_products(request: Request, caller: Caller) -> HttpAnswer:
             "ids",
             "send either ids alone or search, for example ids=tea-earl-grey,milk or search=earl",
         )
-    return (_named_products if "ids" in query else _found_products)(query, caller)
+    return (_named_products if "ids" in query else _found_products)(query)
 
 
-def _named_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+def _named_products(query: Mapping[str, str]) -> HttpAnswer:
     named = query["ids"].split(",")
     if len(named) > READ_LIMIT:
         raise malformed("ids", f"may name at most {READ_LIMIT} products, but names {len(named)}")
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
-    levels, found, remaining = _read(ids, caller)
+    levels, found, remaining = _read(ids, runtime.process().eventual_client)
     known = {*levels, *found.unreadable, *remaining}
     answer = {
         "products": [shown_product(levels[each]) for each in ids if each in levels],
@@ -116,7 +118,7 @@ def _named_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
     return HttpAnswer(200, answer)
 
 
-def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
+def _found_products(query: Mapping[str, str]) -> HttpAnswer:
     wanted, limit = words_to_find(query["search"]), limit_of(query)
     client, deadline = reading()
     listed = find_listed(read_scan(query["search"]), client, deadline)
@@ -130,7 +132,8 @@ def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
         if not listed:
             listing = partial(lists.search_products, client.store, wanted, limit, after)
             places, last = client.call(listing, deadline)
-        levels, found, remaining = _read([place.id for place in places], caller)
+        ids = [place.id for place in places]
+        levels, found, remaining = _read(ids, runtime.process().eventual_client)
         if remaining:
             last = places[-len(remaining) - 1]
         products = [shown_product(levels[place.id]) for place in places if place.id in levels]
@@ -141,7 +144,7 @@ def _found_products(query: Mapping[str, str], caller: Caller) -> HttpAnswer:
 
 
 def _read(
-    ids: Sequence[str], caller: Caller
+    ids: Sequence[str], client: RetryingClient
 ) -> tuple[dict[str, list[StockLevel]], Snapshot, list[str]]:
     """Read products at all their locations.
 
@@ -149,9 +152,7 @@ def _read(
         The readable stock levels of each product, starting with its own row; all rows; and the ids of the last products, if
         the locations of all would be more than `_MOST_ROWS` rows. A product without a readable row of its own has no levels.
     """
-    client, deadline = reading()
-    if caller.customer is not None:
-        client = runtime.process().customers_client
+    _, deadline = reading()
     found, remaining = _read_rows(client, ids, deadline)
     levels = {key: StockLevel(row) for key, row in found.products.items() if row}
     if runtime.process().shows_numbers:
@@ -256,8 +257,9 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     if query.get("inLanes", "true") != "true":
         raise malformed("inLanes", "must be true, or left out")
     limit = limit_of(query)
-    client, deadline = reading()
-    locations = runtime.process().locations
+    _, deadline = reading()
+    # These are estimates, so they may be a moment old.
+    client, locations = runtime.process().eventual_client, runtime.process().locations
 
     def is_there(key: str) -> bool:
         there = location_of(key)

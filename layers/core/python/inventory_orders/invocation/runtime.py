@@ -169,8 +169,8 @@ class Process:
         return "NOTES_CHANGES" in self._environment
 
     @cached_property
-    def customers_client(self) -> RetryingClient:
-        """The client that reads products for customers, with eventual consistency and at half the cost."""
+    def eventual_client(self) -> RetryingClient:
+        """The client that reads products with eventual consistency and at half the cost: for customers, and for lists."""
         from inventory_orders.engine.retrying_client import RetryingClient  # noqa: PLC0415 - not all functions need it
 
         names = self._table_names
