@@ -59,8 +59,8 @@ def views() -> list[str]:
     (listed,) = re.findall(
         r"^const PARTS = (.*?)^const states", APP.read_text("utf-8"), re.M | re.S
     )
-    own = " ".join(re.findall(r'name: "[\w-]+"|views: \[.*?\]|VIEWS = \["\w+"', listed))
-    return re.findall(r'"([\w-]+)"', own)
+    own = " ".join(re.findall(r'name: "[\w-]+"|views: \[.*?\]', listed))
+    return ["search", *re.findall(r'"([\w-]+)"', own)]
 
 
 def module(name: str) -> str:

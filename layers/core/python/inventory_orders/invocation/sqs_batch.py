@@ -225,7 +225,8 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         raise ValueError(f"eventSource is {record['eventSource'][:64]!a}")
     queue = record["eventSourceARN"].rsplit(":", 1)[-1]
     attributes = record.get("attributes") or {}
-    of_copy = _texts(record.get("messageAttributes", {}))
+    of_sender = record.get("messageAttributes", {})
+    of_copy = {name: str(value.get("stringValue") or "") for name, value in of_sender.items()}
     return Message(
         message_id=record["messageId"],
         receipt_handle=record["receiptHandle"],
@@ -235,19 +236,14 @@ def _read_message(record: Mapping[str, Any]) -> Message:
         group_id=str(attributes.get("MessageGroupId", "")),
         receive_count=_number(attributes, "ApproximateReceiveCount") or 1,
         first_received=_number(attributes, "ApproximateFirstReceiveTimestamp"),
-        sent=_number(of_copy, "originalSentTimestamp") or _number(attributes, "SentTimestamp"),
+        sent=_number(of_copy, "originalSentTimestamp", _number(attributes, "SentTimestamp")),
         original_id=of_copy.get("originalMessageId") or record["messageId"],
         request_id=of_copy.get("requestId", ""),
         placed_by=of_copy.get("placedBy", ""),
     )
 
 
-def _texts(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Read the attributes that the sender of a message gave it. Those that are not text are empty."""
-    return {name: str(value.get("stringValue") or "") for name, value in attributes.items()}
-
-
-def _number(attributes: Mapping[str, Any], name: str) -> int | None:
-    """Read a number from an attribute; None if the attribute is missing, or too long to be a time or a count."""
+def _number(attributes: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
+    """Read a number from an attribute. The default is for an attribute that is missing, or too long to be a time or a count."""
     text = str(attributes.get(name))
-    return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else default
