@@ -102,6 +102,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         whole="the body",
         request_id=request_id,
         placed_by=placed_by or None,
+        counts_users=process.counts_users,
     )
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "place orders for themselves")
@@ -133,7 +134,8 @@ def _check_fields_of_customer(document: dict[str, Any]) -> None:
     if hold is not None and longest is not None and hold > longest:
         what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
         raise _for_operators("holdSeconds", what)
-    given = {name: name for name in document if name in ("attributes", "locations", "split")}
+    reserved = ("attributes", "locations", "split", "buyers")
+    given = {name: name for name in document if name in reserved}
     given |= {
         f"items[{number}].locationId": "locations"
         for number, line in enumerate(document["items"])

@@ -453,6 +453,7 @@ def shown_product(levels: Sequence[StockLevel]) -> direct.Answer:
             "name": own.name,
             "price": own.price,
             "barcodes": shown_barcodes(own.barcodes),
+            "purchaseLimit": own.purchase_limit or None,
             "units": units if process.shows_numbers else None,
         }
     )

@@ -58,6 +58,8 @@ class Order(Change):
         default_locations: Used if the order has no `locations`.
         request_id: The HTTP request that waits for the order; None if none does.
         placed_by: The member of staff who sent it; None if a customer or program did.
+        named_buyers: The keys of its buyer; None if the sender named none.
+        counts_users: Whether the user is the buyer of an order that names none.
     """
 
     order_id: str
@@ -73,6 +75,8 @@ class Order(Change):
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
     request_id: str | None = None
     placed_by: str | None = None
+    named_buyers: tuple[str, ...] | None = None
+    counts_users: bool = True
 
     stores_rejection: ClassVar = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
@@ -80,6 +84,13 @@ class Order(Change):
     @property
     def record_key(self) -> OrderKey:
         return OrderKey(self.order_id)
+
+    @property
+    def buyers(self) -> tuple[str, ...]:
+        """The keys towards whose purchase limits its units count; empty if they count towards none."""
+        if self.named_buyers is not None:
+            return self.named_buyers
+        return (self.user_id,) if self.counts_users else ()
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
@@ -219,6 +230,7 @@ class Order(Change):
             locations=self.locations,
             locations_asked=rejection.asked if rejection and self.locations is None else (),
             split=self.split,
+            buyers=self.named_buyers,
             request_id=self.request_id,
             placed_by=self.placed_by,
         )
@@ -252,10 +264,12 @@ class Order(Change):
             attributes=self.attributes,
             locations=self.locations,
             split=self.split,
+            buyers=self.named_buyers,
         )
         if record.pseudonymised_at is not None:
             # Once the user is replaced by a pseudonym, only the ordered items can be compared.
-            sent = replace(sent, user_id=record.user_id, attributes=record.attributes)
+            user_id, buyers = record.user_id, record.buyers
+            sent = replace(sent, user_id=user_id, attributes=record.attributes, buyers=buyers)
         other = OtherRequest.between(_content_of(record), _content_of(sent))
         if not other.differences:
             return IdempotencyMatch.SAME_REQUEST
@@ -303,6 +317,7 @@ class CancelledBeforehand(Change):
                 attributes=self.order.attributes,
                 locations=self.order.locations,
                 split=self.order.split,
+                buyers=self.order.named_buyers,
                 last_updated_at=at,
                 version=self.tombstone.version + 1,
             ),
@@ -321,5 +336,6 @@ def _content_of(order: OrderRecord) -> dict[str, Any]:
         "holdSeconds": order.hold_seconds,
         "locations": order.locations,
         "split": order.split,
+        "buyers": order.buyers,
         **{f"attributes.{name}": value for name, value in order.attributes.items()},
     }

@@ -291,6 +291,7 @@ class OrderRecord:
         locations: Where its units may come from, best first; None if the sender did not say.
         locations_asked: If it was rejected and has no `locations`, where its units were looked for.
         split: Whether its lines may come from several locations.
+        buyers: The keys of its buyer; None if the sender named none.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
         size: Bytes of the stored item.
         request_id: The HTTP request that placed or rejected it; None if none waited for it.
@@ -321,6 +322,7 @@ class OrderRecord:
     size: int = field(default=0, compare=False)
     request_id: str | None = None
     placed_by: str | None = None
+    buyers: tuple[str, ...] | None = None
 
     @property
     def key(self) -> OrderKey:

@@ -97,6 +97,9 @@ def of_product(product: Product) -> Answer:
             "createdAt": product.created_at,
             "name": product.name,
             "price": product.price,
+            "safetyStock": product.safety_stock or None,
+            "purchaseLimit": product.purchase_limit or None,
+            "limitGroup": product.limit_group,
             "places": sorted(product.places) or None,
         }
     )

@@ -203,7 +203,7 @@ def decrement_write(
         has_one_location: Whether the product must have no other location.
     """
     # While the stock is above this, the status stays `ACTIVE`.
-    floor = max(product.low_stock_threshold, -product.backorder_limit)
+    floor = product.safety_stock + max(product.low_stock_threshold, -product.backorder_limit)
     write = (
         _taking(product, quantity, floor, moment)
         .on(
@@ -220,17 +220,18 @@ def decrement_write(
 def _taking(product: Product, units: int, floor: int, moment: datetime) -> Write:
     """Build the write that takes units from a row, whatever its version, on condition that more than `floor` are left.
 
-    The row has to be `ACTIVE` and without a live lease. Its generation and threshold must equal the known ones.
+    The row has to be `ACTIVE` and without a live lease. Its generation, threshold and safety stock must equal the known ones.
     """
     computed = "#stockCount = #stockCount - :units, #_version = #_version + :one"
     return _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed).on(
         "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
-        f"{_same('lowStockThreshold')} AND {NO_LIVE_LEASE}",
+        f"{_same('lowStockThreshold')} AND {_same('safetyStock')} AND {NO_LIVE_LEASE}",
         units=units,
         createdAt=product.created_at,
         active=ProductStatus.ACTIVE,
         least=floor + units,
         lowStockThreshold=product.low_stock_threshold,
+        safetyStock=product.safety_stock,
         zero=0,
         now=unix(moment),
     )
@@ -534,9 +535,8 @@ def _loan(before: Product, after: Product, now: datetime) -> Action:
 
     Only transactions that write the depot's page change `lentTo`, and this one writes that page on condition of its version.
     """
-    write = _taking(
-        before, before.stock_count - after.stock_count, max(0, before.low_stock_threshold), now
-    )
+    units = before.stock_count - after.stock_count
+    write = _taking(before, units, before.least_if_lent - 1, now)
     write = replace(
         write,
         update=f"{write.update} ADD #lentTo :lanes",
