@@ -295,6 +295,7 @@ _OPTIONAL_OF_ORDER = {
     "confirmationRejected": dict,
     "reason": str,
     "shortages": list,
+    "limits": list,
     "attributes": dict,
     "locations": list,
     "locationsAsked": list,
