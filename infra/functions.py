@@ -77,7 +77,7 @@ _CALLERS = (
 _LANES = ("LANES", "API_LANES")
 """Variables of the functions that sell from lanes."""
 
-_DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS")
+_DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS", "BUYERS_DEFAULT")
 """Variables of the functions that read orders: defaults for fields that an order leaves out."""
 
 _FUNCTIONS = {
@@ -210,6 +210,7 @@ VARIABLES = {
     "API_LANES": "the number of lanes for the processes of `api`, which follow the others, for `place_orders` and `api`",
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
     "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders`, `api` and `manage_products`",
+    "BUYERS_DEFAULT": "the setting `buyersDefault`, for `place_orders` and `api`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "SWEEP_MINUTES": "the setting `sweepMinutes`, for `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders whose callers do not wait",
@@ -525,6 +526,7 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "API_LANES": str(settings.api_lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
         "LOCATIONS": ",".join(settings.locations),
+        "BUYERS_DEFAULT": settings.buyers_default,
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
         "SWEEP_MINUTES": str(settings.sweep_minutes),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,

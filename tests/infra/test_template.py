@@ -150,6 +150,7 @@ def optional():
         sweepMinutes=5,
         lanes=80,
         locations=["", "berlin"],
+        buyersDefault="none",
         currency="KWD",
         tracing=True,
         functions={
@@ -348,6 +349,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         ("API_LANES", "30", "10", {"PlaceOrders", "Api"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
         ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api", "ManageProducts"}),
+        ("BUYERS_DEFAULT", "user", "none", {"PlaceOrders", "Api"}),
         ("CUSTOMERS_MAY_SET", None, "locations,split", {"Api"}),
     ],
 )

@@ -182,6 +182,7 @@ class Story:
         self.list_product("mug", 20, lowStockThreshold=5)
         self.list_product("mug", 8, locationId="lyon")
         self.list_product("kettle", 3, backorderLimit=10)
+        self.list_product("shoe-42", 30, safetyStock=2, purchaseLimit=2, limitGroup="shoe")
         self.list_product("sold-out", 4)
         self.list_product("back-in-stock", 2, name="Tray", price=2500)
         self.list_product("discontinued", 9)

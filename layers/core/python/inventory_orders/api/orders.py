@@ -478,6 +478,9 @@ def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     if not caller.sees_numbers:
         for shortage in shown.get("shortages", ()):
             del shortage["available"]
+    for limit in shown.get("limits", ()) if caller.customer is not None else ():
+        # Another user with one of the same keys may have bought them.
+        del limit["bought"]
     return shown
 
 

@@ -390,6 +390,7 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
             -quantity,
             notes=notes,
             names_location=names_location,
+            uses_safety=document.get("useSafety", False),
         )
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:

@@ -421,7 +421,7 @@ class ProductCatalogue:
         Raises:
             InventoryOrdersError: See `update_with_retry`.
         """
-        return self.update_places(
+        return self._update_places(
             product_id,
             lambda p: replace(p, status=ProductStatus.DISCONTINUED),
             deadline,
@@ -442,27 +442,17 @@ class ProductCatalogue:
         Raises:
             InventoryOrdersError: See `update_with_retry`.
         """
-        return self.update_places(
+        return self._update_places(
             product_id,
             lambda p: replace(p, status=ProductStatus.ACTIVE) if p.is_discontinued else p,
             deadline,
             everywhere=everywhere,
         )
 
-    def update_places(
+    def _update_places(
         self, product_id: str, change: Edit, deadline: Deadline, *, everywhere: bool
     ) -> Sequence[Update[Product]]:
-        """Update a product's row, and then its rows at other locations. Skips locations that have just been delisted.
-
-        Args:
-            everywhere: See `discontinue`.
-
-        Returns:
-            See `discontinue`.
-
-        Raises:
-            InventoryOrdersError: See `update_with_retry`.
-        """
+        """Update a product's row, and then its rows at other locations. Skips locations that have just been delisted."""
         updates = [self.update_with_retry(product_id, change, deadline)]
         for key in updates[0].after.place_keys if everywhere else ():
             with suppress(ProductNotFoundError):
@@ -515,7 +505,7 @@ class ProductCatalogue:
                 after, price_changed_at=priced, details_event_time=at, details_event_id=""
             )
 
-        return self.update_places(
+        return self._update_places(
             product_id, changed, deadline, everywhere=everywhere and bool(limits)
         )
 
