@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
+    MAX_ACTIONS,
     Change,
     IdempotencyMatch,
     MatchResult,
@@ -24,6 +26,7 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.product import PageStock, Stock, StockById
+from inventory_orders.domain.purchases import MAX_GROUPS, BuyerKey, PurchasesByBuyer
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     SIZE_OF_LINE,
@@ -34,6 +37,7 @@ from inventory_orders.domain.record import (
 )
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
+    ExceededLimit,
     Rejection,
     RejectionReason,
     Shortage,
@@ -85,12 +89,10 @@ class Order(Change):
     def record_key(self) -> OrderKey:
         return OrderKey(self.order_id)
 
-    @property
-    def buyers(self) -> tuple[str, ...]:
-        """The keys towards whose purchase limits its units count; empty if they count towards none."""
-        if self.named_buyers is not None:
-            return self.named_buyers
-        return (self.user_id,) if self.counts_users else ()
+    @cached_property
+    def buyers(self) -> tuple[BuyerKey, ...]:
+        user = (self.user_id,) if self.counts_users else ()
+        return tuple(map(BuyerKey, user if self.named_buyers is None else self.named_buyers))
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
@@ -135,6 +137,38 @@ class Order(Change):
         shortages = self._shortages(first, products) if is_short else ()
         return Rejection(reason, first, shortages, self._asked(products))
 
+    def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
+        found = [self.rejection(products), self._over_limit(products, purchases)]
+        reasons = [rejection for rejection in found if rejection is not None]
+        return min(reasons, key=_rank, default=None)
+
+    def charges(self, products: StockById) -> Mapping[str, int]:
+        units = Counter[str]()
+        for key, row in products.items() if self.buyers else ():
+            if row is not None and row.charged_group is not None:
+                units[row.charged_group] += self.quantities[product_of(key)]
+        return units
+
+    def _over_limit(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
+        """Why the offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
+        charges, asked = self.charges(products), self._asked(products)
+        if not charges:
+            return None
+        bought = [purchases[key].units for key in self.buyers if key in purchases]
+        limits = [_limit(group, wanted, products, bought) for group, wanted in charges.items()]
+        exceeded = {each.group: each for each in limits if each.bought + each.wanted > each.limit}
+        limited = exceeded or charges
+        rows = tuple(key for key, row in products.items() if row and row.charged_group in limited)
+        if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
+            reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
+        elif exceeded:
+            reason = RejectionReason.PURCHASE_LIMIT
+        elif any(len({*+Counter(each), *charges}) > MAX_GROUPS for each in bought):
+            reason = RejectionReason.TOO_MANY_GROUPS
+        else:
+            return None
+        return Rejection(reason, rows[0], asked=asked, limits=tuple(exceeded.values()), rows=rows)
+
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
         """Why a row cannot supply its line."""
         if product is None:
@@ -152,9 +186,14 @@ class Order(Change):
         return asked if is_elsewhere or asked != (DEFAULT_LOCATION,) else ()
 
     def decisive_rows(
-        self, why: Callable[[Collection[str]], Rejection | None]
+        self,
+        why: Callable[[Collection[str]], Rejection | None],
+        offers: Sequence[Collection[str]],
     ) -> Sequence[Collection[str]]:
-        """Choose one row of each offer. They are all of one product if it is sold nowhere or, in a split order, short everywhere."""
+        """Choose one row of each offer, or all those with a limit that the order exceeds.
+
+        They are all of one product if it is sold nowhere or, in a split order, short everywhere.
+        """
 
         def best(line: Iterable[str]) -> int:
             """The best reason among the rows of a line; the number of reasons if one of its rows is suitable."""
@@ -168,10 +207,13 @@ class Order(Change):
         reason = (*REASONS_OF_ORDERS, None)[best(line)]
         if reason and (self.split or reason is not RejectionReason.INSUFFICIENT_STOCK):
             return [(key,) for key in line]
-        found = map(why, self.offers)
-        return [(rejection.subject,) for rejection in found if rejection is not None]
+        found = map(why, offers)
+        return [each.rows or (each.subject,) for each in found if each is not None]
 
     def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
+        of_buyers = [rejection for rejection in rejections if rejection.rows]
+        if of_buyers:
+            return min(of_buyers, key=_rank)
         asked = rejections[0].asked
         reasons = {rejection.reason for rejection in rejections}
         products = {product_of(rejection.subject) for rejection in rejections}
@@ -224,6 +266,7 @@ class Order(Change):
             status_at=at,
             reason=None if rejection is None else rejection.reason,
             shortages=() if rejection is None else rejection.shortages,
+            limits=() if rejection is None else rejection.limits,
             hold_seconds=self.hold_seconds,
             expires_at=None if end is None else end.isoformat(timespec="microseconds"),
             attributes=self.attributes,
@@ -244,7 +287,8 @@ class Order(Change):
             line = OrderLine(product_id, quantity, asked_location=asked)
             if stock is not None:
                 location, at = location_of(stock.product_id), stock.created_at
-                line = replace(line, location_id=location, product_created_at=at)
+                group = stock.charged_group if self.buyers else None
+                line = replace(line, location_id=location, product_created_at=at, limit_group=group)
             if isinstance(stock, PageStock):
                 line = replace(line, lane_page=str(stock.page), lane_version=stock.version)
             elif stock is not None:
@@ -322,6 +366,20 @@ class CancelledBeforehand(Change):
                 version=self.tombstone.version + 1,
             ),
         )
+
+
+def _limit(
+    group: str, wanted: int, products: StockById, bought: Iterable[Mapping[str, int]]
+) -> ExceededLimit:
+    """The lowest limit of a group's products, next to what buyers have bought and want. It may not be exceeded."""
+    limits = [row.purchase_limit for row in products.values() if row and row.charged_group == group]
+    already = max((units.get(group, 0) for units in bought), default=0)
+    return ExceededLimit(group, min(limits), already, wanted)
+
+
+def _rank(rejection: Rejection) -> int:
+    """The rank of a rejection. If an order has several, the first one is given."""
+    return REASONS_OF_ORDERS.index(rejection.reason)
 
 
 def _content_of(order: OrderRecord) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from inventory_orders.domain.allotments import PageKey
-from inventory_orders.domain.location import location_of, stock_key
+from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.words import words_of
 from inventory_orders.errors import InvalidMessageError
 
@@ -142,6 +142,12 @@ class Product:
             and self.stock_count >= self.least_if_lent
         )
 
+    @property
+    def charged_group(self) -> str | None:
+        """The group to which units of a product with a purchase limit are charged; None without a limit."""
+        own = self.limit_group or product_of(self.product_id)
+        return own if self.purchase_limit else None
+
     def may_change_by(self, delta: int) -> bool:
         """Whether `delta` units may be added to the row, or taken from it if negative, while lanes may hold more."""
         return self.with_stock(self.stock_count + delta, self.version).may_be_lent
@@ -197,6 +203,8 @@ class PageStock:
 
     is_discontinued: ClassVar = False
     is_partial: ClassVar = True
+    purchase_limit: ClassVar = 0
+    charged_group: ClassVar = None
     places: ClassVar = frozenset[str]()
 
     @property

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, stock_key
-from inventory_orders.domain.rejection import Rejection, Shortage
+from inventory_orders.domain.purchases import BuyerKey, Refunds
+from inventory_orders.domain.rejection import ExceededLimit, Rejection, Shortage
 from inventory_orders.errors import CorruptItemError
 
 
@@ -228,6 +229,7 @@ class OrderLine:
         quantity: Units, summed over the lines of one product.
         location_id: Where its units were taken from; empty for the default location, or if none were taken.
         asked_location: The only location that the sender allows; None if the order's locations apply.
+        limit_group: The group to which its units were charged; None if its product had no purchase limit.
         backordered: How many of its units were not in stock when the order was placed.
         product_created_at: The generation that the units were taken from; None if no stock was taken.
         product_version: The version of the product after they were taken; None if the units were taken from a page.
@@ -244,6 +246,7 @@ class OrderLine:
     lane_version: int | None = None
     location_id: str = DEFAULT_LOCATION
     asked_location: str | None = None
+    limit_group: str | None = None
     backordered: int = 0
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -281,6 +284,7 @@ class OrderRecord:
         status_at: When it entered its status; None in a row without that time.
         reason: Why the order was rejected; None if it was not.
         shortages: The products that were short, if it was rejected because stock was short.
+        limits: The purchase limits that it would have exceeded, if it was rejected because of one.
         hold_seconds: How long its stock is held without payment; None if the sender did not say.
         expires_at: When its hold ends, while it is `PENDING` and has one.
         confirmed_at: When it was confirmed.
@@ -323,11 +327,26 @@ class OrderRecord:
     request_id: str | None = None
     placed_by: str | None = None
     buyers: tuple[str, ...] | None = None
+    limits: tuple[ExceededLimit, ...] = ()
 
     @property
     def key(self) -> OrderKey:
         """The key of the row."""
         return OrderKey(self.order_id)
+
+    @property
+    def charged_buyers(self) -> tuple[BuyerKey, ...]:
+        """The buyers to whom its lines are charged, except those that were erased: by default, its user."""
+        user = () if self.user_id is None or self.pseudonymised_at else (self.user_id,)
+        return tuple(map(BuyerKey, user if self.buyers is None else self.buyers))
+
+    def refunds(self, units: Mapping[str, int]) -> Refunds:
+        """What its buyers may buy again if units of its lines, by product id, are not bought after all."""
+        groups = Counter[str]()
+        for line in self.lines:
+            if line.limit_group is not None:
+                groups[line.limit_group] += units.get(line.product_id, 0)
+        return dict.fromkeys(self.charged_buyers, given) if (given := +groups) else {}
 
     def require_version(self) -> OrderRecord:
         """Check that the order has a valid version, and return the order.

@@ -65,6 +65,28 @@ class RejectionReason(StrEnum):
             "a product in the order is discontinued; GET /products shows which one",
         ),
     )
+    TOO_MANY_PRODUCTS = (
+        "TOO_MANY_PRODUCTS",
+        "the order has too many products for one transaction that also counts towards its buyers' purchase limits; split it",
+        409,
+        CustomerWords("the order has too many products", "the order has too many products"),
+    )
+    PURCHASE_LIMIT = (
+        "PURCHASE_LIMIT",
+        "an order may not exceed the purchase limit of {subject}",
+        409,
+        CustomerWords(
+            "the order exceeds the purchase limit of {products}",
+            "the order exceeds a purchase limit",
+        ),
+    )
+    TOO_MANY_GROUPS = (
+        "TOO_MANY_GROUPS",
+        "the buyer has bought from so many groups of products with purchase limits that {subject} does not fit into the same row; "
+        "remove the limits of products that need none any more",
+        409,
+        CustomerWords("{products} cannot be ordered any more", "the order was rejected"),
+    )
     INSUFFICIENT_STOCK = (
         "INSUFFICIENT_STOCK",
         "there is not enough stock of {subject}: {wanted:,} wanted, {available:,} available",
@@ -164,6 +186,23 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
+class ExceededLimit:
+    """A purchase limit that an order would exceed.
+
+    Attributes:
+        group: The group of products that share the limit.
+        limit: How many units of the group a buyer may buy; the lowest limit among the order's products in the group.
+        bought: Units that the buyer has already bought; the highest number if the order names several keys.
+        wanted: Units that the order asks for.
+    """
+
+    group: str
+    limit: int
+    bought: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """Why a change is rejected, with the products or the order that caused it.
 
@@ -171,6 +210,8 @@ class Rejection:
         reason: The reason.
         subject: The product or order that the reason is about, or the order status that prevents the change.
         shortages: All products that are known to be short, if the change is rejected because stock is short.
+        limits: All limits that it would exceed, if it is rejected because of a purchase limit.
+        rows: The keys of the rows with these limits. Not stored.
         asked: Where an order's units were looked for; empty if its products are known at no other location.
         places: The product's other locations, if the change is rejected because it names none. Not stored.
     """
@@ -180,6 +221,8 @@ class Rejection:
     shortages: tuple[Shortage, ...] = ()
     asked: tuple[str, ...] = ()
     places: tuple[str, ...] = field(default=(), compare=False)
+    limits: tuple[ExceededLimit, ...] = ()
+    rows: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def of_unnamed_location(cls, product: Stock) -> Rejection | None:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Decision, Transaction, Update
 from inventory_orders.domain.outbound import (
     MAX_OUTBOUND_ENTRIES,
@@ -15,8 +14,10 @@ from inventory_orders.domain.outbound import (
     OutboundKey,
     OutboundPage,
 )
-from inventory_orders.domain.planner import Chain, Limits
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.domain.planner import Chain
+from inventory_orders.domain.purchases import together
+from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.retrying_client import RetryingClient, read_all
 from inventory_orders.errors import StoreError
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
@@ -41,21 +42,21 @@ class OutboundPages:
         self._pages: dict[OutboundKey, OutboundPage] = {}
         self._own: OutboundKey | None = None
 
-    def arrange(
-        self, leaving: Sequence[Decision], limits: Limits, deadline: Deadline, stats: CommitStats
-    ) -> Chain:
+    def arrange(self, leaving: Sequence[Decision], batch: Batch) -> Chain:
         """Put hand-overs into transactions that run one after the other. Omits changes for which no page has room.
 
         Raises:
             StoreError: The pages could not be read.
         """
-        is_fresh = not self._pages
+        is_fresh, limits = not self._pages, batch.limits
         if is_fresh:
-            found = read_all(self._client, OUTBOUND_KEYS, deadline, stats).outbound
+            found = read_all(self._client, OUTBOUND_KEYS, batch.deadline, batch.stats).outbound
             self._pages = {
                 key: page for key, page in found.items() if isinstance(page, OutboundPage)
             }
-        most = min(limits.actions - 1, limits.changes)
+        # Each change writes a record and, if units are lost, the rows of its buyers.
+        actions = 1 + max(len(decision.change.refunds) for decision in leaving)
+        most = min((limits.actions - 1) // actions, limits.changes)
         size = limits.size - MAX_PAGE_SIZE
         portions = in_portions(leaving, most, lambda d: d.change.record_size, size)
         pages = dict(self._pages)
@@ -63,8 +64,12 @@ class OutboundPages:
         if not is_fresh and sum(len(one.decisions) for one in arranged) < len(leaving):
             # The sweep may have made room on pages that other processes wrote last.
             self._pages = {}
-            return self.arrange(leaving, limits, deadline, stats)
-        return tuple((one,) for one in arranged)
+            return self.arrange(leaving, batch)
+        return tuple((self._with_refunds(one, batch),) for one in arranged)
+
+    def _with_refunds(self, transaction: Transaction, batch: Batch) -> Transaction:
+        refunds = (decision.change.refunds for decision in transaction.decisions)
+        return replace(transaction, refunds=together(refunds, batch.known.purchases))
 
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage]

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -22,6 +22,7 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import (
     NOTES,
     NOTES_OF_ADJUSTMENT,
@@ -36,7 +37,7 @@ from inventory_orders.domain.record import (
     RecordKey,
     Step,
 )
-from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
+from inventory_orders.domain.rejection import ExceededLimit, Rejection, RejectionReason, Shortage
 from inventory_orders.domain.words import WordKey
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import (
@@ -96,7 +97,7 @@ _OWN_OF_PRODUCT = {
 
 _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
-    *("locationId", "askedLocationId", "backordered"),
+    *("locationId", "askedLocationId", "limitGroup", "backordered"),
 }
 
 _OWN_OF_STEP = {
@@ -104,13 +105,15 @@ _OWN_OF_STEP = {
     *NOTES,
 }
 
-Key = str | RecordKey | PageKey | OutboundKey
-"""A product's id, or the key of a record or page."""
+Key = str | RecordKey | PageKey | OutboundKey | BuyerKey
+"""A product's id, or the key of a record, a page or a buyer's purchases."""
 
 ListingKey = WordKey | BarcodeKey
 """The key of a row that lists a product under a word, or under the code on it."""
 
-Found = Product | Record | Page | OutboundPage | LaneLease | Row | CorruptItemError | None
+Found = (
+    Product | Record | Page | OutboundPage | Purchases | LaneLease | Row | CorruptItemError | None
+)
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
@@ -129,6 +132,8 @@ def key_of(key: Key | ListingKey | int) -> tuple[Table, tuple[str, ...]]:
             return Table.WORDS, (key.word[:2], "#".join(key))
         case BarcodeKey(code):
             return Table.BARCODES, (code,)
+        case BuyerKey(buyer):
+            return Table.PURCHASES, (buyer,)
         case str():
             return Table.PRODUCTS, (key,)
         case unknown:
@@ -149,7 +154,7 @@ def described(key: Key | ListingKey | int) -> str:
 
 
 def key_item(key: Key | ListingKey | int) -> dict[str, Any]:
-    """The primary key of a product, a record, a page, the lease of a lane, a word or a barcode, in DynamoDB's format."""
+    """The primary key of a product, record, page, lane's lease, word, barcode or buyer, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -346,6 +351,25 @@ def read_lease(item: Item) -> LaneLease:
         return LaneLease(lane, "", 0.0)
 
 
+def read_purchases(item: Item) -> Purchases:
+    """Convert an item into a buyer's purchases.
+
+    Raises:
+        CorruptItemError: The item breaks the table's contract.
+    """
+    row = decode(item)
+    key = BuyerKey(row["buyer"])
+    try:
+        units = {group: int(n) for group, n in row["units"].items()}
+        at, size = row.get("lastUpdatedAt", ""), size_of(item)
+        return Purchases(key, int(row["_version"]), _text(row, "epoch"), units, at, size)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise CorruptItemError(
+            f"{key} break the contract of the Purchases table ({type(error).__name__}: {error}); repair the item",
+            "CORRUPT_PURCHASES",
+        ) from error
+
+
 # ---------------------------------------------------------------------- records
 
 
@@ -388,6 +412,7 @@ def order_row(order: OrderRecord) -> Row:
             row["latePaymentShard"] = shard_of(order.order_id, LATE_PAYMENT_SHARDS)
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
+        "limits": [*map(asdict, order.limits)],
         "steps": [*map(_step_row, order.steps)],
         "attributes": dict(order.attributes),
         "locationsAsked": [*order.locations_asked],
@@ -458,6 +483,7 @@ def read_order(row: Row) -> OrderRecord:
         status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
+        limits=tuple(ExceededLimit(**each) for each in row.get("limits", ())),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
@@ -524,6 +550,7 @@ def _line_row(line: OrderLine) -> Row:
             "laneVersion": line.lane_version,
             "locationId": line.location_id or None,
             "askedLocationId": line.asked_location,
+            "limitGroup": line.limit_group,
             "backordered": line.backordered or None,
         }
     )
@@ -546,6 +573,7 @@ def _read_line(line: Row) -> OrderLine:
         lane_version=line.get("laneVersion"),
         location_id=_text(line, "locationId") if "locationId" in line else DEFAULT_LOCATION,
         asked_location=line.get("askedLocationId"),
+        limit_group=line.get("limitGroup"),
         backordered=line.get("backordered", 0),
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
     )
@@ -704,6 +732,7 @@ _READERS: Mapping[type, Callable[[Item], Found]] = {
     PageKey: read_page,
     OutboundKey: read_outbound_page,
     BarcodeKey: decode,
+    BuyerKey: read_purchases,
     int: read_lease,
 }
 
