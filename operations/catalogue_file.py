@@ -166,11 +166,13 @@ class Change:
             RejectedError: `EVENT_ID_REUSED` if other details with this id and time were applied; `BELOW_FLOOR` if more
                 units are on backorder than the new limit allows.
         """
-        if product.product_id != self.product_id:
-            after = replace(product, **self.everywhere)
-            return after.with_stock(after.stock_count, product.version)
         if self.is_stale(product):
             return product
+        is_own = product.product_id == self.product_id
+        after = self._changed(product) if is_own else replace(product, **self.everywhere)
+        return after.with_stock(after.stock_count, product.version)
+
+    def _changed(self, product: Product) -> Product:
         changes: dict[str, Any] = {**self.details, **self.others}
         if self.details:
             same = all(getattr(product, name) == self.details[name] for name in self.details)
@@ -189,7 +191,7 @@ class Change:
                 f"be {after.backorder_limit:,}",
                 "BELOW_FLOOR",
             )
-        return after.with_stock(after.stock_count, product.version)
+        return after
 
     @property
     def everywhere(self) -> Mapping[str, Any]:

@@ -1348,7 +1348,7 @@ def test_a_longer_lease_is_reported_immediately(api):
     assert said.document["detail"] == "a product is being counted; send the same request again"
 
 
-def test_customers_see_the_purchase_limit_but_neither_the_safety_stock_nor_keys_of_buyers(
+def test_customers_see_purchase_limits_but_neither_safety_stock_nor_buyers(
     customers,
 ):
     limits = {"purchaseLimit": 2, "limitGroup": "drop", "safetyStock": 50}

@@ -273,13 +273,17 @@ _OTHER_REASON = CustomerWords("the order was rejected", "the order was rejected"
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """Explain a rejection to the customer. The stored order names products only if stock was short."""
+    """Explain a rejection to the customer. The stored order names products only if stock was short, and limits if it exceeds them."""
     products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
     if rejection is not None and not products:
         products = [product_of(rejection.subject)]
     reasons = {str(reason): reason.for_customers for reason in REASONS_OF_ORDERS}
     words = reasons.get(str(record.reason)) or _OTHER_REASON
-    what = words.named.format(products=", ".join(products)) if products else words.unnamed
+    named = {
+        "products": ", ".join(products),
+        "limits": " or ".join(dict.fromkeys(f"{each.limit:,}" for each in record.limits)),
+    }
+    what = words.named.format(**named) if any(named.values()) else words.unnamed
     return f"{what}. This is final: place another order under a new orderId"
 
 

@@ -453,7 +453,7 @@ def shown_product(levels: Sequence[StockLevel]) -> direct.Answer:
             "name": own.name,
             "price": own.price,
             "barcodes": shown_barcodes(own.barcodes),
-            "purchaseLimit": own.purchase_limit or None,
+            "purchaseLimit": direct.of_product(own).get("purchaseLimit"),
             "units": units if process.shows_numbers else None,
         }
     )

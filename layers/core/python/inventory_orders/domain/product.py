@@ -93,7 +93,7 @@ class Product:
     @property
     def sellable(self) -> int:
         """Units that can still be sold, including backorders."""
-        return self.removable - self.safety_stock
+        return self.stock_count + self.backorder_limit - self.safety_stock
 
     @property
     def removable(self) -> int:

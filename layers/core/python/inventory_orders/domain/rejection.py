@@ -14,8 +14,8 @@ class CustomerWords(NamedTuple):
     """What customers read when their order is rejected, with and without names of products.
 
     Attributes:
-        named: The message with the names of the products, as `{products}`.
-        unnamed: The message if the order's row does not name the products.
+        named: The message with the names of the products, as `{products}`, or with the units allowed, as `{limits}`.
+        unnamed: The message if the order's row has neither.
     """
 
     named: str
@@ -73,10 +73,10 @@ class RejectionReason(StrEnum):
     )
     PURCHASE_LIMIT = (
         "PURCHASE_LIMIT",
-        "an order may not exceed the purchase limit of {subject}",
+        "the order exceeds the purchase limit of {subject}",
         409,
         CustomerWords(
-            "the order exceeds the purchase limit of {products}",
+            "at most {limits} of these per customer",
             "the order exceeds a purchase limit",
         ),
     )
@@ -201,6 +201,11 @@ class ExceededLimit:
     bought: int
     wanted: int
 
+    @property
+    def words(self) -> str:
+        """The message for the sender of the order, who may know what the buyer has bought."""
+        return f"at most {self.limit:,} of {self.group} per buyer: {self.wanted:,} wanted, {self.bought:,} bought before"
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
@@ -243,6 +248,8 @@ class Rejection:
         # A status may be any string.
         named = str if self.reason is RejectionReason.UNKNOWN_ORDER_STATUS else in_words
         asked = ", ".join(place or "the default location" for place in self.asked)
+        if self.limits:
+            return "; ".join(each.words for each in self.limits)
         return "; ".join(
             self.reason.words.format(
                 subject=named(short.product_id),

@@ -397,8 +397,8 @@ def order_row(order: OrderRecord) -> Row:
         "confirmationRejected": None
         if late_payment is None
         else {"at": late_payment.at, "reason": late_payment.reason},
-        "locations": None if order.locations is None else [*order.locations],
-        "buyers": None if order.buyers is None else [*order.buyers],
+        "locations": _list_of(order.locations),
+        "buyers": _list_of(order.buyers),
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
         "placedBy": order.placed_by,
@@ -421,6 +421,10 @@ def order_row(order: OrderRecord) -> Row:
         "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
+
+
+def _list_of(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else [*names]
 
 
 def adjustment_row(adjustment: AdjustmentRecord) -> Row:
