@@ -43,6 +43,8 @@ _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 # GetItem: to read the rows of several locations in one transaction. ConditionCheckItem: if that read keeps conflicting.
 _PROVE_REJECTIONS = "GetItem ConditionCheckItem"
 
+_COUNT_PURCHASES = f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem"
+
 
 @dataclass(frozen=True, slots=True)
 class _Function:
@@ -88,6 +90,7 @@ _FUNCTIONS = {
             "Products": f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem",
             "Orders": _WRITE_ORDERS,
             "Allotments": _USE_LANES,
+            "Purchases": _COUNT_PURCHASES,
         },
         fed_by=("OrderQueue", "OrderQueueFifo", "OrderQueueExpress"),
         settings=(*_LANES, *_DEFAULTS_OF_ORDERS),
@@ -106,7 +109,13 @@ _FUNCTIONS = {
     "ChangeOrders": _Function(
         "change_orders",
         "Confirms, fulfils, cancels, returns and expires orders",
-        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS, "Allotments": _USE_LANES},
+        {
+            "Products": "BatchGetItem UpdateItem",
+            "Orders": _WRITE_ORDERS,
+            "Allotments": _USE_LANES,
+            # An order that is cancelled or expires gives back what it used of purchase limits.
+            "Purchases": "UpdateItem",
+        },
         fed_by=("OrderCommandQueue", "ExpiryQueue"),
         settings=("HOLD_GRACE_SECONDS",),
     ),
@@ -172,6 +181,7 @@ _FUNCTIONS = {
             "Allotments": f"{_USE_LANES} GetItem",
             "Words": "Query",
             "Barcodes": "GetItem",
+            "Purchases": _COUNT_PURCHASES,
         },
         settings=(
             *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET", "ABOUT"),
@@ -195,6 +205,7 @@ VARIABLES = {
     "MOVEMENTS_TABLE_NAME": "the table `Movements`, with the setting `movements`",
     "WORDS_TABLE_NAME": "the table `Words`",
     "BARCODES_TABLE_NAME": "the table `Barcodes`",
+    "PURCHASES_TABLE_NAME": "the table `Purchases`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
     "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",
