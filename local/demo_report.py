@@ -140,7 +140,7 @@ def _resellers(summary: Mapping[str, Any]) -> list[_Cells]:
 
 
 def _fairness(most: int, limit: int) -> str:
-    return "more than the limit" if most > limit else f"nobody has more than {limit}"
+    return "more than the limit" if most > limit else f"no buyer has more than {limit}"
 
 
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:

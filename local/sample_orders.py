@@ -38,7 +38,7 @@ REAL_ORDERS_SENT = 1000
 """How many of `REAL_ORDERS` the demonstration sends. It sends all orders of other files."""
 
 DROP_PRODUCT, DROP_STOCK, DROP_LIMIT = "tea-advent-box", 150, 2
-"""A product that each buyer may buy two of, and that nobody needs to miss."""
+"""A product that each buyer may buy two of, with enough stock for all of its customers."""
 
 _FANS, NAMES, TABS = 60, 12, 6
 """Customers of `DROP_PRODUCT`, and how many names and tabs its reseller uses."""
