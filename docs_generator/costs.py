@@ -193,8 +193,8 @@ KINDS = (
     *(
         Kind(title, 48, 1, updates, reads=1, log_bytes=3400, buyers=buyers)
         for title, updates, buyers in (
-            ("for the same product with a purchase limit, in batches of 48", 1, 1),
-            ("the same, with three keys of each buyer", 2, 3),
+            ("for 1 product with a purchase limit, in batches of 48", 1, 1),
+            ("the same, with 3 keys of each buyer", 2, 3),
         )
     ),
     Kind(
