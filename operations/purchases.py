@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from inventory_orders.domain.purchases import Refunds
-from inventory_orders.domain.record import OrderAction, OrderRecord, units_by_line
+from inventory_orders.domain.record import OrderRecord
 from inventory_orders.store.rows import decode, read_order
 from inventory_orders.store.tables import Table
 
@@ -22,15 +22,7 @@ _PAUSE = 0.25
 
 def charged(order: OrderRecord) -> Refunds:
     """What an order charges to each of its buyers, by group: its units that were neither cancelled nor expired."""
-    quantities = {line.product_id: line.quantity for line in order.lines}
-    units = units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
-    given_back = (OrderAction.CANCEL, OrderAction.EXPIRE)
-    return order.refunds(
-        {
-            product_id: line.quantity - sum(map(line.moved.__getitem__, given_back))
-            for product_id, line in units.items()
-        }
-    )
+    return order.refunds({product_id: line.bought for product_id, line in order.units().items()})
 
 
 def wrong_purchases(aws: Aws, orders: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -112,7 +112,7 @@ class Decrement(Adjustment):
     reason: str = DECREMENT
     uses_safety: bool = field(default=False, compare=False)
 
-    stores_rejection: ClassVar = True
+    stores_rejection = True
 
     def removable(self, product: Stock) -> int:
         return product.removable if self.uses_safety else product.sellable

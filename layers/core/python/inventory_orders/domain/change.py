@@ -94,7 +94,7 @@ class Change:
 
     __slots__ = ()
 
-    stores_rejection: ClassVar = False
+    stores_rejection: bool = False
     split: bool = False
     moves_goods: bool = False
     outbound: Mapping[Generation, int] = MappingProxyType({})
@@ -126,8 +126,18 @@ class Change:
         return ()
 
     @property
+    def is_charged(self) -> bool:
+        """Whether its buyers' purchases have to be read even if its products have no purchase limits any more."""
+        return False
+
+    @property
     def refunds(self) -> Refunds:
         """What buyers may buy again if it is accepted."""
+        return {}
+
+    @property
+    def gives_back(self) -> Mapping[str, int]:
+        """Units that go back into stock if it is accepted, by the key of the row from which an order took them."""
         return {}
 
     @property

@@ -381,7 +381,7 @@ def _add_up(items: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) ->
         item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}
 
 
-def _add_units(step: dict[str, Any], units: Mapping[str, LineUnits]) -> None:
+def _add_units(step: dict[str, Any], units: dict[str, LineUnits]) -> None:
     """Add to a step the units that it moved, and these to their lines."""
     named = _quantities(step["items"]) if "items" in step else None
     try:

@@ -82,7 +82,7 @@ class Order(Change):
     named_buyers: tuple[str, ...] | None = None
     counts_users: bool = True
 
-    stores_rejection: ClassVar = True
+    stores_rejection = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
 
     @property
@@ -119,6 +119,11 @@ class Order(Change):
             yield [product_id for product_id in line if product_id not in short][:1] or line
 
     @property
+    def width(self) -> int:
+        """How many rows its transaction writes at most, besides its record and the rows of its buyers."""
+        return len(self.quantities)
+
+    @property
     def record_size(self) -> int:
         # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage is
         # stored instead of a line's times, and there may be one for each offer.
@@ -151,7 +156,7 @@ class Order(Change):
 
     def _over_limit(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
         """Why the offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
-        charges, asked = self.charges(products), self._asked(products)
+        charges, asked = +Counter(self.charges(products)), self._asked(products)
         if not charges:
             return None
         bought = [purchases[key].units for key in self.buyers if key in purchases]
@@ -159,7 +164,7 @@ class Order(Change):
         exceeded = {each.group: each for each in limits if each.bought + each.wanted > each.limit}
         limited = exceeded or charges
         rows = tuple(key for key, row in products.items() if row and row.charged_group in limited)
-        if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
+        if self.width + len(self.buyers) >= MAX_ACTIONS:
             reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
         elif exceeded:
             reason = RejectionReason.PURCHASE_LIMIT
@@ -300,6 +305,7 @@ class Order(Change):
     def match(self, record: OrderRecord) -> MatchResult:
         if record.user_id is None:
             return CancelledBeforehand(self, record.require_version())
+        record = record.as_asked
         sent = replace(
             record,
             user_id=self.user_id,

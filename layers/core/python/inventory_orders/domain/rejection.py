@@ -147,7 +147,30 @@ class RejectionReason(StrEnum):
     )
     NOT_DELIVERED = (
         "NOT_DELIVERED",
-        "the command returns more units of {subject} than are left to return; correct the quantity",
+        "the command names more units of {subject} than were handed over and have not come back; correct the quantity",
+    )
+    ALREADY_PAID = (
+        "ALREADY_PAID",
+        "order {subject} is paid, so it cannot be amended; cancel units, or place another order",
+    )
+    VERSION_CHANGED = (
+        "VERSION_CHANGED",
+        "order {subject} has changed since that version; look at it, and send the command again with its new version",
+        412,
+    )
+    PARTLY_FULFILLED = (
+        "PARTLY_FULFILLED",
+        "units of {subject} were already handed over at their location, so the others cannot move to another one; cancel "
+        "these, and order them anew",
+    )
+    STEP_ID_NEEDED = (
+        "STEP_ID_NEEDED",
+        "a hand-over of order {subject} was taken back, so this may be a late duplicate of it; if the units were handed over "
+        "now, send the command with a new stepId",
+    )
+    TOO_LATE = (
+        "TOO_LATE",
+        "{subject} was handed over more than 24 hours ago; if it was not, send the command with force, otherwise return it",
     )
     UNKNOWN_ORDER = (
         "UNKNOWN_ORDER",

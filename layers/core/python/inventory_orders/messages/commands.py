@@ -11,6 +11,7 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.amendment import DEFAULT_TERMS, Amend, Terms
 from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
@@ -72,14 +73,56 @@ def parse_order(
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
     """
-    # It is stored with the order, so a sender must not choose its size.
-    waiting = request_id if _REQUEST_ID.fullmatch(request_id) else None
+    return _queued_order(
+        *(strict_json(body), group, default_hold, default_locations, request_id, placed_by),
+        counts_users=counts_users,
+    )
+
+
+def parse_order_or_amend(
+    body: str, group: str | None, default_hold: int | None, sender: tuple[str, str], terms: Terms
+) -> Order | OrderCommand:
+    """Parse a message of a queue for orders: an order, or an amend of one.
+
+    Args:
+        body: The message as sent.
+        group: See `parse_order`.
+        default_hold: See `parse_order`.
+        sender: The id of the HTTP request that sent the message, and the member of staff who did, each empty if there is none.
+        terms: What the stage decides about orders and amends.
+
+    Raises:
+        InvalidMessageError: It can never be carried out. The message says what to fix.
+    """
     document = strict_json(body)
-    sender = placed_by[:MAX_NOTE] or None
+    if is_amend(document):
+        return order_command(command_in(document, "change_orders"), terms, group)
+    return _queued_order(
+        *(document, group, default_hold, terms.locations, *sender),
+        counts_users=terms.counts_users,
+    )
+
+
+def is_amend(document: Any) -> bool:
+    """Whether a document is meant as an amend. Otherwise, a queue for orders expects an order."""
+    return isinstance(document, dict) and document.get("action") == OrderAction.AMEND
+
+
+def _queued_order(
+    document: Any,
+    group: str | None,
+    default_hold: int | None,
+    default_locations: tuple[str, ...],
+    request_id: str,
+    placed_by: str,
+    *,
+    counts_users: bool,
+) -> Order:
     return order_in(
         *(document, group, default_hold, default_locations),
-        request_id=waiting,
-        placed_by=sender,
+        # It is stored with the order, so a sender must not choose its size.
+        request_id=request_id if _REQUEST_ID.fullmatch(request_id) else None,
+        placed_by=placed_by[:MAX_NOTE] or None,
         counts_users=counts_users,
     )
 
@@ -324,32 +367,53 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
     return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
 
 
-def parse_order_command(body: str) -> OrderCommand:
+def parse_order_command(body: str, terms: Terms = DEFAULT_TERMS) -> OrderCommand:
     """Parse a message that contains a command on an order.
 
     Raises:
         InvalidMessageError: The command can never be carried out. The message says what to fix.
     """
-    return order_command(command_in(strict_json(body), "change_orders"))
+    return order_command(command_in(strict_json(body), "change_orders"), terms)
 
 
-def order_command(document: Mapping[str, Any]) -> OrderCommand:
+def order_command(
+    document: Mapping[str, Any], terms: Terms = DEFAULT_TERMS, group: str | None = None
+) -> OrderCommand:
     """Convert a validated document into a command on an order.
 
+    Args:
+        document: The document.
+        terms: What the stage decides about amends, and about hand-overs that are taken back.
+        group: For an amend, the `MessageGroupId` of a message from a FIFO queue; None for other queues.
+
     Raises:
-        InvalidMessageError: The lines of one product add up to too many units.
+        InvalidMessageError: The lines of one product contradict each other, or an amend changes nothing.
     """
     action, restock = OrderAction(document["action"]), document.get("restock")
-    return OrderCommand(
-        document["orderId"],
-        action,
-        step_id=document.get("stepId"),
-        quantities=quantities_in(document) if "items" in document else {},
+    fields: dict[str, Any] = {
+        "order_id": document["orderId"],
+        "action": action,
+        "step_id": document.get("stepId"),
+        "quantities": quantities_in(document) if "items" in document else {},
         # A command that spells out the default is the same command as one that leaves it out.
-        restock=None if restock is action.restocks else restock,
-        until=document.get("until", ""),
-        notes=notes_in(document),
+        "restock": None if restock is action.restocks else restock,
+        "until": document.get("until", ""),
+        "notes": notes_in(document),
+        "if_version": document.get("ifVersion"),
+        "since": "" if document.get("force") else terms.since,
+    }
+    if action is not OrderAction.AMEND:
+        return OrderCommand(**fields)
+    if "items" not in document and "attributes" not in document:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION", "items: is missing; an amend needs items or attributes", "items"
+        )
+    attributes, locations = (
+        document.get("attributes"),
+        _locations_of_lines({"items": (), **document}),
     )
+    _check_size(attributes or {})
+    return Amend(**fields, group=group, locations=locations, attributes=attributes, terms=terms)
 
 
 def parse_adjustment(body: str) -> Adjustment:
