@@ -88,7 +88,8 @@ class Change:
         stores_rejection: Whether a rejection that is final is stored too.
         split: Whether its lines may be taken from different offers if no offer has all of them.
         moves_goods: Whether its deltas also change the units on hand, because goods come in or go out.
-        outbound: Units that leave the warehouse if it is accepted. They are written to an outbound page, not to product rows.
+        outbound: Units that leave the warehouse if it is accepted; negative for units that have not left after all. They are
+            written to an outbound page, not to product rows, unless no page lists units that have not left.
         id_reused_code: The `errorCode` if its record belongs to a different request.
     """
 
@@ -264,6 +265,7 @@ class Transaction:
         lent: Units that move from rows to the depot, by product id.
         release: A lane's lease that the transaction releases.
         outbound: The update of an outbound page, if units leave the warehouse.
+        on_hand: Units that no outbound page lists and that have not left the warehouse after all, by generation.
         purchases: Updates and checks of what buyers have bought.
         refunds: What buyers may buy again.
     """
@@ -275,6 +277,7 @@ class Transaction:
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
     outbound: Update[OutboundPage] | None = None
+    on_hand: Mapping[Generation, int] = field(default_factory=dict)
     purchases: tuple[Update[Purchases], ...] = ()
     refunds: Refunds = field(default_factory=dict)
 

@@ -216,6 +216,9 @@ class OrderCommand(Change):
 
     def _as_sent(self, step: Step, order: OrderRecord, number: int) -> Step:
         """Restore what a step asked for. An amend says how many units of some products are open after the first `number` steps."""
+        if step.action == OrderAction.UNFULFIL and not self.quantities:
+            # Its sender may have named no items, too.
+            return replace(step, quantities=None)
         if step.action != OrderAction.AMEND:
             return step
         units, named = order.units(number), {*(step.quantities or ()), *step.more, *self.quantities}

@@ -322,6 +322,9 @@ class _Choice:
                 self.working[product_id] = after
         for key in decision.buyers:
             self.bought[key] = self.bought[key].plus(decision.charges)
+        for key, units in decision.change.refunds.items():
+            if key in self.bought:
+                self.bought[key] = self.bought[key].plus({group: -n for group, n in units.items()})
         return decision
 
     def why(self, change: Change, offer: Collection[str]) -> Rejection | None:
@@ -514,21 +517,28 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
                 allocation.add_units(product_id, delta, page, moves_goods=goods)
             for product_id in decision.checked:
                 allocation.check(product_id)
-        charged = charge(draft.decisions, purchases)
         refunds = together((each.change.refunds for each in draft.decisions), purchases)
+        charged = charge(draft.decisions, purchases, refunds)
         drained = allocation.drain(draft.decisions)
         transactions.append(replace(drained, purchases=charged, refunds=refunds))
     return transactions
 
 
 def charge(
-    decisions: Iterable[Decision], purchases: dict[BuyerKey, Purchases]
+    decisions: Iterable[Decision],
+    purchases: dict[BuyerKey, Purchases],
+    refunds: dict[BuyerKey, dict[str, int]],
 ) -> tuple[Update[Purchases], ...]:
-    """Add the units of a transaction's decisions to `purchases`, with one update or check of each buyer's row."""
+    """Add the units of a transaction's decisions to `purchases`, with one update or check of each buyer's row.
+
+    An update includes the buyer's refund, which is removed from `refunds`, as a transaction writes each row once.
+    """
     charges: dict[BuyerKey, Counter[str]] = {}
     for decision in decisions:
         for key in decision.buyers:
             charges.setdefault(key, Counter()).update(decision.charges)
+    for key in charges.keys() & refunds.keys():
+        charges[key].subtract(refunds.pop(key))
     before = {key: purchases[key] for key in charges}
     purchases |= {key: before[key].plus(units) for key, units in charges.items() if units}
     return tuple(Update(before[key], purchases[key]) for key in charges)

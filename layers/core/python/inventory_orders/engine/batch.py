@@ -217,8 +217,16 @@ class PendingChanges(dict[RecordKey, Change]):
             for later in followers(self.by_key.values(), lambda other: other.record_key == key):
                 self.settle(later, returned("BEHIND_A_RETURNED_MESSAGE"))
 
-    def match(self, key: RecordKey, record: Record | CorruptItemError | None) -> Change | None:
-        """Compare a change with the record stored under its key. Returns the change to plan next, if it is still undecided."""
+    def match(
+        self, key: RecordKey, record: Record | CorruptItemError | None, *, has_failed: bool = False
+    ) -> Change | None:
+        """Compare a change with the record stored under its key. Returns the change to plan next, if it is still undecided.
+
+        Args:
+            key: The key.
+            record: The record; None if there is none.
+            has_failed: Whether a write on condition of the record has just failed.
+        """
         key = self._first_key.get(key, key)
         change = self.get(key)
         if change is None or record is None:
@@ -239,7 +247,9 @@ class PendingChanges(dict[RecordKey, Change]):
         elif isinstance(meaning, Rejection):
             self.settle(change, rejected(meaning))
         elif meaning == change:
-            # It was planned from this very record and failed, so it would fail again.
+            if not has_failed:
+                return change
+            # It was planned from this very record, so it would fail again.
             self.give_up([change], "CORRUPT_RECORD", f"{key} contradicts itself: {_REPAIR}")
         else:
             self[key] = meaning
@@ -389,7 +399,11 @@ class Batch:
         """Add what buyers have bought to a supply. Reads it if a pending order is about a product with a purchase limit."""
         rows, known = found.allocation.rows, self.known.purchases
         limited = {p for p, row in rows.items() if row is not None and row.purchase_limit}
-        orders = (c for c in self.pending.values() if not limited.isdisjoint(c.product_ids))
+        orders = (
+            c
+            for c in self.pending.values()
+            if c.is_charged or not limited.isdisjoint(c.product_ids)
+        )
         unknown = {key for order in orders for key in order.buyers} - known.keys()
         if unknown:
             snapshot = read(self._client, sorted(unknown), self.deadline, self.stats)
@@ -558,10 +572,21 @@ class Batch:
         A change may only return units to the generation of the product that they were taken from. So the rows are read again:
         they have to be newer than the record.
         """
-        again = self.pending.match(key, record)
+        again = self.pending.match(key, record, has_failed=True)
         for product_id in again.product_ids if again is not None else ():
             self.known.forget(product_id)
         return again is not None
+
+    def ready(self, found: Supply) -> list[Change]:
+        """The pending changes that can be planned. Units go back to rows, so not while their products are sold from pages."""
+        pages, pending = found.sources.keys(), self.pending.values()
+        late = {change.record_key for change in pending if pages & change.gives_back.keys()}
+        late |= (
+            {c.record_key for c in followers(pending, lambda c: c.record_key in late)}
+            if late
+            else set()
+        )
+        return [change for change in pending if change.record_key not in late]
 
     def blocked(self, found: Supply) -> set[str]:
         """Products that cannot be sold now, because they are leased, throttled, unreadable or avoided."""

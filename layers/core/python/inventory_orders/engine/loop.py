@@ -304,8 +304,7 @@ class Engine:
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
         """Decide as many pending changes as possible. Returns None if more has to be read first."""
         found = batch.with_purchases(found)
-        changes = list(batch.pending.values())
-        planned = plan(changes, found, batch.blocked(found), batch.limits)
+        planned = plan(batch.ready(found), found, batch.blocked(found), batch.limits)
         batch.looks_again = bool(planned.short) and self._looks_again(batch, found, planned.short)
         if batch.looks_again:
             return None

@@ -29,12 +29,14 @@ from inventory_orders.domain.record import (
     SCANNED,
     AdjustmentKey,
     AdjustmentRecord,
+    Asked,
     ConfirmationRejection,
     OrderKey,
     OrderLine,
     OrderRecord,
     Record,
     RecordKey,
+    RejectedAmend,
     Step,
 )
 from inventory_orders.domain.rejection import ExceededLimit, Rejection, RejectionReason, Shortage
@@ -101,7 +103,7 @@ _OWN_OF_LINE = {
 }
 
 _OWN_OF_STEP = {
-    *("action", "at", "stepId", "items", "restock", "outPage", "outVersion"),
+    *("action", "at", "stepId", "items", "restock", "outPage", "outVersion", "added", "ifVersion"),
     *NOTES,
 }
 
@@ -396,7 +398,19 @@ def order_row(order: OrderRecord) -> Row:
         "fulfilledAt": order.fulfilled_at,
         "confirmationRejected": None
         if late_payment is None
-        else {"at": late_payment.at, "reason": late_payment.reason},
+        else drop_none(
+            {
+                "at": late_payment.at,
+                "reason": late_payment.reason,
+                "ifVersion": late_payment.if_version,
+            }
+        ),
+        "asked": None
+        if order.asked is None
+        else {
+            "items": [*map(_line_row, order.asked.lines)],
+            "attributes": dict(order.asked.attributes),
+        },
         "locations": _list_of(order.locations),
         "buyers": _list_of(order.buyers),
         "pseudonymisedAt": order.pseudonymised_at,
@@ -415,6 +429,7 @@ def order_row(order: OrderRecord) -> Row:
         "limits": [*map(asdict, order.limits)],
         "steps": [*map(_step_row, order.steps)],
         "attributes": dict(order.attributes),
+        "rejectedAmends": [*map(_rejected_row, order.rejected_amends)],
         "locationsAsked": [*order.locations_asked],
         "split": order.split,
         # Most orders come from the default location, so they do without this attribute.
@@ -483,13 +498,15 @@ def read_order(row: Row) -> OrderRecord:
         status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
-        limits=tuple(ExceededLimit(**each) for each in row.get("limits", ())),
+        limits=_read_limits(row),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
         fulfilled_at=row.get("fulfilledAt"),
         steps=tuple(_read_step(step) for step in row.get("steps", ())),
-        confirmation_rejected=ConfirmationRejection(refused["at"], refused["reason"])
+        confirmation_rejected=ConfirmationRejection(
+            refused["at"], refused["reason"], refused.get("ifVersion")
+        )
         if (refused := row.get("confirmationRejected")) is not None
         else None,
         attributes={**({} if (given := row.get("attributes")) is None else given)},
@@ -500,6 +517,10 @@ def read_order(row: Row) -> OrderRecord:
         pseudonymised_at=row.get("pseudonymisedAt"),
         request_id=row.get("requestId"),
         placed_by=row.get("placedBy"),
+        asked=None
+        if (asked := row.get("asked")) is None
+        else Asked(tuple(map(_read_line, asked["items"])), asked["attributes"]),
+        rejected_amends=tuple(map(_read_rejected, row.get("rejectedAmends", ()))),
     )
 
 
@@ -524,6 +545,28 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         on_hand_delta=row.get("onHandDelta"),
         transfer_with=row.get("transferWith"),
     )
+
+
+def _rejected_row(rejected: RejectedAmend) -> Row:
+    rejection = rejected.rejection
+    return {
+        "stepId": rejected.step_id,
+        "at": rejected.at,
+        "reason": rejection.reason,
+        "subject": rejection.subject,
+        "shortages": [*map(shortage_row, rejection.shortages)],
+        "limits": [*map(asdict, rejection.limits)],
+    }
+
+
+def _read_rejected(row: Row) -> RejectedAmend:
+    details = _read_shortages(row), (), (), _read_limits(row)
+    rejection = Rejection(RejectionReason[row["reason"]], _text(row, "subject"), *details)
+    return RejectedAmend(_text(row, "stepId"), _text(row, "at"), rejection)
+
+
+def _read_limits(row: Row) -> tuple[ExceededLimit, ...]:
+    return tuple(ExceededLimit(**each) for each in row.get("limits", ()))
 
 
 def _read_shortages(row: Row) -> tuple[Shortage, ...]:
@@ -600,6 +643,8 @@ def _step_row(step: Step) -> Row:
             "restock": step.restock,
             "outPage": step.out_page,
             "outVersion": step.out_version,
+            "added": [*map(_line_row, step.added)] or None,
+            "ifVersion": step.if_version,
         }
     )
 
@@ -631,6 +676,8 @@ def _read_step(row: Row) -> Step:
         },
         out_page=row.get("outPage"),
         out_version=row.get("outVersion"),
+        added=tuple(map(_read_line, row.get("added", ()))),
+        if_version=row.get("ifVersion"),
         other={name: value for name, value in row.items() if name not in _OWN_OF_STEP},
     )
 

@@ -387,6 +387,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
         for u in transaction.updates
     ]
+    actions += [fold_action(lot, -units, now) for lot, units in transaction.on_hand.items()]
     actions += [page_action(update, at) for update in transaction.pages]
     if transaction.outbound is not None:
         actions.append(page_action(transaction.outbound, at))
@@ -537,7 +538,7 @@ def product_delete_action(product: Product, now: datetime) -> Action:
 
 
 def fold_action(lot: Generation, units: int, now: datetime) -> Action:
-    """Build the action that subtracts the units of an outbound page from the units on hand in their product's row."""
+    """Build the action that subtracts units that have left from the units on hand in their product's row, or adds units that have not."""
     write = Write(
         "SET #onHand = #onHand - :units",
         f"#createdAt = :createdAt AND {NO_LIVE_LEASE}",
