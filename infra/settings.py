@@ -162,6 +162,8 @@ class Arguments(TypedDict, total=False):
     desk: Mapping[str, Any] | None
     cors: Sequence[str]
     customers_may_set: Sequence[str]
+    customers_may_amend: bool
+    amend_paid: bool
     show_stock: str
     stock_events: bool
     movements: bool
@@ -207,6 +209,8 @@ class Settings:
     desk: Desk | None
     cors: tuple[str, ...]
     customers_may_set: tuple[str, ...]
+    customers_may_amend: bool
+    amend_paid: bool
     show_stock: str
     stock_events: bool
     movements: bool

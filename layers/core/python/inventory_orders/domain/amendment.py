@@ -126,7 +126,7 @@ class Amend(OrderCommand):
         self, order: OrderRecord, increase: Increase, status: str
     ) -> Rejection | Amendment:
         """The amendment, if its transaction and the order's row have room for it."""
-        step = self.step("", increase.less)
+        step = self.step("", increase.less or None)
         size = sum(2 * (SIZE_OF_LINE + len(product_id)) for product_id in increase.quantities)
         size += MAX_ATTRIBUTES_SIZE + (0 if order.asked else order.size)
         if increase.quantities and increase.width >= MAX_ACTIONS:

@@ -103,7 +103,7 @@ class OrderAction(StrEnum):
     """Units that were booked as handed over were not. They no longer count as fulfilled."""
 
 
-_OF_OPEN_UNITS = frozenset(action for action in OrderAction if action.restocks is not None)
+_OF_OPEN_UNITS = frozenset({OrderAction.FULFIL, OrderAction.CANCEL, OrderAction.EXPIRE})
 """Actions that move open units. A step of these that names no units moved all that were left."""
 
 _COUNTED_AS: Mapping[str, tuple[str, int]] = {

@@ -549,14 +549,16 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
 
 def _rejected_row(rejected: RejectedAmend) -> Row:
     rejection = rejected.rejection
-    return {
-        "stepId": rejected.step_id,
-        "at": rejected.at,
-        "reason": rejection.reason,
-        "subject": rejection.subject,
-        "shortages": [*map(shortage_row, rejection.shortages)],
-        "limits": [*map(asdict, rejection.limits)],
-    }
+    return drop_none(
+        {
+            "stepId": rejected.step_id,
+            "at": rejected.at,
+            "reason": rejection.reason,
+            "subject": rejection.subject,
+            "shortages": [*map(shortage_row, rejection.shortages)] or None,
+            "limits": [*map(asdict, rejection.limits)] or None,
+        }
+    )
 
 
 def _read_rejected(row: Row) -> RejectedAmend:
