@@ -32,7 +32,7 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
+from inventory_orders.domain.record import OrderAction, OrderStatus
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import InvalidMessageError, Outcome
@@ -259,9 +259,7 @@ class DemoResult:
         units: Counter[str] = Counter()
         for row in self.rows.values():
             order = read_order(row)
-            lines = {line.product_id: line.quantity for line in order.lines}
-            steps = [(step.action, step.quantities) for step in order.steps]
-            for line in units_by_line(lines, steps).values():
+            for line in order.units().values():
                 units["shipped"] += line.moved[OrderAction.FULFIL]
                 units["returned"] += line.moved[OrderAction.RETURN]
             for step in order.steps:
@@ -275,12 +273,9 @@ class DemoResult:
         units: Counter[str] = Counter()
         for order in map(read_order, self.rows.values()):
             limited = {line.product_id for line in order.lines if line.limit_group is not None}
-            lines = {line.product_id: line.quantity for line in order.lines}
-            steps = [(step.action, step.quantities) for step in order.steps]
-            for product_id, line in units_by_line(lines, steps).items():
-                ended = line.moved[OrderAction.CANCEL] + line.moved[OrderAction.EXPIRE]
+            for product_id, line in order.units().items():
                 if product_id in limited:
-                    units.update(dict.fromkeys(order.buyers or (), line.quantity - ended))
+                    units.update(dict.fromkeys(order.buyers or (), line.bought))
         return units
 
     @property
