@@ -45,6 +45,8 @@ def show(result: DemoResult, console: Console) -> None:
     _show_rows(_orders(summary), console)
     if len(result.workload.locations) > 1:
         _show_rows(_locations(result, summary), console)
+    if result.workload.resold:
+        _show_rows(_resellers(summary), console)
     _show_rows(_events(summary), console)
     for difference in result.differences[:5]:
         console.print(f"[bold red]{escape(difference)}[/]", soft_wrap=True)
@@ -119,6 +121,26 @@ def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cell
             f"{moved.quantity:,}",
             f"units of {moved.product_id} from {moved.source} to {moved.target}, in one transaction, while orders were placed",
         )
+
+
+def _resellers(summary: Mapping[str, Any]) -> list[_Cells]:
+    """List what became of the orders of the reseller, which are among the orders above."""
+    sent, away = summary["ordersResold"], summary["ordersTurnedAway"]
+    most, limit = summary["unitsOfOneBuyerAtMost"], sample_orders.DROP_LIMIT
+    tabs = f"{sample_orders.NAMES} names, {sample_orders.TABS} tabs each, one card"
+    return [
+        (
+            "Reseller",
+            f"{sent:,}",
+            f"of these orders: {tabs}, for a product that each customer may buy {limit} of",
+        ),
+        ("turned away", f"{away:,}", "of these; the others were placed"),
+        ("for one buyer", f"{most:,}", f"units at most: {_fairness(most, limit)}"),
+    ]
+
+
+def _fairness(most: int, limit: int) -> str:
+    return "more than the limit" if most > limit else f"no buyer has more than {limit}"
 
 
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:
