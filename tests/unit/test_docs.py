@@ -24,7 +24,7 @@ MAX_WORDS = {
     "docs/locations.md": 580,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_725,
+    "docs/reference.md": 3_730,
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 6_010,
     "docs/patterns.md": 1_495,
