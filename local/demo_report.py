@@ -127,20 +127,15 @@ def _resellers(summary: Mapping[str, Any]) -> list[_Cells]:
     """List what became of the orders of the reseller, which are among the orders above."""
     sent, away = summary["ordersResold"], summary["ordersTurnedAway"]
     most, limit = summary["unitsOfOneBuyerAtMost"], sample_orders.DROP_LIMIT
-    tabs = f"{sample_orders.NAMES} names, {sample_orders.TABS} tabs each, one card"
+    end = (
+        f"one buyer has {most:,} units, more than {limit}"
+        if most > limit
+        else f"no buyer has more than {limit} units"
+    )
     return [
-        (
-            "Reseller",
-            f"{sent:,}",
-            f"of these orders: {tabs}, for a product that each customer may buy {limit} of",
-        ),
-        ("turned away", f"{away:,}", "of these; the others were placed"),
-        ("for one buyer", f"{most:,}", f"units at most: {_fairness(most, limit)}"),
+        ("Reseller", f"{sent:,}", f"of these orders: {sample_orders.RESELLER}"),
+        ("turned away", f"{away:,}", end),
     ]
-
-
-def _fairness(most: int, limit: int) -> str:
-    return "more than the limit" if most > limit else f"no buyer has more than {limit}"
 
 
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:

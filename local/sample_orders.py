@@ -40,8 +40,8 @@ REAL_ORDERS_SENT = 1000
 DROP_PRODUCT, DROP_STOCK, DROP_LIMIT = "tea-advent-box", 150, 2
 """A product that each buyer may buy two of, with enough stock for all of its customers."""
 
-_FANS, NAMES, TABS = 60, 12, 6
-"""Customers of `DROP_PRODUCT`, and how many names and tabs its reseller uses."""
+_FANS, _NAMES, _TABS = 60, 12, 6
+RESELLER = f"{_NAMES} names, {_TABS} tabs each, one card"
 
 UNPAID = 20
 HOLD_SECONDS = 10
@@ -116,7 +116,7 @@ def drop(run: str, chance: random.Random) -> tuple[list[OrderMessage], list[Orde
         return message_of(json.dumps(json.loads(message.body) | more))
 
     fans = [ordered(f"{run}-fan-{n}.1", f"{n}", chance.choice((1, 2))) for n in range(_FANS)]
-    names, tabs = range(1, NAMES + 1), range(1, TABS + 1)
+    names, tabs = range(1, _NAMES + 1), range(1, _TABS + 1)
     resold = [ordered(f"{run}-name-{name}.{tab}", "reseller", 1) for name in names for tab in tabs]
     return fans, resold
 
