@@ -168,6 +168,10 @@ def _check_step(
     if "userId" not in before:
         require(step == ("CANCELLED", "CANCELLED"), f"the tombstone of {name} is {step[1]}")
         return
+    if "pseudonymisedAt" in written:
+        allowed = {"userId", "attributes", "placedBy", "buyers", "steps", "pseudonymisedAt"}
+        require(written <= allowed, f"the erasure gave order {name} {written - allowed}")
+        return
     if step[0] != step[1]:
         require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
         allowed = {"status", "statusAt", "statusShard", "steps", "expiresAt", "expiryShard"}
