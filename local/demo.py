@@ -386,8 +386,8 @@ def tea_shop_day(run: str, count: int) -> Workload:
         fifo,
         "A tea shop's day",
         f"{count:,} orders for a shop with two warehouses and a store, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
-        f"twice, and {len(bad):,} more messages are invalid. {len(fans) + len(resold):,} more are for a product limited to {sample_orders.DROP_LIMIT} per customer, "
-        f"{len(resold):,} of them a reseller's: {sample_orders.RESELLER}. Everything is invented; products and locations begin with demo-.",
+        f"twice, and {len(bad):,} more messages are invalid. {len(fans) + len(resold):,} more are for a product limited to {sample_orders.DROP_LIMIT} each, "
+        f"{len(resold):,} by a reseller. Everything is invented; products and locations begin with demo-.",
         transfer=(
             sample_orders.own_location(sample_orders.WAREHOUSE),
             sample_orders.own_location(sample_orders.STORE),
