@@ -228,6 +228,7 @@ class Forgetting:
             buyers=tuple(each for each in buyers if each != self.user_id) or None,
             user_id=self.pseudonym,
             attributes={},
+            asked=order.asked and replace(order.asked, attributes={}),
             placed_by=None,
             steps=tuple(replace(step, notes={}) for step in order.steps),
             pseudonymised_at=order.pseudonymised_at or at,

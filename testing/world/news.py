@@ -109,7 +109,7 @@ def _of_order(before: Row, after: Row) -> Iterator[str]:
     told = [one["stepId"] for one in before.get("rejectedAmends", ())]
     for one in after.get("rejectedAmends", ()):
         if one["stepId"] not in told:
-            yield f"OrderAmendRejected:{one['stepId']}"
+            yield "OrderAmendRejected"
 
 
 def product_news(before: Row, after: Row) -> Iterator[str]:
