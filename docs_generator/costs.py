@@ -397,8 +397,8 @@ class Standing:
 _STANDARD_QUEUES = 6
 
 STANDING = (
-    Standing("custom metrics", 43, prices.CUSTOM_METRIC_MONTH),
-    Standing("alarms", 72, prices.ALARM_MONTH),
+    Standing("custom metrics", 46, prices.CUSTOM_METRIC_MONTH),
+    Standing("alarms", 74, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html
     Standing("rules of Contributor Insights", 4, prices.INSIGHT_RULE_MONTH),

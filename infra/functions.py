@@ -113,7 +113,7 @@ _FUNCTIONS = {
             "Products": "BatchGetItem UpdateItem",
             "Orders": _WRITE_ORDERS,
             "Allotments": _USE_LANES,
-            # An order that is cancelled or expires gives back what it used of purchase limits.
+            # An order that is cancelled or expires frees what it used of purchase limits.
             "Purchases": "UpdateItem",
         },
         fed_by=("OrderCommandQueue", "ExpiryQueue"),

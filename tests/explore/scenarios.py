@@ -606,7 +606,7 @@ def _raises_the_limit_and_buys(client: Client) -> None:
 
 
 def _cancels_and_buys_in_berlin(client: Client) -> None:
-    """Give back what u-1 bought, then buy the only unit that was left without a limit."""
+    """Cancel what u-1 bought, then buy the only unit that was left without a limit."""
     client("change_orders", CANCEL)
     client("place_orders", order_at("b", "berlin", p=1))
 

@@ -319,7 +319,7 @@ def test_other_keys_of_a_forgotten_customer_may_stay_and_go_later(shop):
     assert [bought(shop, each) for each in ("u-7", "card")] == [None, {"shoe": 4}]
     assert shop.order_row("o-1")["buyers"] == ["card"]
     place(shop, command(OrderAction.CANCEL))
-    assert bought(shop, "card") == {"shoe": 2}, "what is still counted is given back"
+    assert bought(shop, "card") == {"shoe": 2}, "what is still counted is refunded"
     assert read_books(shop.stack).purchases == []
     assert "0 orders" in forget("u-7", "--keep-limits").stdout
     assert "1 order " in forget("u-7").stdout

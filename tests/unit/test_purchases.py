@@ -1,4 +1,4 @@
-"""Purchase limits in the engine: what is read and written, rivals, offers, and what is given back."""
+"""Purchase limits in the engine: what is read and written, rivals, offers, and refunds."""
 
 from dataclasses import replace
 
