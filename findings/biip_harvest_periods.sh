@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # biip refuses the whole label of a box of fish or fruit that was caught or picked over several days.
 #
-# A GS1 label may have the date of the harvest, AI (7007): six digits for a day, or twelve for a period, its first and last day. biip's own
-# table describes it so: YYMMDD[YYMMDD]. One expects a period to be read, perhaps without a date, and the GTIN and the lot next to it
-# in any case. parse() and GS1Message.parse() take the twelve digits for one date, fail, and return no message at all, so that product and
-# lot are lost, too. The same label with one day works, and so does the setting that keeps wrong dates.
+# A GS1 label may have the date of the harvest, AI (7007): six digits for a day, or twelve for a period, its first and last day. biip's
+# own table has YYMMDD[YYMMDD]. One expects a period to be read, perhaps without a date, and the GTIN and the lot next to it in any case.
+# parse() and GS1Message.parse() take the twelve digits for one date, fail, and return no message at all, so that product and lot are
+# lost, too. The same label with one day works, and so does the setting that keeps wrong dates.
 # It matters because the date of the catch is on the label wherever fish must be traced, and these boxes cannot be scanned. Use
 # ParseConfig(gs1_element_strings_verify_date=False), and check the dates that you need yourself.
 set -euo pipefail

@@ -3,10 +3,10 @@
 #
 # The data of a CloudEvent may be any JSON value: a stock of 7, a flag false, an empty note. One expects a receiver to return what was
 # sent, for every value and in each way to send it. HTTP.toEvent returns 7, but undefined for 0, false and "" if the event comes in
-# structured mode, which is one JSON document; the document has the value, as the SDK for Python shows. In binary mode, where the body is the
-# data, 7 and 0 come back as texts, and "7" + 1 is "71". Only a batch of events is read as it was sent.
-# It matters because the event that matters most, "sold out", has no data: code with `event.data ?? unchanged` keeps the last stock, and the
-# shop goes on selling. Send an object, such as {"stock": 0}.
+# structured mode, which is one JSON document; the document has the value, as the SDK for Python shows. In binary mode, where the body is
+# the data, 7 and 0 come back as texts, and "7" + 1 is "71". Only a batch of events is read as it was sent.
+# It matters because the event that matters most, "sold out", has no data: code with `event.data ?? unchanged` keeps the last stock, and
+# the shop goes on selling. Send an object, such as {"stock": 0}.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -35,7 +35,8 @@ for (const stock of [7, 0, false, '']) {
   const binary = HTTP.binary(event);
   const batch = { headers: { 'content-type': 'application/cloudevents-batch+json' }, body: `[${structured.body}]` };
   const [version, other] = execFileSync('venv/bin/python', ['-c', python, structured.body], { encoding: 'utf8' }).trim().split(' ');
-  if (!seen.length) console.log(`Versions: cloudevents ${require('./node_modules/cloudevents/package.json').version} (npm), ${version} (PyPI), node ${process.versions.node}`);
+  const npm = require('./node_modules/cloudevents/package.json').version;
+  if (!seen.length) console.log(`Versions: cloudevents ${npm} (npm), ${version} (PyPI), node ${process.versions.node}`);
   const read = [HTTP.toEvent(structured).data, HTTP.toEvent({ ...binary, body: String(binary.body) }).data, HTTP.toEvent(batch)[0].data];
   console.log(`Expected: ${text(stock)}`);
   console.log(`Seen:     structured ${text(read[0])}, binary ${text(read[1])}, batch ${text(read[2])}; Python reads ${other}`);

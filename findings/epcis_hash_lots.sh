@@ -3,15 +3,16 @@
 #
 # EPCIS events tell trading partners what was received, packed and shipped. Their hash, which this package computes, does not depend on
 # order, spaces or time zones, so that partners find an event that they have already, or one that was changed. One expects events of
-# different lots to have different hashes: a lot number, AI (10), is text. The package reads each text that Python's float() accepts
-# as a number. 0123 becomes 123, 12E3 becomes 12000, and a number of 18 digits in a field of your own loses its last two or three.
+# different lots to have different hashes: a lot number, AI (10), is text. The package reads each text that Python's float() accepts as a
+# number. 0123 becomes 123, 12E3 becomes 12000, and a number of 18 digits in a field of your own loses its last two or three.
 # It matters because the second delivery is dropped as a duplicate, and the recall of lot 0123 finds lot 123. Compare the lots of two
 # events with one hash, or put a letter that is not E in front of each lot.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check epcis-event-hash-generator==1.9.3 python-dateutil==2.9.0.post0 2> /dev/null
+"$folder/venv/bin/pip" install --quiet --disable-pip-version-check \
+    epcis-event-hash-generator==1.9.3 python-dateutil==2.9.0.post0 2> /dev/null
 
 cat > "$folder/check.py" <<'PYTHON'
 import sys

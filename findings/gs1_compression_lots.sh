@@ -5,8 +5,8 @@
 # address short enough for a small QR code. One expects the address to come out as it went in. Lots of letters and digits do, and so do
 # GTINs with leading zeros, whose length is known. A lot or serial of digits only is compressed as a number, and its length, which the
 # compressed form has as well, is not used to fill in the zeros again: 007 becomes 7, 00042 becomes 42. No error is raised.
-# It matters because the printed code has another lot than the text next to it: a recall of lot 007 does not find the goods, or finds those
-# of lot 7. Compress, decompress and compare before you print, and print the long address if they differ.
+# It matters because the printed code has another lot than the text next to it: a recall of lot 007 does not find the goods, or finds
+# those of lot 7. Compress, decompress and compare before you print, and print the long address if they differ.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # asgi-idempotency-header answers a cancellation with "placed" if it has the key of the order, and does not cancel.
 #
-# A client sends an Idempotency-Key with an order, so that it may safely send the order again. Stripe, after which the middleware is modelled,
-# compares the request with the first one of this key, and refuses another request; the draft of the header asks for status 422. One
-# expects that here. The middleware compares the key only, not even the method and the path: an order of something else, and a
+# A client sends an Idempotency-Key with an order, so that it may safely send the order again. Stripe, after which the middleware is
+# modelled, compares the request with the first one of this key, and refuses another request; the draft of the header asks for status 422.
+# One expects that here. The middleware compares the key only, not even the method and the path: an order of something else, and a
 # cancellation, get the stored answer to the first order, with its status 201, and their handlers do not run. It stores errors as well, so
 # the retries of an order that was answered with 503 get 503 for a day, although the handler never placed anything.
 # It matters because a client that makes its key from the order's number, rather than at random, cannot change or cancel an order, and
@@ -12,7 +12,8 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check asgi-idempotency-header==0.2.0 fastapi==0.165.0 httpx==0.28.1 redis==8.1.0 2> /dev/null
+"$folder/venv/bin/pip" install --quiet --disable-pip-version-check \
+    asgi-idempotency-header==0.2.0 fastapi==0.165.0 httpx==0.28.1 redis==8.1.0 2> /dev/null
 
 cat > "$folder/check.py" <<'PYTHON'
 import asyncio
@@ -42,11 +43,17 @@ async def cancel():
     return {"cancelled": True}
 
 
+REQUESTS = [
+    ("k1", "/orders", "CUP"), ("k1", "/orders", "CUP"),
+    ("k2", "/orders", "CUP"), ("k2", "/orders", "TEA"), ("k2", "/orders/1/cancel", ""),
+]
+
+
 async def answers():
     app = IdempotencyHeaderMiddleware(api, backend=MemoryBackend())
     seen = []
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop.example") as client:
-        for key, path, product in [("k1", "/orders", "CUP")] * 2 + [("k2", "/orders", "CUP"), ("k2", "/orders", "TEA"), ("k2", "/orders/1/cancel", "")]:
+        for key, path, product in REQUESTS:
             response = await client.post(path, json={"product": product}, headers={"Idempotency-Key": key})
             seen.append((response.status_code, response.text))
     return seen

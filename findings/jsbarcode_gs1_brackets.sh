@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # JsBarcode prints the brackets of a GS1-128 label into the barcode, and zxing-cpp reads it as if it were right.
 #
-# A GS1 barcode's text is written (01)04006381333931(10)LOT7(21)S1, but the bars have no brackets: a character FNC1 ends each value of variable
-# length. One expects a library's mode for GS1-128 to convert that text, as bwip-js does, or to refuse it. JsBarcode's option ean128 puts an
-# FNC1 in front and encodes the brackets as data. A check of the printed label with zxing-cpp does not show it: its text of a
-# correct symbol has brackets as well, so both labels give the same text. Only the bytes differ, and parsers such as biip, which take the bytes,
-# refuse the one with brackets.
-# It matters because the customer's scanner cannot read a pallet that was checked before it left. Give JsBarcode the values without brackets,
-# with "\xCF" for FNC1, and compare zxing-cpp's bytes.
+# A GS1 barcode's text is written (01)04006381333931(10)LOT7(21)S1, but the bars have no brackets: a character FNC1 ends each value of
+# variable length. One expects a library's mode for GS1-128 to convert that text, as bwip-js does, or to refuse it. JsBarcode's option
+# ean128 puts an FNC1 in front and encodes the brackets as data. A check of the printed label with zxing-cpp does not show it: its text of
+# a correct symbol has brackets as well, so both labels give the same text. Only the bytes differ, and parsers such as biip, which take
+# the bytes, refuse the one with brackets.
+# It matters because the customer's scanner cannot read a pallet that was checked before it left. Give JsBarcode the values without
+# brackets, with "\xCF" for FNC1, and compare zxing-cpp's bytes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

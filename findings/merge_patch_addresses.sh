@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # json-merge-patch merges two changes of an address into one that keeps parts of the old address.
 #
-# A queue of changes of one order can be made shorter if two JSON Merge Patches (RFC 7396) become one. The package has merge(first, second)
-# for this. One expects apply(order, merge(first, second)) to be what apply(apply(order, first), second) is. It is not if the first patch
-# removes a member with null and the second sets it to an object. Applied in turn, the order is collected in the shop, then sent to a new
-# address, of which all fields are new. Merged, the null is gone: the new fields are added to the old address. No Merge Patch can
-# express that an object is replaced as a whole, so merge() has no right answer here, and it does not say so.
-# It matters because the parcel goes to the new street on the old floor, in the old country. Merge the documents instead of the patches, or
-# keep a patch with null out of it.
+# A queue of changes of one order can be made shorter if two JSON Merge Patches (RFC 7396) become one. The package has merge(first,
+# second) for this. One expects apply(order, merge(first, second)) to be what apply(apply(order, first), second) is. It is not if the
+# first patch removes a member with null and the second sets it to an object. Applied in turn, the order is collected in the shop, then
+# sent to a new address, of which all fields are new. Merged, the null is gone: the new fields are added to the old address. No Merge
+# Patch can express that an object is replaced as a whole, so merge() has no right answer here, and it does not say so.
+# It matters because the parcel goes to the new street on the old floor, in the old country. Apply the patches one by one, or do not merge
+# a patch that contains null.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -3,8 +3,9 @@
 #
 # Banks send statements as MT940. Its lines are marked C (credit), D (debit), RC (a credit is reversed: the money leaves the account
 # again) and RD (a debit is reversed). One expects the amount of RC to be negative and that of RD positive, so that the amounts add up to
-# the change from the opening to the closing balance, as in mt940js, whose name lacks the hyphen. mt-940 makes only D negative: a payment of
-# 50 that is returned two days later is +50 and +50. In mt940-js both are 50 with isCredit, and nothing in them tells one from the other.
+# the change from the opening to the closing balance, as in mt940js, whose name lacks the hyphen. mt-940 makes only D negative: a payment
+# of 50 that is returned two days later is +50 and +50. In mt940-js both are 50 with isCredit, and nothing in them tells one from the
+# other.
 # It matters because a shop that marks orders as paid when their amounts arrive releases goods on the day the money went away. Make the
 # amount negative in mt-940 if the status is RC, and compare the sum with the balances.
 set -euo pipefail
@@ -57,6 +58,7 @@ print(f"Seen:     the balance is {balances[0]} before, and {balances[1]} after")
 mt940_js, mt940js = json.loads(subprocess.check_output(["node", "-e", READERS, STATEMENT + "\n-\n"], text=True))
 print(f"Seen:     mt940-js, with the sign of isCredit: {mt940_js}; mt940js: {mt940js}")
 print("Why it matters: the order is paid twice in the shop's books, and not at all at the bank.")
-sys.exit(seen != [("C", "50.00"), ("RC", "50.00"), ("D", "-20.00"), ("RD", "20.00")] or balances != ["1000.00"] * 2 or mt940_js != [50, 50, -20, -20] or mt940js != [50, -50, -20, 20])
+known = seen == [("C", "50.00"), ("RC", "50.00"), ("D", "-20.00"), ("RD", "20.00")] and balances == ["1000.00"] * 2
+sys.exit(not known or mt940_js != [50, 50, -20, -20] or mt940js != [50, -50, -20, 20])
 PYTHON
 venv/bin/python check.py || { echo "The behaviour has changed."; exit 1; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Five packages that convert objects for DynamoDB store the date of an order as an empty map.
 #
-# DynamoDB has no type for dates. AWS's marshall() therefore refuses a Date, and tells the caller to convert it. One expects other packages
-# to refuse it, too, or to store it as JSON does, as text. @aws/dynamodb-auto-marshaller, its fork @nova-odm/auto-marshaller,
-# dynamodb-data-types, dynamo-converters and @awspilot/dynamodb-util take a Date for an object without fields: {"M": {}}. The rest of
-# the row is right. dynamodb-data-types also makes a set of each list of texts or numbers, which DynamoDB refuses if one occurs twice: the
+# DynamoDB has no type for dates. AWS's marshall() therefore refuses a Date, and tells the caller to convert it. One expects other
+# packages to refuse it, too, or to store it as JSON does, as text. @aws/dynamodb-auto-marshaller, its fork @nova-odm/auto-marshaller,
+# dynamodb-data-types, dynamo-converters and @awspilot/dynamodb-util take a Date for an object without fields: {"M": {}}. The rest of the
+# row is right. dynamodb-data-types also makes a set of each list of texts or numbers, which DynamoDB refuses if one occurs twice: the
 # quantities 2, 1, 1 of three order lines.
-# It matters because the time of each order is gone for good, which nobody notices until a report or an expiry needs it. Pass
+# It matters because the time of each order is lost, and that is not noticed until a report or an expiry date needs it. Pass
 # date.toISOString().
 set -euo pipefail
 folder=$(mktemp -d)

@@ -3,10 +3,10 @@
 #
 # The package, which Saleor wrote for its shop, has prices with and without tax, and discounts in percent. 50 % off 100.00 net and 119.00
 # gross are 50.00 and 59.50: the tax halves too. One expects that of percentage_discount and fractional_discount. They compute half of the
-# gross price, 59.50, and take that amount off both: 40.50 net and 59.50 gross, and the tax remains 19.00, which is 47 % of the net
-# price. At 90 % off, the net price is 0 and the tax is nearly all that is left. The gross price is right, so nothing looks wrong at checkout.
-# It matters because a shop pays the tax of the full price for goods that it sells at a discount, or its invoices are wrong. Discount
-# the gross price, a Money, and compute the tax from the result with flat_tax(gross, rate, keep_gross=True).
+# gross price, 59.50, and take that amount off both: 40.50 net and 59.50 gross, and the tax remains 19.00, which is 47 % of the net price.
+# At 90 % off, the net price is 0 and the tax is nearly all that is left. The gross price is right, so nothing looks wrong at checkout.
+# It matters because a shop pays the tax of the full price for goods that it sells at a discount, or its invoices are wrong. Discount the
+# gross price, a Money, and compute the tax from the result with flat_tax(gross, rate, keep_gross=True).
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -3,10 +3,11 @@
 #
 # A JSON Patch (RFC 6902) may begin with a test, such as that the order still has version 7. If one operation fails, the whole patch has
 # failed, and nothing may change (section 5, as HTTP's PATCH). One expects applyPatch to stop at the test that fails. It goes on, and
-# applies every later operation; the errors are in the list that it returns. It changes the object that it is given, so what the
-# caller saves next is half a patch. fast-json-patch throws, but the operations before the failed one are in the object as well.
-# It matters because two people who amend one order overwrite each other, exactly where the test was to prevent that, and the amended order
-# is saved by whoever does not read the list. Apply the patch to a copy, and keep the copy only if each element of the list is null.
+# applies every later operation; the errors are in the list that it returns. It changes the object that it is given, so what the caller
+# saves next is half a patch. fast-json-patch throws, but the operations before the failed one are in the object as well.
+# It matters because two people who amend one order overwrite each other, although the test was there to prevent exactly that, and the
+# amended order is saved by every program that does not read the list. Apply the patch to a copy, and keep the copy only if each element
+# of the list is null.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -19,7 +20,7 @@ const rfc6902 = require('rfc6902');
 const fast = require('fast-json-patch');
 
 const version = (name) => require(`./node_modules/${name}/package.json`).version;
-console.log(`Versions: ${['rfc6902', 'fast-json-patch'].map((name) => `${name} ${version(name)}`).join(', ')}, node ${process.versions.node}`);
+console.log(`Versions: rfc6902 ${version('rfc6902')}, fast-json-patch ${version('fast-json-patch')}, node ${process.versions.node}`);
 
 const test = { op: 'test', path: '/version', value: 7 };
 const change = { op: 'replace', path: '/quantity', value: 3 };

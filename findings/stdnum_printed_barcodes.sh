@@ -3,11 +3,11 @@
 #
 # The text below a GS1 barcode has its application identifiers in brackets: (01)04006381333931(10)LOT7(17)261231. It needs no separators,
 # because the brackets show where each value ends. The functions of stdnum.gs1_128 accept such text, as their own examples show. One
-# expects the lot LOT7 and an expiry on 31 December. The brackets are removed first: the lot is LOT717261231, there is no expiry, and no error.
-# The other way round, encode() without a separator fills the lot with spaces up to 20 characters. GS1 has no spaces in a lot: biip raises
-# an error, bark-js returns the lot with 16 spaces, and gs1-barcode-parser-mod adds the serial number to the lot.
-# It matters because goods typed in from their label never expire, and a recall of LOT7 does not find them. Read such text with a
-# parser for it, such as biip's parse_hri() unless lots have brackets, and give encode() the separator "\x1d".
+# expects the lot LOT7 and an expiry on 31 December. The brackets are removed first: the lot is LOT717261231, there is no expiry, and no
+# error. The other way round, encode() without a separator fills the lot with spaces up to 20 characters. GS1 has no spaces in a lot: biip
+# raises an error, bark-js returns the lot with 16 spaces, and gs1-barcode-parser-mod adds the serial number to the lot.
+# It matters because goods typed in from their label never expire, and a recall of LOT7 does not find them. Read such text with a parser
+# for it, such as biip's parse_hri() unless lots have brackets, and give encode() the separator "\x1d".
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -35,7 +35,8 @@ const lots = [
 console.log(JSON.stringify(lots));
 """
 
-print("Versions:", ", ".join(f"{name} {version(name)}" for name in ("python-stdnum", "biip")) + ", bark-js 1.2.1, gs1-barcode-parser-mod 1.2.1")
+versions = ", ".join(f"{name} {version(name)}" for name in ("python-stdnum", "biip"))
+print(f"Versions: {versions}, bark-js 1.2.1, gs1-barcode-parser-mod 1.2.1")
 text = "(01)04006381333931(10)LOT7(17)261231"
 read = gs1_128.info(text)
 print(f"Expected: {text} has the lot LOT7 and an expiry")
