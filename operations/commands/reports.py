@@ -74,10 +74,6 @@ def stock(
         bool, typer.Option("--in-lanes", help="Only products with units in lanes.")
     ] = False,
     location: AtLocation = None,
-    in_transit: Annotated[
-        bool,
-        typer.Option("--on-the-way", help="Instead, the transfers in transit, the oldest first."),
-    ] = False,
     limit: Annotated[
         int, typer.Option(min=1, help="With --low or --out: maximum number of lines.")
     ] = 100,
@@ -96,9 +92,6 @@ def stock(
     aws = aws_of(account, aside if as_json else screen)
     if product is not None:
         _show_one(aws, product, location, as_json=as_json)
-        return
-    if in_transit:
-        _show_transfers(aws, location, as_json=as_json)
         return
     from ..stock import without_unused  # noqa: PLC0415
 
@@ -599,10 +592,17 @@ def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) ->
             _show_count(aws, level.product)
 
 
-def _show_transfers(aws: Aws, location: str | None, *, as_json: bool) -> None:
-    """Show the transfers in transit; with a location, those from or to it."""
+@on_stack(app)
+def transfers(
+    location: AtLocation = None, as_json: AsJson = False, account: Target | None = None
+) -> None:
+    """List the transfers in transit, the oldest first: units that have left a location, and neither arrived nor been lost.
+
+    With a location, only transfers from or to it.
+    """
     from ..stock import on_the_way  # noqa: PLC0415 - the layer is slow to import
 
+    aws = aws_of(account, aside if as_json else screen)
     with reading("the transfers"):
         listed = on_the_way(aws)
     lots = [lot for lot in listed if location is None or location in lot["from"] + lot["to"]]

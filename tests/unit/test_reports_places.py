@@ -221,11 +221,11 @@ def test_goods_on_their_way_are_listed_until_they_have_arrived(shop):
     seven = ["2", "tea", "lyon", "(default)", "truck", "7"]
     eight = ["5", "tea", "(default)", "truck", "8"]
     assert [line[:-1] for line in shown if "truck" in line] == [seven, eight]
-    every = lines("stock", "--on-the-way")
+    every = lines("transfers")
     mug = ["1", "mug", "(default)", "truck", "8"]
     assert [line[:-1] for line in every if "truck" in line] == [seven, eight, mug]
     assert " ".join(every[-1]) == "8 units on the way, under 2 references."
-    there = json.loads(run("stock", "--on-the-way", "--location", "lyon", "--json").stdout)
+    there = json.loads(run("transfers", "--location", "lyon", "--json").stdout)
     assert [lot["reference"] for lot in there] == ["truck 7"]
     assert "available at 3 locations, and 7 on the way. Left" in " ".join(shown[-1])
     found = json.loads(run("stock", "tea", "--json").stdout)["onTheWay"]
