@@ -45,6 +45,7 @@ PAGES = [
     Page("product", f"#/product/{MILK}", "Hojicha", ("Receive",)),
     Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
     Page("receive", "#/receive", "Receive a delivery"),
+    Page("labels", f"#/labels/product/{TEA}", "Labels: Earl Grey"),
     Page("transfers", "#/transfers", "Transfers"),
     Page("send", "#/send", "Send a transfer"),
     Page("arrive", "#/arrive/van-7", "Receive a transfer", ("Everything arrived",)),

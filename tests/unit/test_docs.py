@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 30_570
+MAX_WORDS_IN_ALL = 30_700
 
 MAX_WORDS = {
     "README.md": 600,
@@ -28,11 +28,11 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 5_840,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_870,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_900,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 1_130,
+    "docs/desk.md": 1_240,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

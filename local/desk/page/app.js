@@ -33,7 +33,7 @@ const PARTS = [
   { name: "today", needs: ["orders.read", "stock.read"] },
   { name: "orders", views: ["order", "pick"], needs: ["orders.read"] },
   { name: "scan", needs: ["orders.fulfil"] },
-  { name: "products", views: ["product", "drop", "receive"], needs: ["stock.read"] },
+  { name: "products", views: ["product", "drop", "receive", "labels"], needs: ["stock.read"] },
   { name: "transfers", views: ["send", "arrive"], needs: ["stock.read"] },
   { name: "dead-letters", at: ["local"] },
   { name: "lanes", at: ["local"] },

@@ -3,6 +3,7 @@
 // empty note, `read(ids, state)` what is known of it, `idOf(note, line)` what makes two bookings the same one, `adjustmentOf(note, line)` the
 // booking, `faultOf(note)` what is wrong with the note, and `more(state)` the cards below the lines.
 import { barcode } from "./barcode.js";
+import { cameraOf } from "./camera.js";
 import { about, may, ownLocations, worksAt } from "./caller.js";
 import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, isFixed, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
 import { changed, draftOf, drop } from "./drafts.js";
@@ -221,7 +222,7 @@ function scanOf(state) {
     scanned.value = "";
   };
   const input = html`<input name="scanned" ?data-first=${state.kind.first(state.delivery) === undefined} autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
-  return html`<div class="scan"><form @submit=${take}>${labelled(T.receive.scan, input)}<button>${T.scan.enter}</button>${messageOf(SCAN)}</form></div>`;
+  return html`<div class="scan"><form @submit=${take}>${labelled(T.receive.scan, input)}<button>${T.scan.enter}</button>${cameraOf(SCAN, (text) => scan(text, state))}${messageOf(SCAN)}</form></div>`;
 }
 
 function pasteOf(state) {

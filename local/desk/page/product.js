@@ -187,7 +187,7 @@ function stockOf(product) {
     available < 0 ? problem(T.product.isShort(number(-available))) : nothing,
     leftToSell && !leftByDefault ? hint(withCode(T.product.leftOut)) : nothing,
     html`<p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>${hint(T.product.committedMeans)}
-      ${barcodes.length && !may("products.write") ? html`<p>${T.product.barcodes(barcodesInWords(barcodes))}</p>` : nothing}<p>${link(T.product.watch, "drop", productId)}</p>`,
+      ${barcodes.length && !may("products.write") ? html`<p>${T.product.barcodes(barcodesInWords(barcodes))}</p>` : nothing}<p>${link(T.product.watch, "drop", productId)}${may("products.read") ? html` · ${link(T.labels.print, "labels", "product", productId)}` : nothing}</p>`,
   );
 }
 

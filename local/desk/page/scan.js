@@ -1,5 +1,6 @@
 // Ships order after order with a scanner: the order, its goods, the tracking number of the parcel, and the order again to hand it over.
 import { live } from "lit-html/directives/live.js";
+import { cameraOf } from "./camera.js";
 import { may, ownLocations } from "./caller.js";
 import { draftOf, drop } from "./drafts.js";
 import { clock, itemsInWords, number } from "./format.js";
@@ -249,7 +250,7 @@ export function draw(_, state) {
   return {
     content: html`<div class="scan">
       <section class="card"><form @submit=${(event) => take(event, state)}>
-        ${labelled(order ? T.scan.goods : T.scan.orderId, input)}<button>${T.scan.enter}</button>${messageOf(KEY)}
+        ${labelled(order ? T.scan.goods : T.scan.orderId, input)}<button>${T.scan.enter}</button>${cameraOf(KEY, (text) => scan(text, state))}${messageOf(KEY)}
       </form>${may("products.read") ? nothing : hint(T.scan.onlyIds)}</section>
       ${order ? orderOf(state, order) : nothing}${lastOne}
     </div>`,

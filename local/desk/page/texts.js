@@ -502,6 +502,20 @@ export const T = {
     notListed: (orderId) => `Order ${orderId} is not among the oldest orders to ship: open it to see why, or select it again in its list.`,
   },
   barcode: (text) => `Barcode of ${text}`,
+  labels: {
+    print: "Print labels", title: (name) => `Labels: ${name}`, about: "Print without scaling (100 %), so that the codes keep the size that scanners expect.",
+    which: "Code", code: (code, units) => `${code} (${units})`, id: (id) => `the id ${id}`, copies: "Copies",
+    tooLong: "This code is too long for a label.",
+  },
+  camera: {
+    open: "Camera", close: "Close the camera", picture: "Picture of the camera",
+    failures: {
+      NotAllowedError: "This page may not use the camera. Allow it in the browser's settings for this site, and press Camera again, or type the code.",
+      NotFoundError: "No camera was found. Type the code, or use a scanner.",
+      NotReadableError: "Another program uses the camera. Close it, and press Camera again.",
+    },
+    failed: (why) => `The camera cannot be used: ${why}. Type the code, or use a scanner.`,
+  },
   scan: {
     orderId: "Order", goods: "Goods, the parcel, or the order again to hand over", enter: "Enter",
     onlyIds: "Your role reads no barcodes (permission products.read): scan or type the ids of orders and products.",

@@ -1,4 +1,5 @@
 // What is on the way between locations, by transfer note.
+import { cameraOf } from "./camera.js";
 import { may } from "./caller.js";
 import { age, locationName, moment, number } from "./format.js";
 import { refuse } from "./messages.js";
@@ -51,7 +52,7 @@ const COLUMNS = [
 export function draw({ completeSince }, { rows }) {
   return {
     controls: may("stock.adjust") ? html`<a class="button" href=${hrefOf("send")}>${T.send.title}</a>` : nothing,
-    content: html`${messageOf(KEY)}${completeSince ? problem(T.transfers.notAll(moment(completeSince))) : nothing}
+    content: html`<div class="actions">${cameraOf(KEY, (text) => scan(text, { rows }))}</div>${messageOf(KEY)}${completeSince ? problem(T.transfers.notAll(moment(completeSince))) : nothing}
       ${rows.length ? table({ label: T.nav.transfers, columns: COLUMNS, rows, keyOf }) : hint(T.transfers.none)}`,
   };
 }
