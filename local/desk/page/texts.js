@@ -67,6 +67,7 @@ export const T = {
     401: "you are not signed in any more", 404: "the API has no such address",
     413: "this is too large", 429: "there are too many requests at the moment: try again in a few seconds",
   },
+  unknownPage: (address) => `the desk has no page ${address}: choose one above, or search`,
   noPage: "your role opens no page of the desk",
   notPermitted: (permission) => (permission === "any" ? "you have no role that may use the desk" : `your role does not include the permission ${permission}`),
   typedBefore: "You typed this earlier.", discardTyped: "Discard it",
@@ -538,7 +539,8 @@ export const T = {
     otherLocation: (text) => `Order ${text} ships from another location.`,
     goodsOrParcel: (why) => T.sentence(`${why}. If it is a tracking number, scan or type it in its field`),
     hasParcel: (text, reference) => `${text} was not recorded: the tracking number is already ${reference}. To change it, undo the last scan, or use its field.`,
-    several: (orderIds) => `Several orders have this reference: ${orderIds}. Scan the order itself.`,
+    join: (whole) => `It is the rest of it: ${whole}`,
+    several: "Several orders have this reference. Scan the order itself, or choose one:",
     parcel: (reference, orderIds) => {
       const also = orderIds && ` Order ${orderIds} has it, too.`;
       return reference ? `Tracking number ${reference}.${also} Scan the order again to hand it over.` : "No tracking number.";
