@@ -200,7 +200,9 @@ def _is_managed(row: Row | None, command: dict[str, Any]) -> bool:
         return newest is not None and _moment(newest) >= _moment(command["eventTime"])
     if command["action"] == "delist":
         return row is None or bool(row["createdAt"] != command["createdAt"])
-    wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}
+    given = command.keys() - {"action", "openingStock"}
+    # A limit of 0 is not stored.
+    wanted = {name: command[name] for name in given if command[name] != 0}
     wanted["productId"] = key_of(command)
     if command["action"] == "discontinue":
         wanted["status"] = "DISCONTINUED"
