@@ -126,10 +126,9 @@ class Change:
         """Whose purchases the limits of its products limit; empty if no limits apply to it."""
         return ()
 
-    @property
-    def is_charged(self) -> bool:
-        """Whether its buyers' purchases have to be read even if its products have no purchase limits any more."""
-        return False
+    def is_limited(self, limited: Set[str]) -> bool:
+        """Whether its buyers' purchases may change, given the products with purchase limits."""
+        return not limited.isdisjoint(self.product_ids)
 
     @property
     def refunds(self) -> Refunds:

@@ -119,11 +119,6 @@ class Order(Change):
             yield [product_id for product_id in line if product_id not in short][:1] or line
 
     @property
-    def width(self) -> int:
-        """How many rows its transaction writes at most, besides its record and the rows of its buyers."""
-        return len(self.quantities)
-
-    @property
     def record_size(self) -> int:
         # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage is
         # stored instead of a line's times, and there may be one for each offer.
@@ -164,7 +159,7 @@ class Order(Change):
         exceeded = {each.group: each for each in limits if each.bought + each.wanted > each.limit}
         limited = exceeded or charges
         rows = tuple(key for key, row in products.items() if row and row.charged_group in limited)
-        if self.width + len(self.buyers) >= MAX_ACTIONS:
+        if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
             reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
         elif exceeded:
             reason = RejectionReason.PURCHASE_LIMIT

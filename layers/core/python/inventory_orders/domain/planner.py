@@ -318,9 +318,11 @@ class _Choice:
                 self.working[product_id] = after
         for key in decision.buyers:
             self.bought[key] = self.bought[key].plus(decision.charges)
-        for key, units in decision.change.refunds.items():
-            if key in self.bought:
-                self.bought[key] = self.bought[key].plus({group: -n for group, n in units.items()})
+        self.bought |= {
+            key: self.bought[key].plus({group: -n for group, n in units.items()})
+            for key, units in decision.change.refunds.items()
+            if key in self.bought
+        }
         return decision
 
     def why(self, change: Change, offer: Collection[str]) -> Rejection | None:

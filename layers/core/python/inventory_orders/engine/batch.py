@@ -232,11 +232,7 @@ class PendingChanges(dict[RecordKey, Change]):
         if change is None or record is None:
             return change
         asked = self.by_key[key]
-        meaning: MatchResult | CorruptItemError
-        try:
-            meaning = record if isinstance(record, CorruptItemError) else asked.match(record)
-        except CorruptItemError as error:
-            meaning = error
+        meaning = _meaning_of(record, asked)
         if isinstance(meaning, CorruptItemError):
             self.give_up([change], meaning.code, str(meaning))
         elif meaning is IdempotencyMatch.SAME_REQUEST:
@@ -310,6 +306,16 @@ class PendingChanges(dict[RecordKey, Change]):
                 stats.measured["RetriesExhausted"].append(kind is Outcome.RETURNED)
         outcomes = tuple(self._outcomes[key] for key in self.by_key)
         return CommitReport(outcomes, stats, self._failure)
+
+
+def _meaning_of(
+    record: Record | CorruptItemError, change: Change
+) -> MatchResult | CorruptItemError:
+    """Compare a change with its record. An unreadable or contradictory record is returned as an error."""
+    try:
+        return record if isinstance(record, CorruptItemError) else change.match(record)
+    except CorruptItemError as error:
+        return error
 
 
 class Batch:
@@ -403,11 +409,7 @@ class Batch:
         """
         rows, known = found.allocation.rows, self.known.purchases
         limited = {p for p, row in rows.items() if row is not None and row.purchase_limit}
-        orders = (
-            c
-            for c in self.pending.values()
-            if c.is_charged or not limited.isdisjoint(c.product_ids)
-        )
+        orders = (change for change in self.pending.values() if change.is_limited(limited))
         unknown = {key for order in orders for key in order.buyers}
         unknown -= known.keys() if self.looks_again else set()
         if unknown:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from inventory_orders.domain.change import Decision, Transaction, Update
 from inventory_orders.domain.outbound import (
+    MAX_OUTBOUND_ENTRIES,
     OUTBOUND_KEYS,
     Generation,
     OutboundKey,
@@ -103,7 +104,12 @@ class OutboundPages:
         self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
     ) -> OutboundPage | None:
         """Choose the page that this process prefers, or another page if that one cannot take the units; None if none can."""
-        fitting = [page for page in pages.values() if page.can_take(units)]
+        fitting = [
+            page
+            for page in pages.values()
+            if len(page.units) + sum(lot not in page.units for lot in units) <= MAX_OUTBOUND_ENTRIES
+            and all(page.units.get(lot, 0) + n >= 0 for lot, n in units.items())
+        ]
         if not fitting:
             return None
         other = fitting[int(self._client.policy.random() * len(fitting))]

@@ -103,9 +103,11 @@ class Process:
         """What the stage decides about amends, and about hand-overs that are taken back now."""
         from inventory_orders.domain.amendment import Terms  # noqa: PLC0415 - not all functions change orders
 
-        since = timestamp(SystemClock().now() - _TAKEN_BACK_WITHIN)
-        is_allowed = "AMEND_PAID" in self._environment
-        return Terms(self.locations, self.counts_users, amends_paid=is_allowed, since=since)
+        return Terms(
+            *(self.locations, self.counts_users),
+            amends_paid="AMEND_PAID" in self._environment,
+            since=timestamp(SystemClock().now() - _TAKEN_BACK_WITHIN),
+        )
 
     @property
     def customers_may_amend(self) -> bool:

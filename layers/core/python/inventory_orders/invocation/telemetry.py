@@ -144,7 +144,8 @@ def emit_commands(report: CommitReport, commands: Sequence[OrderCommand], now: d
 
 def _emit_transitions(report: CommitReport) -> list[Transition]:
     """Count the changes of stored orders, and return them."""
-    done = [o.applied for o in report.outcomes if isinstance(o.applied, Transition)]
+    applied = (getattr(o.applied, "transition", o.applied) for o in report.outcomes)
+    done = [change for change in applied if isinstance(change, Transition)]
     # An order whose hand-over is taken back was confirmed before.
     reached = Counter(
         change.status

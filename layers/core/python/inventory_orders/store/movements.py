@@ -116,23 +116,33 @@ def _movements(order: OrderRecord) -> Iterator[Row]:
     # Steps that moved no units do not count, because a second extension replaces the first.
     moving = ((step, moved) for step, moved in steps if moved or step.added)
     for number, (step, moved) in enumerate(moving, 1):
-        rows = [
-            _row(order, taken[product_id], number, step.at, moved[product_id])
-            | _of_step(step, product_id, moved[product_id])
-            for product_id in sorted(moved.keys() & taken.keys())
-        ]
-        rows += [
-            _row(order, line, number, step.at, line.quantity)
-            | _notes(step)
-            | _taken(line, step.action)
-            for line in step.added
-        ]
+        rows = _rows_of_step(order, number, step, moved, taken)
         # Later steps concern the units where the last ones were taken.
         taken |= {line.product_id: line for line in step.added}
         for row in rows:
             reference = row.get("reference")
             is_first = first.setdefault(reference, row) is row
             yield row | {"firstReference": reference if is_first else None}
+
+
+def _rows_of_step(
+    order: OrderRecord,
+    number: int,
+    step: Step,
+    moved: Mapping[str, int],
+    taken: Mapping[str, OrderLine],
+) -> list[Row]:
+    """The rows of a step, given the units that it moved, and the line that says where they were taken, by product id."""
+    of_moved = (
+        _row(order, taken[product_id], number, step.at, moved[product_id])
+        | _of_step(step, product_id, moved[product_id])
+        for product_id in sorted(moved.keys() & taken.keys())
+    )
+    of_added = (
+        _row(order, line, number, step.at, line.quantity) | _notes(step) | _taken(line, step.action)
+        for line in step.added
+    )
+    return [*of_moved, *of_added]
 
 
 def _taken(line: OrderLine, action: str) -> Row:
