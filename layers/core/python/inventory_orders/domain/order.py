@@ -155,10 +155,8 @@ class Order(Change):
     ) -> Rejection | None:
         """Why an offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
         bought = [purchases[key].units for key in self.buyers if key in purchases]
-        limits = [_limit(group, wanted, products, bought) for group, wanted in charges.items()]
-        exceeded = {each.group: each for each in limits if each.bought + each.wanted > each.limit}
-        limited = exceeded or charges
-        rows = tuple(key for key, row in products.items() if row and row.charged_group in limited)
+        exceeded = _exceeded(charges, products, bought)
+        rows = _rows_of(exceeded or charges, products)
         if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
             reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
         elif exceeded:
@@ -373,6 +371,19 @@ class CancelledBeforehand(Change):
                 version=self.tombstone.version + 1,
             ),
         )
+
+
+def _exceeded(
+    charges: Mapping[str, int], products: StockById, bought: Iterable[Mapping[str, int]]
+) -> dict[str, ExceededLimit]:
+    """The limits that an order with these charges would exceed, by group."""
+    limits = (_limit(group, wanted, products, bought) for group, wanted in charges.items())
+    return {each.group: each for each in limits if each.is_exceeded}
+
+
+def _rows_of(groups: Collection[str], products: StockById) -> tuple[str, ...]:
+    """The keys of the rows whose units are charged to one of these groups."""
+    return tuple(key for key, row in products.items() if row and row.charged_group in groups)
 
 
 def _limit(

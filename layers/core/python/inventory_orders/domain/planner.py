@@ -175,16 +175,15 @@ def plan(
     }
     choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
     decisions: list[Decision] = []
-    stopped: set[str] = set()
+    stopped = set[str | None]()
     for change in _contested_last(changes, supply.contested) if supply.contested else changes:
         decision = None if change.group in stopped else choice.decide(change)
         if decision is not None:
             decisions.append(decision)
-        elif change.group is not None:
-            stopped.add(change.group)
+        else:
+            stopped |= {change.group} - {None}
     if choice.doubted:
-        written = {product_id for decision in decisions for product_id in decision.deltas}
-        decisions += choice.proven_by(written, supply.contested)
+        decisions += choice.proven_by(decisions, supply.contested)
     leaves = attrgetter("change.outbound")
     return Plan(
         supply.arrange([*filterfalse(leaves, decisions)], limits),
@@ -274,12 +273,13 @@ class _Choice:
             self.doubted.append((change, change.decisive_rows(why, offers)))
         return None
 
-    def proven_by(self, written: Set[str], contested: Set[BuyerKey]) -> list[Decision]:
+    def proven_by(self, decisions: Iterable[Decision], contested: Set[BuyerKey]) -> list[Decision]:
         """Reject changes with one offer because of a purchase limit, if the batch writes the rows with the limit in any case.
 
         The transaction then shows that limit and purchases are true at the same moment, so the changes are not doubted any
         more. It would have to be repeated with every purchase of a contested buyer.
         """
+        written = set[str]().union(*(decision.deltas for decision in decisions))
         found = [
             Decision(change, self.why(change, rows), {}, rows, rows, buyers=change.buyers)
             for change, (rows, *_) in self.doubted
@@ -371,22 +371,22 @@ class _Choice:
             return set()
         products = {product_id: rows[product_id] for product_id in offer}
         rejection = change.judge(products, self.bought)
-        charges = change.charges(products) if rejection is None else {}
+        charges: Mapping[str, int] = {}
         if rejection is None:
             wanted = deltas = change.deltas(products)
+            charges = change.charges(products)
         else:
             wanted, deltas = {short.product_id: -short.wanted for short in rejection.shortages}, {}
             self.found_short |= {rejection.subject, *wanted} & products.keys()
-        lacking = {
-            product_id
-            for product_id, delta in wanted.items()
-            if (product := products[product_id]) is not None
-            and product.is_partial
-            and not product.may_change_by(delta)
-        }
+        lacking = {key for key, delta in wanted.items() if _lacks(products[key], delta)}
         self.found_short |= lacking
         buyers = change.buyers if charges else ()
         return lacking or Decision(change, rejection, deltas, offer, (), charges, buyers)
+
+
+def _lacks(product: Stock | None, delta: int) -> bool:
+    """Whether a row cannot take a change, although lanes may hold the units for it."""
+    return product is not None and product.is_partial and not product.may_change_by(delta)
 
 
 def _without_backorders(product: Stock | None) -> Stock | None:

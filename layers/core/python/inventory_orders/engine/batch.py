@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
@@ -22,7 +22,7 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Chain, Limits, Supply, Waiting, prove
-from inventory_orders.domain.product import Product
+from inventory_orders.domain.product import Product, ProductsById, StockById
 from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
@@ -391,11 +391,10 @@ class Batch:
         It is read again in each round, because the round may have waited, and a rival of one buyer costs all orders of a
         transaction another round.
         """
-        rows, known = found.allocation.rows, self.known.purchases
-        limited = {p for p, row in rows.items() if row is not None and row.purchase_limit}
-        orders = (c for c in self.pending.values() if not limited.isdisjoint(c.product_ids))
-        unknown = {key for order in orders for key in order.buyers}
-        unknown -= known.keys() if self.looks_again else set()
+        known = self.known.purchases
+        unknown = self._limited_buyers(found.allocation.rows)
+        if self.looks_again:
+            unknown -= known.keys()
         if unknown:
             snapshot = read(self._client, sorted(unknown), self.deadline, self.stats)
             self._learn_snapshot(snapshot)
@@ -403,9 +402,17 @@ class Batch:
         contested = frozenset(key for key in known if self._client.contested.has(key.buyer))
         return replace(found, purchases=known, contested=contested)
 
-    def learn_purchases(self, key: BuyerKey, reason: CancellationReason) -> None:
+    def _limited_buyers(self, rows: ProductsById) -> set[BuyerKey]:
+        """The buyers of pending orders for products with a purchase limit."""
+        limited = {p for p, row in rows.items() if row is not None and row.purchase_limit}
+        orders = (c for c in self.pending.values() if not limited.isdisjoint(c.product_ids))
+        return {key for order in orders for key in order.buyers}
+
+    def learn_purchases(self, reason: CancellationReason) -> None:
         """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that."""
-        found = reason.found
+        key, found = reason.action.subject, reason.found
+        if not isinstance(key, BuyerKey):
+            return
         if reason.is_lost:
             self._client.contested.observe(key.buyer)
         match reason.meaning:
@@ -469,22 +476,14 @@ class Batch:
         known = self.known
         by_keys: dict[tuple[str | BuyerKey, ...], list[Waiting]] = {}
         for change, decisive in doubted:
-            buyers = (key for key in change.buyers if key in known.purchases)
-            keys: tuple[str | BuyerKey, ...] = (*sorted({*chain(*decisive)}), *buyers)
-            by_keys.setdefault(keys, []).append((change, decisive))
+            by_keys.setdefault(self._decisive_keys(change, decisive), []).append((change, decisive))
         proven: list[Decision] = []
         for portion in in_portions(by_keys, len(by_keys), len, READ_LIMIT):
             snapshot = self._read_at_once({*chain.from_iterable(portion)})
             rows = known.rows if snapshot is None else snapshot.products
             for keys in portion:
-                checked = [key for key in keys if isinstance(key, str) and snapshot is None]
-                bought = [key for key in keys if isinstance(key, BuyerKey) and snapshot is None]
-                may_check = all(rows.get(key) is not None for key in checked)
-                for change, decisive in by_keys[keys] if may_check else ():
-                    rejection = prove(change, decisive, rows, known.purchases)
-                    if rejection is not None:
-                        decision = Decision(change, rejection, {}, checked, checked, buyers=bought)
-                        proven.append(decision)
+                unproven = keys if snapshot is None else ()
+                proven += self._rejected(by_keys[keys], unproven, rows)
         certain = {decision.change.record_key for decision in proven}
         for change, _ in doubted:
             if change.record_key not in certain:
@@ -492,6 +491,23 @@ class Batch:
         return Supply(Allocation(known.rows), purchases=known.purchases).arrange(
             proven, self.limits
         )
+
+    def _rejected(
+        self, doubted: Iterable[Waiting], keys: Iterable[str | BuyerKey], rows: StockById
+    ) -> Iterator[Decision]:
+        """Reject changes whose decisive rows show that no offer is possible. Their transactions check the rows with these keys."""
+        checked = [key for key in keys if isinstance(key, str)]
+        bought = [key for key in keys if isinstance(key, BuyerKey)]
+        for change, decisive in doubted if all(map(rows.get, checked)) else ():
+            rejection = prove(change, decisive, rows, self.known.purchases)
+            if rejection is not None:
+                yield Decision(change, rejection, {}, checked, checked, buyers=bought)
+
+    def _decisive_keys(
+        self, change: Change, decisive: Iterable[Collection[str]]
+    ) -> tuple[str | BuyerKey, ...]:
+        buyers = (key for key in change.buyers if key in self.known.purchases)
+        return (*sorted({*chain(*decisive)}), *buyers)
 
     def _read_at_once(self, keys: Collection[str | BuyerKey]) -> Snapshot | None:
         """Read rows in one transaction; None if it fails."""

@@ -44,7 +44,6 @@ from inventory_orders.domain.planner import (
     plan,
 )
 from inventory_orders.domain.product import ProductStatus
-from inventory_orders.domain.purchases import BuyerKey
 from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import (
     Batch,
@@ -452,9 +451,8 @@ class Engine:
         product_id, found = reason.product_id, reason.found
         if reason.action.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
             return batch.learn_record(reason.action.subject, found)  # type: ignore[arg-type]
-        if isinstance(reason.action.subject, BuyerKey):
-            batch.learn_purchases(reason.action.subject, reason)
         if reason.action.kind is not ActionKind.PRODUCT:
+            batch.learn_purchases(reason)
             return reason.is_lost
         if reason.is_lost:
             self.client.rivals.observe(product_id)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
@@ -376,7 +377,7 @@ class Action:
 
 
 def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
-    """Build the actions of a transaction: rows, pages, buyers, the release of a lane, and records, in this sequence.
+    """Build the actions of a transaction: rows, pages, buyers, the release of a lane, and records.
 
     Args:
         transaction: What to write.
@@ -387,22 +388,19 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
         for u in transaction.updates
     ]
-    actions += [page_action(update, at) for update in transaction.pages]
+    actions += map(partial(page_action, at=at), transaction.pages)
+    actions += map(partial(page_action, at=at), transaction.purchases)
     if transaction.outbound is not None:
         actions.append(page_action(transaction.outbound, at))
-    actions += [page_action(update, at) for update in transaction.purchases]
     actions += [refund_action(key, units, at) for key, units in transaction.refunds.items()]
     if transaction.release is not None:
         lease = transaction.release
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
-    return [*actions, *_record_actions(transaction, at)]
-
-
-def _record_actions(transaction: Transaction, at: str) -> Iterator[Action]:
     for decision, after in zip(transaction.decisions, transaction.stock_after_each(), strict=True):
         for part in decision.change.parts if decision.has_record else ():
             record = part.record(decision.rejection, after, at)
-            yield record_action(part.record_key, record)
+            actions.append(record_action(part.record_key, record))
+    return actions
 
 
 def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action:
