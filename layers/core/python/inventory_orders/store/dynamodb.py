@@ -145,15 +145,19 @@ class Snapshot:
                 self.outbound[key] = found or OutboundPage(key, 0, new_epoch())
             case BuyerKey():
                 self.purchases[key] = found or Purchases(key, 0, new_epoch())
-            case str() if isinstance(found, CorruptItemError):
-                self.unreadable[key] = found
             case str():
-                self.products[key] = found
+                self._add_product(key, found)
             case OrderKey() | AdjustmentKey():
                 if found is not None:
                     self.records[key] = found
             case unknown:
                 assert_never(unknown)
+
+    def _add_product(self, key: str, found: Product | CorruptItemError | None) -> None:
+        if isinstance(found, CorruptItemError):
+            self.unreadable[key] = found
+        else:
+            self.products[key] = found
 
 
 def new_epoch() -> str:

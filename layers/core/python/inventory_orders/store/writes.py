@@ -387,10 +387,9 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
         for u in transaction.updates
     ]
-    actions += [page_action(update, at) for update in transaction.pages]
-    if transaction.outbound is not None:
-        actions.append(page_action(transaction.outbound, at))
-    actions += [page_action(update, at) for update in transaction.purchases]
+    outbound = () if transaction.outbound is None else (transaction.outbound,)
+    counted = (*transaction.pages, *outbound, *transaction.purchases)
+    actions += [page_action(update, at) for update in counted]
     actions += [refund_action(key, units, at) for key, units in transaction.refunds.items()]
     if transaction.release is not None:
         lease = transaction.release
