@@ -174,16 +174,11 @@ def plan(
         for p in known
     }
     choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
-    decisions: list[Decision] = []
-    stopped = set[str | None]()
-    for change in _contested_last(changes, supply.contested) if supply.contested else changes:
-        decision = None if change.group in stopped else choice.decide(change)
-        if decision is not None:
-            decisions.append(decision)
-        else:
-            stopped |= {change.group} - {None}
+    in_sequence = _contested_last(changes, supply.contested) if supply.contested else changes
+    decisions = choice.decide_all(in_sequence)
     if choice.doubted:
-        decisions += choice.proven_by(decisions, supply.contested)
+        written = {product_id for decision in decisions for product_id in decision.deltas}
+        decisions += choice.proven_by(written, supply.contested)
     leaves = attrgetter("change.outbound")
     return Plan(
         supply.arrange([*filterfalse(leaves, decisions)], limits),
@@ -251,6 +246,18 @@ class _Choice:
     waiting: list[Waiting] = field(default_factory=list)
     doubted: list[Waiting] = field(default_factory=list)
 
+    def decide_all(self, changes: Iterable[Change]) -> list[Decision]:
+        """Decide changes in turn. Omits those that are waiting or doubted, and those that follow one of them in its group."""
+        decisions: list[Decision] = []
+        stopped: set[str] = set()
+        for change in changes:
+            decision = None if change.group in stopped else self.decide(change)
+            if decision is not None:
+                decisions.append(decision)
+            elif change.group is not None:
+                stopped.add(change.group)
+        return decisions
+
     def decide(self, change: Change) -> Decision | None:
         """Accept the first offer with enough units, or reject the change. Returns None if the change is waiting or doubted.
 
@@ -273,13 +280,12 @@ class _Choice:
             self.doubted.append((change, change.decisive_rows(why, offers)))
         return None
 
-    def proven_by(self, decisions: Iterable[Decision], contested: Set[BuyerKey]) -> list[Decision]:
+    def proven_by(self, written: Set[str], contested: Set[BuyerKey]) -> list[Decision]:
         """Reject changes with one offer because of a purchase limit, if the batch writes the rows with the limit in any case.
 
         The transaction then shows that limit and purchases are true at the same moment, so the changes are not doubted any
         more. It would have to be repeated with every purchase of a contested buyer.
         """
-        written = set[str]().union(*(decision.deltas for decision in decisions))
         found = [
             Decision(change, self.why(change, rows), {}, rows, rows, buyers=change.buyers)
             for change, (rows, *_) in self.doubted
@@ -378,14 +384,14 @@ class _Choice:
         else:
             wanted, deltas = {short.product_id: -short.wanted for short in rejection.shortages}, {}
             self.found_short |= {rejection.subject, *wanted} & products.keys()
-        lacking = {key for key, delta in wanted.items() if _lacks(products[key], delta)}
+        lacking = {p for p, delta in wanted.items() if _is_lacking(products[p], delta)}
         self.found_short |= lacking
         buyers = change.buyers if charges else ()
         return lacking or Decision(change, rejection, deltas, offer, (), charges, buyers)
 
 
-def _lacks(product: Stock | None, delta: int) -> bool:
-    """Whether a row cannot take a change, although lanes may hold the units for it."""
+def _is_lacking(product: Stock | None, delta: int) -> bool:
+    """Whether a row or page cannot change by `delta` units, but lanes may hold more units."""
     return product is not None and product.is_partial and not product.may_change_by(delta)
 
 

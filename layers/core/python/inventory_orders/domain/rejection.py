@@ -202,11 +202,6 @@ class ExceededLimit:
     wanted: int
 
     @property
-    def is_exceeded(self) -> bool:
-        """Whether the order asks for more units than the buyer may still buy."""
-        return self.bought + self.wanted > self.limit
-
-    @property
     def words(self) -> str:
         """The message for the sender of the order, who may know what the buyer has bought."""
         return f"at most {self.limit:,} of {self.group} per buyer: {self.wanted:,} wanted, {self.bought:,} bought before"

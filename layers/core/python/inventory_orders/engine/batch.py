@@ -22,7 +22,7 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Chain, Limits, Supply, Waiting, prove
-from inventory_orders.domain.product import Product, ProductsById, StockById
+from inventory_orders.domain.product import Product
 from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
@@ -392,9 +392,7 @@ class Batch:
         transaction another round.
         """
         known = self.known.purchases
-        unknown = self._limited_buyers(found.allocation.rows)
-        if self.looks_again:
-            unknown -= known.keys()
+        unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
         if unknown:
             snapshot = read(self._client, sorted(unknown), self.deadline, self.stats)
             self._learn_snapshot(snapshot)
@@ -402,17 +400,16 @@ class Batch:
         contested = frozenset(key for key in known if self._client.contested.has(key.buyer))
         return replace(found, purchases=known, contested=contested)
 
-    def _limited_buyers(self, rows: ProductsById) -> set[BuyerKey]:
-        """The buyers of pending orders for products with a purchase limit."""
-        limited = {p for p, row in rows.items() if row is not None and row.purchase_limit}
+    def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
+        """The buyers of pending orders that name a product with a purchase limit."""
+        rows = found.allocation.rows.items()
+        limited = {p for p, row in rows if row is not None and row.purchase_limit}
         orders = (c for c in self.pending.values() if not limited.isdisjoint(c.product_ids))
         return {key for order in orders for key in order.buyers}
 
-    def learn_purchases(self, reason: CancellationReason) -> None:
+    def learn_purchases(self, key: BuyerKey, reason: CancellationReason) -> None:
         """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that."""
-        key, found = reason.action.subject, reason.found
-        if not isinstance(key, BuyerKey):
-            return
+        found = reason.found
         if reason.is_lost:
             self._client.contested.observe(key.buyer)
         match reason.meaning:
@@ -476,38 +473,39 @@ class Batch:
         known = self.known
         by_keys: dict[tuple[str | BuyerKey, ...], list[Waiting]] = {}
         for change, decisive in doubted:
-            by_keys.setdefault(self._decisive_keys(change, decisive), []).append((change, decisive))
+            buyers = (key for key in change.buyers if key in known.purchases)
+            keys: tuple[str | BuyerKey, ...] = (*sorted({*chain(*decisive)}), *buyers)
+            by_keys.setdefault(keys, []).append((change, decisive))
         proven: list[Decision] = []
         for portion in in_portions(by_keys, len(by_keys), len, READ_LIMIT):
             snapshot = self._read_at_once({*chain.from_iterable(portion)})
-            rows = known.rows if snapshot is None else snapshot.products
             for keys in portion:
-                unproven = keys if snapshot is None else ()
-                proven += self._rejected(by_keys[keys], unproven, rows)
+                proven += self._proven(keys, by_keys[keys], snapshot)
         certain = {decision.change.record_key for decision in proven}
         for change, _ in doubted:
             if change.record_key not in certain:
                 self.pending.count_retries(change, 1)
-        return Supply(Allocation(known.rows), purchases=known.purchases).arrange(
-            proven, self.limits
-        )
+        supply = Supply(Allocation(known.rows), purchases=known.purchases)
+        return supply.arrange(proven, self.limits)
 
-    def _rejected(
-        self, doubted: Iterable[Waiting], keys: Iterable[str | BuyerKey], rows: StockById
+    def _proven(
+        self,
+        keys: Sequence[str | BuyerKey],
+        doubted: Iterable[Waiting],
+        snapshot: Snapshot | None,
     ) -> Iterator[Decision]:
-        """Reject changes whose decisive rows show that no offer is possible. Their transactions check the rows with these keys."""
-        checked = [key for key in keys if isinstance(key, str)]
-        bought = [key for key in keys if isinstance(key, BuyerKey)]
-        for change, decisive in doubted if all(map(rows.get, checked)) else ():
+        """Yield the rejections that a snapshot shows. Without one, they check the known rows, which all have to exist."""
+        rows, checked = self.known.rows, keys
+        if snapshot is not None:
+            rows, checked = snapshot.products, ()
+        products = [key for key in checked if isinstance(key, str)]
+        buyers = [key for key in checked if isinstance(key, BuyerKey)]
+        if None in map(rows.get, products):
+            return
+        for change, decisive in doubted:
             rejection = prove(change, decisive, rows, self.known.purchases)
             if rejection is not None:
-                yield Decision(change, rejection, {}, checked, checked, buyers=bought)
-
-    def _decisive_keys(
-        self, change: Change, decisive: Iterable[Collection[str]]
-    ) -> tuple[str | BuyerKey, ...]:
-        buyers = (key for key in change.buyers if key in self.known.purchases)
-        return (*sorted({*chain(*decisive)}), *buyers)
+                yield Decision(change, rejection, {}, products, products, buyers=buyers)
 
     def _read_at_once(self, keys: Collection[str | BuyerKey]) -> Snapshot | None:
         """Read rows in one transaction; None if it fails."""

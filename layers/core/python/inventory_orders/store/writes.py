@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, auto
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.clock import timestamp
@@ -377,7 +376,7 @@ class Action:
 
 
 def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
-    """Build the actions of a transaction: rows, pages, buyers, the release of a lane, and records.
+    """Build the actions of a transaction: rows, pages, buyers, the release of a lane, and records, in this sequence.
 
     Args:
         transaction: What to write.
@@ -388,10 +387,9 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
         for u in transaction.updates
     ]
-    actions += map(partial(page_action, at=at), transaction.pages)
-    actions += map(partial(page_action, at=at), transaction.purchases)
-    if transaction.outbound is not None:
-        actions.append(page_action(transaction.outbound, at))
+    outbound = () if transaction.outbound is None else (transaction.outbound,)
+    counted = (*transaction.pages, *outbound, *transaction.purchases)
+    actions += [page_action(update, at) for update in counted]
     actions += [refund_action(key, units, at) for key, units in transaction.refunds.items()]
     if transaction.release is not None:
         lease = transaction.release
