@@ -18,7 +18,7 @@ from inventory_orders.domain.order_command import (
     units_of,
 )
 from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.purchases import Refunds
+from inventory_orders.domain.purchases import PurchasesByBuyer, Refunds
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     MAX_REJECTED_AMENDS,
@@ -189,8 +189,8 @@ class Amendment(Order):
     def lane_units(self, short: Set[str]) -> Mapping[str, int]:
         return self._taken(super().lane_units(short))
 
-    def rejection(self, products: StockById) -> Rejection | None:
-        return self.transition.rejected or super().rejection(self._taken(products))
+    def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
+        return self.transition.rejected or super().judge(self._taken(products), purchases)
 
     def deltas(self, products: StockById) -> Mapping[str, int]:
         return {**self.transition.deltas(products), **super().deltas(self._taken(products))}

@@ -174,14 +174,8 @@ def plan(
         for p in known
     }
     choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
-    decisions: list[Decision] = []
-    stopped: set[str] = set()
-    for change in _contested_last(changes, supply.contested) if supply.contested else changes:
-        decision = None if change.group in stopped else choice.decide(change)
-        if decision is not None:
-            decisions.append(decision)
-        elif change.group is not None:
-            stopped.add(change.group)
+    in_sequence = _contested_last(changes, supply.contested) if supply.contested else changes
+    decisions = choice.decide_all(in_sequence)
     if choice.doubted:
         written = {product_id for decision in decisions for product_id in decision.deltas}
         decisions += choice.proven_by(written, supply.contested)
@@ -251,6 +245,18 @@ class _Choice:
     found_short: set[str] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
     doubted: list[Waiting] = field(default_factory=list)
+
+    def decide_all(self, changes: Iterable[Change]) -> list[Decision]:
+        """Decide changes in turn. Omits those that are waiting or doubted, and those that follow one of them in its group."""
+        decisions: list[Decision] = []
+        stopped: set[str] = set()
+        for change in changes:
+            decision = None if change.group in stopped else self.decide(change)
+            if decision is not None:
+                decisions.append(decision)
+            elif change.group is not None:
+                stopped.add(change.group)
+        return decisions
 
     def decide(self, change: Change) -> Decision | None:
         """Accept the first offer with enough units, or reject the change. Returns None if the change is waiting or doubted.
@@ -376,22 +382,22 @@ class _Choice:
             return set()
         products = {product_id: rows[product_id] for product_id in offer}
         rejection = change.judge(products, self.bought)
-        charges = change.charges(products) if rejection is None else {}
+        charges: Mapping[str, int] = {}
         if rejection is None:
             wanted = deltas = change.deltas(products)
+            charges = change.charges(products)
         else:
             wanted, deltas = {short.product_id: -short.wanted for short in rejection.shortages}, {}
             self.found_short |= {rejection.subject, *wanted} & products.keys()
-        lacking = {
-            product_id
-            for product_id, delta in wanted.items()
-            if (product := products[product_id]) is not None
-            and product.is_partial
-            and not product.may_change_by(delta)
-        }
+        lacking = {p for p, delta in wanted.items() if _is_lacking(products[p], delta)}
         self.found_short |= lacking
         buyers = change.buyers if charges else ()
         return lacking or Decision(change, rejection, deltas, offer, (), charges, buyers)
+
+
+def _is_lacking(product: Stock | None, delta: int) -> bool:
+    """Whether a row or page cannot change by `delta` units, but lanes may hold more units."""
+    return product is not None and product.is_partial and not product.may_change_by(delta)
 
 
 def _without_backorders(product: Stock | None) -> Stock | None:
