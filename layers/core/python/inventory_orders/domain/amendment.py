@@ -76,8 +76,9 @@ class Amend(OrderCommand):
         reason = self._reason_to_reject(order, status)
         change = self._amendment(order) if reason is None else Rejection(reason, order.order_id)
         if isinstance(change, Rejection) and self.terms.keeps_rejections:
-            version = order.require_version()
-            refused = Transition(self, version, order.status, self.step(""), rejected=change)
+            refused = Transition(
+                *(self, order.require_version(), order.status, self.step("")), rejected=change
+            )
             return Amendment(order.order_id, order.user_id or "", {}, transition=refused)
         return change
 
@@ -91,22 +92,19 @@ class Amend(OrderCommand):
 
     def _amendment(self, order: OrderRecord) -> Rejection | Amendment:
         """Find the units to add and to take away. A line whose units move to another location loses them all there."""
-        units, lines = units_of(order), {line.product_id: line for line in order.lines}
-        places = {p: self.locations.get(p, line.location_id) for p, line in lines.items()}
-        moved = {p for p, place in places.items() if place != lines[p].location_id}
+        units, places = units_of(order), {line.product_id: line.location_id for line in order.lines}
+        asked = {**places, **self.locations}
+        moved = {product_id for product_id in places if asked[product_id] != places[product_id]}
         if stuck := sorted(p for p in moved if units[p].moved[OrderAction.FULFIL]):
             return Rejection(RejectionReason.PARTLY_FULFILLED, stuck[0])
-        is_open = {p: units.get(p, LineUnits(0)).open for p in self.quantities}
-        stays = {p: 0 if p in moved else min(is_open[p], n) for p, n in self.quantities.items()}
-        more = +Counter({p: n - stays[p] for p, n in self.quantities.items()})
-        less = +Counter({p: n - stays[p] for p, n in is_open.items()})
-        step, status = self.step("", less or None), _status_after(order, units, more, less)
+        more, less = self._differences(units, moved)
+        step, status = self.step("", less), _status_after(order, units, more, less)
         amendment = Amendment(
-            *(order.order_id, order.user_id or "", more, self.group),
+            *(order.order_id, str(order.user_id), more, self.group),
             attributes=order.attributes if self.attributes is None else self.attributes,
             locations=order.locations,
             split=order.split,
-            asked_locations={**places, **self.locations},
+            asked_locations=asked,
             default_locations=self.terms.locations,
             named_buyers=order.buyers,
             counts_users=self.terms.counts_users and order.pseudonymised_at is None,
@@ -116,6 +114,17 @@ class Amend(OrderCommand):
             moved=moved,
         )
         return amendment.unless_too_big()
+
+    def _differences(
+        self, units: Mapping[str, LineUnits], moved: Set[str]
+    ) -> tuple[Counter[str], Counter[str]]:
+        """The units to add and to take away, by product id. Those of products that are moved are all taken away."""
+        more, less = Counter[str](), Counter[str]()
+        for product_id, wanted in self.quantities.items():
+            is_open = units.get(product_id, LineUnits(0)).open
+            stays = 0 if product_id in moved else min(is_open, wanted)
+            more[product_id], less[product_id] = wanted - stays, is_open - stays
+        return +more, +less
 
 
 def _status_after(
@@ -165,9 +174,10 @@ class Amendment(Order):
     @property
     def record_size(self) -> int:
         # A new line is stored twice: in the step, too. The first amend also keeps the order as it was.
-        lines = sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
-        before = self.transition.record_size + self.transition.order.size
-        return before + 2 * lines + MAX_ATTRIBUTES_SIZE
+        lines = 2 * sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
+        return sum(
+            (self.transition.record_size, self.transition.order.size, lines, MAX_ATTRIBUTES_SIZE)
+        )
 
     @property
     def gives_back(self) -> Mapping[str, int]:

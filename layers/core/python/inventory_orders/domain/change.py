@@ -246,6 +246,11 @@ class Decision:
         return self.rejection is None or (self.change.stores_rejection and self.rejection.is_final)
 
     @property
+    def records(self) -> Sequence[Change]:
+        """The parts of its change whose records are written."""
+        return self.change.parts if self.has_record else ()
+
+    @property
     def keys(self) -> set[object]:
         """What it may share with other decisions: its products and buyers, and the group of its change."""
         group = self.change.group

@@ -134,7 +134,7 @@ class Draft:
             supply.sources.get(p, p) for p in (*decision.deltas, *decision.checked)
         }
         places = (places | decision.purchases) - self.places
-        records = len(decision.change.parts) if decision.has_record else 0
+        records = len(decision.records)
         actions = self.actions + len(places) + records
         size = self.size + supply.size(places) + records * decision.change.record_size
         if limits is not None and (
@@ -532,7 +532,7 @@ def with_purchases(transaction: Transaction, purchases: dict[BuyerKey, Purchases
         transaction: The transaction.
         purchases: The rows after the previous transaction. Those that this one updates are replaced.
     """
-    if not any(decision.purchases for decision in transaction.decisions):
+    if not any(map(attrgetter("purchases"), transaction.decisions)):
         return transaction
     charges: dict[BuyerKey, Counter[str]] = {}
     for decision in transaction.decisions:

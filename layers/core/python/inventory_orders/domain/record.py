@@ -388,10 +388,9 @@ class OrderRecord:
     @property
     def as_asked(self) -> OrderRecord:
         """The order with the lines and attributes that were ordered first."""
-        asked = self.asked
-        return (
-            self if asked is None else replace(self, lines=asked.lines, attributes=asked.attributes)
-        )
+        if self.asked is None:
+            return self
+        return replace(self, lines=self.asked.lines, attributes=self.asked.attributes)
 
     def units(self, steps: int | None = None) -> dict[str, LineUnits]:
         """Add up what steps have done with the units of each line, by product id.

@@ -31,9 +31,6 @@ RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation. A call that starts just before the deadline has to end in them, and
 SQS has to be answered."""
 
-_TAKEN_BACK_WITHIN = timedelta(hours=24)
-"""How long after a hand-over it may be taken back without `force`."""
-
 
 class Process:
     """An execution environment of a function: its settings, and objects that are created from them once.
@@ -106,7 +103,7 @@ class Process:
         return Terms(
             *(self.locations, self.counts_users),
             amends_paid="AMEND_PAID" in self._environment,
-            since=timestamp(SystemClock().now() - _TAKEN_BACK_WITHIN),
+            since=timestamp(SystemClock().now() - timedelta(hours=24)),
         )
 
     @property

@@ -650,7 +650,7 @@ def _step_row(step: Step) -> Row:
             "action": step.action,
             "at": step.at,
             "stepId": step.step_id,
-            "items": None if step.quantities is None else items,
+            "items": items or None,
             "restock": step.restock,
             "outPage": step.out_page,
             "outVersion": step.out_version,

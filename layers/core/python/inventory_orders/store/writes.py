@@ -396,7 +396,7 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         lease = transaction.release
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
     for decision, after in zip(transaction.decisions, transaction.stock_after_each(), strict=True):
-        for part in decision.change.parts if decision.has_record else ():
+        for part in decision.records:
             record = part.record(decision.rejection, after, at)
             actions.append(record_action(part.record_key, record))
     return actions
