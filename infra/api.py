@@ -25,6 +25,7 @@ ROUTES = {
     "POST /orders": "Api",
     "GET /orders": "Api",
     "GET /orders/{orderId}": "Api",
+    "PATCH /orders/{orderId}": "Api",
     **{f"POST /orders/{{orderId}}/{action.path}": "Api" for action in OrderAction if action.path},
     "GET /barcodes": "Api",
     "GET /products": "Api",

@@ -43,6 +43,8 @@ _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 # GetItem: to read the rows of several locations in one transaction. ConditionCheckItem: if that read keeps conflicting.
 _PROVE_REJECTIONS = "GetItem ConditionCheckItem"
 
+_COUNT_PURCHASES = f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem"
+
 
 @dataclass(frozen=True, slots=True)
 class _Function:
@@ -77,20 +79,21 @@ _CALLERS = (
 _LANES = ("LANES", "API_LANES")
 """Variables of the functions that sell from lanes."""
 
-_DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS")
-"""Variables of the functions that read orders: defaults for fields that an order leaves out."""
+_AMENDS = ("LOCATIONS", "BUYERS_DEFAULT", "AMEND_PAID")
+"""Variables of the functions that amend orders: defaults for fields that an order leaves out, and what is allowed."""
 
 _FUNCTIONS = {
     _PLACE_ORDERS: _Function(
         "place_orders",
-        "Places orders from the order queues, in batches",
+        "Places and amends orders from the order queues, in batches",
         {
             "Products": f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem",
             "Orders": _WRITE_ORDERS,
             "Allotments": _USE_LANES,
+            "Purchases": _COUNT_PURCHASES,
         },
         fed_by=("OrderQueue", "OrderQueueFifo", "OrderQueueExpress"),
-        settings=(*_LANES, *_DEFAULTS_OF_ORDERS),
+        settings=(*_LANES, "HOLD_SECONDS", *_AMENDS),
     ),
     "AdjustStock": _Function(
         "adjust_stock",
@@ -105,10 +108,15 @@ _FUNCTIONS = {
     ),
     "ChangeOrders": _Function(
         "change_orders",
-        "Confirms, fulfils, cancels, returns and expires orders",
-        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS, "Allotments": _USE_LANES},
+        "Confirms, amends, fulfils, cancels, returns and expires orders",
+        {
+            "Products": f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem",
+            "Orders": _WRITE_ORDERS,
+            "Allotments": _USE_LANES,
+            "Purchases": _COUNT_PURCHASES,
+        },
         fed_by=("OrderCommandQueue", "ExpiryQueue"),
-        settings=("HOLD_GRACE_SECONDS",),
+        settings=("HOLD_GRACE_SECONDS", *_AMENDS),
     ),
     "ManageProducts": _Function(
         "manage_products",
@@ -175,10 +183,11 @@ _FUNCTIONS = {
             "Allotments": f"{_USE_LANES} GetItem",
             "Words": "Query",
             "Barcodes": "GetItem",
+            "Purchases": _COUNT_PURCHASES,
         },
         settings=(
-            *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET", "ABOUT"),
-            *(*_LANES, *_DEFAULTS_OF_ORDERS, *_CALLERS),
+            *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET", "CUSTOMERS_MAY_AMEND"),
+            *("ABOUT", *_LANES, "HOLD_SECONDS", *_AMENDS, *_CALLERS),
         ),
     ),
     _SERVE_DESK: _Function(
@@ -198,6 +207,7 @@ VARIABLES = {
     "MOVEMENTS_TABLE_NAME": "the table `Movements`, with the setting `movements`",
     "WORDS_TABLE_NAME": "the table `Words`",
     "BARCODES_TABLE_NAME": "the table `Barcodes`",
+    "PURCHASES_TABLE_NAME": "the table `Purchases`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
     "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",
@@ -212,7 +222,9 @@ VARIABLES = {
     "LANES": "the setting `lanes`, for `place_orders` and `api`",
     "API_LANES": "the number of lanes for the processes of `api`, which follow the others, for `place_orders` and `api`",
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
-    "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders`, `api` and `manage_products`",
+    "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders`, `change_orders`, `api` and `manage_products`",
+    "BUYERS_DEFAULT": "the setting `buyersDefault`, for `place_orders`, `change_orders` and `api`",
+    "AMEND_PAID": "`true` with the setting `amendPaid`, for `place_orders`, `change_orders` and `api`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "SWEEP_MINUTES": "the setting `sweepMinutes`, for `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders whose callers do not wait",
@@ -222,6 +234,7 @@ VARIABLES = {
     "ROLES": "the setting `roles` as JSON, for the functions that answer the API",
     "ABOUT": "the stage's name, whether it is in production, its currency, and whether it notes changes for the desk, as JSON, for `api`",
     "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
+    "CUSTOMERS_MAY_AMEND": "`true` with the setting `customersMayAmend`, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
     "EVENT_BUS_NAME": "the event bus, for `publish_events`",
     "STOCK_EVENT_BUS_NAME": "the event bus, for `sweep` with the setting `stockEvents`",
@@ -528,11 +541,14 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "API_LANES": str(settings.api_lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
         "LOCATIONS": ",".join(settings.locations),
+        "BUYERS_DEFAULT": settings.buyers_default,
+        "AMEND_PAID": "true" if settings.amend_paid else None,
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
         "SWEEP_MINUTES": str(settings.sweep_minutes),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,
         "EXPRESS_QUEUE_URL": queues.express and queues.express.queue.queue_url,
         "CUSTOMERS_MAY_SET": ",".join(settings.customers_may_set),
+        "CUSTOMERS_MAY_AMEND": "true" if settings.customers_may_amend else None,
         "SHOW_STOCK": settings.show_stock,
         "ABOUT": _about(settings),
         "NOTES_CHANGES": None if settings.desk is None else "true",

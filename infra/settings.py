@@ -149,6 +149,7 @@ class Arguments(TypedDict, total=False):
     hold_grace_seconds: int
     sweep_minutes: int
     locations: Sequence[str]
+    buyers_default: str
     currency: str | None
     table_key: str | None
     warm_throughput: Mapping[str, Mapping[str, int]]
@@ -161,6 +162,8 @@ class Arguments(TypedDict, total=False):
     desk: Mapping[str, Any] | None
     cors: Sequence[str]
     customers_may_set: Sequence[str]
+    customers_may_amend: bool
+    amend_paid: bool
     show_stock: str
     stock_events: bool
     movements: bool
@@ -193,6 +196,7 @@ class Settings:
     hold_grace_seconds: int
     sweep_minutes: int
     locations: tuple[str, ...]
+    buyers_default: str
     currency: str | None
     table_key: str | None
     alarm_email: str | None
@@ -205,6 +209,8 @@ class Settings:
     desk: Desk | None
     cors: tuple[str, ...]
     customers_may_set: tuple[str, ...]
+    customers_may_amend: bool
+    amend_paid: bool
     show_stock: str
     stock_events: bool
     movements: bool

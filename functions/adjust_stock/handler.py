@@ -82,7 +82,7 @@ def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     if is_final and command["action"] == "decrement":
         outcome = replace(outcome, detail=f"{outcome.detail}; {_STAYS}")
     # The answer shows the stock at the time of the refusal, which may have changed since.
-    raise UnsuccessfulError(outcome, facts | direct.of_shortages(outcome.rejection))
+    raise UnsuccessfulError(outcome, facts | direct.of_details(outcome.rejection))
 
 
 @lru_cache

@@ -1,7 +1,8 @@
-"""Confirms, extends, fulfils, cancels, returns and expires orders."""
+"""Confirms, extends, amends, fulfils, cancels, returns and expires orders, and takes hand-overs back."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
         ended_by = SystemClock().now() - timedelta(seconds=runtime.process().hold_grace_seconds)
         commands = batch.parse(lambda message: parse_expiry(message.body, ended_by))
     else:
-        commands = batch.parse(lambda message: parse_order_command(message.body))
+        terms = replace(runtime.process().terms, keeps_rejections=True)
+        commands = batch.parse(lambda message: parse_order_command(message.body, terms))
     # Returned messages are hidden, or were replaced by delayed copies.
     hidden = ("NotVisible", "Delayed") if batch.age < _RETURNED_COUNT_SECONDS else ()
     if expires and _commands_waiting(context, *hidden) > _MAX_WAITING:
@@ -87,7 +89,7 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     else:
         report = runtime.process().engine.apply(commands, runtime.deadline(context), batch.age)
         response = batch.settle(report.outcomes, RULES)
-        emit_commands(report, SystemClock().now())
+        emit_commands(report, commands, SystemClock().now())
     emit_messages(batch)
     return response
 
@@ -101,6 +103,6 @@ def _commands_waiting(context: LambdaContext, *hidden: str) -> float:
 
 
 def _command(event: object, context: LambdaContext) -> direct.Answer:
-    command = order_command(parse_command(event, "change_orders"))
+    command = order_command(parse_command(event, "change_orders"), runtime.process().terms)
     outcome, client = direct.carry_out(command, context), runtime.process().engine.client
     return direct.of_command(command, outcome, client, runtime.deadline(context))

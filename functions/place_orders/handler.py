@@ -1,30 +1,45 @@
-"""Places orders, in batches from the order queues or one by one in direct invocations."""
+"""Places and amends orders, in batches from the order queues or one by one in direct invocations."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.domain.record import OrderStatus
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome
 from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
-from inventory_orders.invocation.sqs_batch import SqsBatch, read_messages
+from inventory_orders.invocation.sqs_batch import QueueRules, SqsBatch, read_messages
 from inventory_orders.invocation.telemetry import emit_messages, emit_orders, logger, metrics
-from inventory_orders.messages.commands import parse_order, parse_order_event
+from inventory_orders.messages.commands import (
+    is_amend,
+    order_command,
+    parse_command,
+    parse_order_event,
+    parse_order_or_amend,
+)
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from inventory_orders.domain.order import Order
+    from inventory_orders.domain.order_command import OrderCommand
 
 runtime.prepare("store", "queue", "engine_with_lanes", "hold_seconds", "locations")
+
+RULES = QueueRules(
+    # The order of an amend may still be on its way.
+    may_be_early=frozenset({RejectionReason.UNKNOWN_ORDER}),
+    invalid=frozenset({RejectionReason.UNKNOWN_ORDER_STATUS}),
+)
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
 @runtime.refuse_unsupported_events
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Place or reject orders, each exactly once.
+    """Place, reject or amend orders, each exactly once.
 
     Returns:
         For a batch of SQS messages, the partial batch response. For a direct invocation, an answer with `result` and the
@@ -34,25 +49,38 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     if messages is None:
         return direct.answer(lambda: _place(event, context))
     queue, door = runtime.process().queue_of(messages)
-    batch: SqsBatch[Order] = SqsBatch(messages, queue, runtime.end_of(context))
-    defaults = runtime.process().hold_seconds, runtime.process().locations
-    orders = batch.parse(
-        lambda message: parse_order(
-            message.body, message.group, *defaults, message.request_id, message.placed_by
+    batch: SqsBatch[Order | OrderCommand] = SqsBatch(messages, queue, runtime.end_of(context))
+    hold, terms = runtime.process().hold_seconds, runtime.process().terms
+    terms = replace(terms, keeps_rejections=True)
+    changes = batch.parse(
+        lambda message: parse_order_or_amend(
+            *(message.body, message.group, hold),
+            *((message.request_id, message.placed_by), terms),
         )
     )
-    report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
-    response = batch.settle(report.outcomes)
-    emit_orders(report, door)
+    engine = runtime.process().engine_with_lanes
+    report = engine.apply(changes, runtime.deadline(context), batch.age)
+    response = batch.settle(report.outcomes, RULES)
+    emit_orders(report, changes, door)
     emit_messages(batch)
     return response
 
 
+def _amend(event: object, context: LambdaContext) -> direct.Answer:
+    command = order_command(parse_command(event, "change_orders"), runtime.process().terms)
+    engine, deadline = runtime.process().engine_with_lanes, runtime.deadline(context)
+    outcome = direct.carry_out(command, context, engine)
+    return direct.of_command(command, outcome, engine.client, deadline)
+
+
 def _place(event: object, context: LambdaContext) -> direct.Answer:
-    order = parse_order_event(event, runtime.process().hold_seconds, runtime.process().locations)
-    deadline, engine = runtime.deadline(context), runtime.process().engine_with_lanes
+    if is_amend(event):
+        return _amend(event, context)
+    process, deadline = runtime.process(), runtime.deadline(context)
+    defaults, engine = (process.hold_seconds, process.locations), process.engine_with_lanes
+    order = parse_order_event(event, *defaults, counts_users=process.counts_users)
     report = engine.apply([order], deadline)
-    emit_orders(report)
+    emit_orders(report, [order])
     outcome = report.outcome_of_one()
     if outcome.kind is Outcome.INVALID:
         return direct.of_outcome(outcome)

@@ -330,7 +330,8 @@ def _is_short(candidate: _Candidate) -> bool:
     stock, quantity = candidate
     if stock is None or stock.row is None:
         return False
-    return bool(stock.available + stock.row.get("backorderLimit", 0) < quantity)
+    sellable = stock.row.get("backorderLimit", 0) - stock.row.get("safetyStock", 0)
+    return bool(stock.available + sellable < quantity)
 
 
 def _has_goods(offer: Sequence[_Candidate]) -> bool:
@@ -340,7 +341,7 @@ def _has_goods(offer: Sequence[_Candidate]) -> bool:
         and stock.row is not None
         and not _is_discontinued((stock, quantity))
         and "lockedBy" not in stock.row
-        and stock.available >= quantity
+        and stock.available - stock.row.get("safetyStock", 0) >= quantity
         for stock, quantity in offer
     )
 

@@ -285,7 +285,7 @@ class Ledger:
                 f"the depot lends {key} to lanes up to {entry.reach}, lentTo is {sorted(named)}",
             )
         if "lentTo" in row:
-            least = max(0, row.get("lowStockThreshold", 0))
+            least = row.get("safetyStock", 0) + max(0, row.get("lowStockThreshold", 0))
             require(
                 row["status"] == "ACTIVE" and row["stockCount"] > least,
                 f"{key} is lent to {sorted(lent)}, and {row['status']} with a stock of {row['stockCount']}",
@@ -418,8 +418,9 @@ def _check_status(key: str, row: Row) -> None:
     """Check that the stock of a row is not below its limit, and that its status is correct."""
     stock, floor, status = row["stockCount"], -row.get("backorderLimit", 0), row["status"]
     require(stock >= floor, f"the stock of {key} fell to {stock}: oversold")
-    right = "LOW_STOCK" if stock <= row.get("lowStockThreshold", 0) else "ACTIVE"
-    right = "OUT_OF_STOCK" if stock <= floor else right
+    left = stock - row.get("safetyStock", 0)
+    right = "LOW_STOCK" if left <= row.get("lowStockThreshold", 0) else "ACTIVE"
+    right = "OUT_OF_STOCK" if left <= floor else right
     require(status in (right, "DISCONTINUED"), f"{key} is {status} with a stock of {stock}")
 
 

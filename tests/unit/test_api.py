@@ -1348,6 +1348,24 @@ def test_a_longer_lease_is_reported_immediately(api):
     assert said.document["detail"] == "a product is being counted; send the same request again"
 
 
+def test_customers_see_purchase_limits_but_neither_safety_stock_nor_buyers(
+    customers,
+):
+    limits = {"purchaseLimit": 2, "limitGroup": "drop", "safetyStock": 50}
+    assert customers("PATCH", f"/products/{TEA}", limits, claims=OPERATOR).status == 200
+    shown = customers("GET", f"/products/{TEA}", claims={"sub": "u-7"}).document
+    assert (shown["purchaseLimit"], shown["units"]) == (2, 10)
+    assert shown.keys().isdisjoint({"limitGroup", "safetyStock"})
+    stock = customers("GET", f"/stock/{TEA}", claims=OPERATOR).document
+    assert (stock["available"], stock["onHand"], stock["leftToSell"]) == (60, 60, 10)
+    assert {name: stock[name] for name in limits} == limits
+    assert place(customers, buyers=["card"], claims=OPERATOR).status == 201
+    seen = [
+        customers("GET", "/orders/o-1", claims=who).document for who in (OPERATOR, {"sub": "u-7"})
+    ]
+    assert [order.get("buyers") for order in seen] == [["card"], None]
+
+
 def test_customers_may_not_do_what_operators_do(customers):
     theirs = {"placeOrder", "listOrders", "getOrder", "getProducts", "getProduct"}
     for name in ROUTES.keys() - theirs:
@@ -1392,6 +1410,8 @@ def test_one_request_for_products_reads_at_most_300_rows(customers, claims, per_
         (10, {"status": ProductStatus.DISCONTINUED}, "DISCONTINUED"),
         (0, {"status": ProductStatus.DISCONTINUED}, "DISCONTINUED"),
         (2, {"lent_to": frozenset({0})}, "IN_STOCK"),
+        (4, {"safety_stock": 4}, "OUT"),
+        (7, {"safety_stock": 4, "low_stock_threshold": 3}, "LOW"),
     ],
 )
 def test_availability_follows_from_the_row_alone(stock, more, shown):
@@ -1717,6 +1737,7 @@ LINES = [{"productId": TEA, "quantity": 1}, {"productId": "cup", "quantity": 1, 
         ({"split": False}, "split"),
         ({"attributes": {"paid": True}}, "attributes"),
         ({"items": LINES}, "items[1].locationId"),
+        ({"buyers": ["u-7"]}, "buyers"),
     ],
 )
 def test_customers_set_only_the_fields_that_are_left_to_them(customers, given, field):
@@ -1731,7 +1752,7 @@ def test_customers_set_only_the_fields_that_are_left_to_them(customers, given, f
     assert said.document["detail"].startswith(f"{field}: ")
     assert customers.state() == before
     said = order({"sub": "u-7"}, CUSTOMERS_MAY_SET="attributes,locations,split")
-    assert (said.status == 403) is (field == "holdSeconds")
+    assert (said.status == 403) is (field in ("holdSeconds", "buyers"))
     assert order(OPERATOR).status != 403
 
 

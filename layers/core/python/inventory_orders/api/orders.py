@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -30,7 +30,7 @@ from inventory_orders.api.requests import (
 )
 from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.change import IdempotencyMatch, OtherRequest
+from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
 from inventory_orders.domain.order import Order
@@ -39,8 +39,10 @@ from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
     CustomerWords,
+    ExceededLimit,
     Rejection,
     RejectionReason,
+    Shortage,
 )
 from inventory_orders.engine.outcomes import CommitReport, UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
@@ -102,6 +104,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         whole="the body",
         request_id=request_id,
         placed_by=placed_by or None,
+        counts_users=process.counts_users,
     )
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "place orders for themselves")
@@ -110,8 +113,8 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         _check_fields_of_customer(document)
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send(process.order_queue, order, body, request)
-        return _accepted(order)
+        _send_order(process.order_queue, order, body, request)
+        return accepted(order.order_id)
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     clock = process.engine_for_callers.client.clock
     began = clock.monotonic()
@@ -133,14 +136,28 @@ def _check_fields_of_customer(document: dict[str, Any]) -> None:
     if hold is not None and longest is not None and hold > longest:
         what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
         raise _for_operators("holdSeconds", what)
-    given = {name: name for name in document if name in ("attributes", "locations", "split")}
-    given |= {
+    reserved = ("attributes", "locations", "split", "buyers")
+    given = {name: name for name in document if name in reserved}
+    check_fields(given, document["items"])
+
+
+def check_fields(given: Mapping[str, str], items: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the shop lets its customers set some fields of an order.
+
+    Args:
+        given: The name by which `customersMaySet` lists each field.
+        items: The lines, which may name locations.
+
+    Raises:
+        ProblemError: A field is reserved for operators.
+    """
+    places = {
         f"items[{number}].locationId": "locations"
-        for number, line in enumerate(document["items"])
+        for number, line in enumerate(items)
         if "locationId" in line
     }
-    for field, name in given.items():
-        if name not in process.customers_may_set:
+    for field, name in {**given, **places}.items():
+        if name not in runtime.process().customers_may_set:
             raise _for_operators(field, "only operators may set this field; leave it out")
 
 
@@ -152,13 +169,8 @@ def _place_now(
     order: Order, body: str, seconds: int, caller: Caller, request: Request
 ) -> HttpAnswer:
     """Try once to place an order. If concurrent writers get in the way, send it to its queue and wait for its row."""
-    engine = runtime.process().engine_for_callers
-    left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
-    deadline = Deadline.after(min(seconds, left), engine.client.clock)
-    report = engine.apply([order], deadline)
-    # The queue continues with the order, so no retries were exhausted.
-    report.stats.measured["RetriesExhausted"].clear()
-    emit_orders(report, "OrdersDirect")
+    engine, deadline = runtime.process().engine_for_callers, deadline_of(request, seconds)
+    report = decide_now(order, deadline)
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
@@ -167,15 +179,17 @@ def _place_now(
         return _answer_of(order, order.record(None, outcome.after, outcome.at), caller)
     stored = None
     if outcome.kind is Outcome.RETURNED:
-        _send(runtime.process().express_queue, order, body, request)
-        if seconds_left := _seconds_beyond_wait(report):
-            return _accepted(order, seconds_left)
+        _send_order(runtime.process().express_queue, order, body, request)
+        if seconds_left := seconds_beyond_wait(report):
+            return accepted(order.order_id, seconds_left)
     else:
         stored = _stored(order, engine.client, deadline)
     if stored is None:
-        stored = _await(order, engine.client, deadline)
+        stored = await_decision(
+            lambda: _decided(_stored(order, engine.client, deadline)), engine.client, deadline
+        )
     if stored is None:
-        return _accepted(order)
+        return accepted(order.order_id)
     if stored.status == OrderStatus.REJECTED:
         # Nothing competes for what is sold out, so the next order may be rejected directly.
         engine.client.rivals.clear()
@@ -185,10 +199,35 @@ def _place_now(
     return _answer_of(order, stored, caller, outcome.rejection)
 
 
-def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
-    """Wait for the row of an order that was sent to a queue; None if that takes unusually long.
+def deadline_of(request: Request, seconds: float) -> Deadline:
+    """When to stop deciding and waiting: after some seconds, or earlier if the invocation ends earlier."""
+    left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
+    return Deadline.after(min(seconds, left), runtime.process().engine_for_callers.client.clock)
 
-    The row shows when the order was decided. So the process learns when to read the row of the next order.
+
+def decide_now(change: Change, deadline: Deadline) -> CommitReport:
+    """Try once to place or amend an order."""
+    report = runtime.process().engine_for_callers.apply([change], deadline)
+    # A queue continues with it, so no retries were exhausted.
+    report.stats.measured["RetriesExhausted"].clear()
+    emit_orders(report, [change], "OrdersDirect")
+    return report
+
+
+Decided = tuple[OrderRecord, str] | None
+"""An order's row with the outcome of a request, and when that was decided; None as long as there is none."""
+
+
+def _decided(order: OrderRecord | None) -> Decided:
+    return None if order is None else (order, order.created_at)
+
+
+def await_decision(
+    look: Callable[[], Decided], client: RetryingClient, deadline: Deadline
+) -> OrderRecord | None:
+    """Wait for the outcome of a request that was sent to a queue; None if that takes unusually long.
+
+    The row shows when it was decided. So the process learns when to read the row after the next request.
     """
     process, sent = runtime.process(), client.clock.now()
     ends = deadline.remaining() - _READ_SECONDS
@@ -197,8 +236,9 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
         waited = (client.clock.now() - sent).total_seconds()
         if not client.pause(max(0.0, moment - waited), deadline):
             break
-        if (stored := _stored(order, client, deadline)) is not None:
-            took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
+        if (decided := look()) is not None:
+            stored, at = decided
+            took = (datetime.fromisoformat(at) - sent).total_seconds()
             is_longer = took + _COMMIT_SECONDS > process.express_seconds
             process.express_seconds *= _LONGER if is_longer else _SHORTER
             return stored
@@ -206,7 +246,7 @@ def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRec
     return None
 
 
-def _seconds_beyond_wait(report: CommitReport) -> int:
+def seconds_beyond_wait(report: CommitReport) -> int:
     """After how many seconds an order may have an outcome, if that is certainly too late for the caller; otherwise 0."""
     (outcome,) = report.outcomes
     if report.failure is not None or outcome.cause.startswith("CORRUPT"):
@@ -215,14 +255,30 @@ def _seconds_beyond_wait(report: CommitReport) -> int:
     return ceil(outcome.retry_after)
 
 
-def _send(queue: Queue, order: Order, body: str, request: Request) -> None:
+def _send_order(queue: Queue, order: Order, body: str, request: Request) -> None:
     """Send an order to a queue. Its customer is the message's group, so that a flood of orders delays no other customer."""
-    calls = SqsCalls(queue, runtime.end_of(request.context))
     given = {"requestId": order.request_id, "placedBy": order.placed_by}
-    sender = attributes(**{name: text for name, text in given.items() if text is not None})
-    if not calls.send_one(body, sender, order.user_id):
+    sender = {name: text for name, text in given.items() if text is not None}
+    send(queue, body, sender, order.user_id, request)
+
+
+def send(queue: Queue, body: str, sender: Mapping[str, str], group: str, request: Request) -> None:
+    """Send a message to a queue.
+
+    Args:
+        queue: The queue.
+        body: The message.
+        sender: Its attributes.
+        group: Its group, so that a flood of messages of one group delays no other.
+        request: The request that causes it.
+
+    Raises:
+        ProblemError: SQS did not accept it.
+    """
+    calls = SqsCalls(queue, runtime.end_of(request.context))
+    if not calls.send_one(body, attributes(**sender), group):
         log_queue_errors(calls.errors)
-        detail = "the order was not accepted; send the same request again"
+        detail = "the request was not accepted; send it again"
         raise ProblemError(503, "QUEUE_UNAVAILABLE", detail, retry_after=1)
 
 
@@ -240,9 +296,10 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
     return record if meaning is IdempotencyMatch.SAME_REQUEST else None
 
 
-def _accepted(order: Order, retry_after: int = 1) -> HttpAnswer:
-    where = path_of_order(order.order_id)
-    shown = {"orderId": order.order_id, "status": "ACCEPTED", "location": where}
+def accepted(order_id: str, retry_after: int = 1) -> HttpAnswer:
+    """Answer that a request about an order was sent to a queue, and when to look for its outcome, in seconds."""
+    where = path_of_order(order_id)
+    shown = {"orderId": order_id, "status": "ACCEPTED", "location": where}
     return HttpAnswer(202, shown, {"Location": where, "Retry-After": str(retry_after)})
 
 
@@ -271,14 +328,26 @@ _OTHER_REASON = CustomerWords("the order was rejected", "the order was rejected"
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """Explain a rejection to the customer. The stored order names products only if stock was short."""
-    products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
-    if rejection is not None and not products:
-        products = [product_of(rejection.subject)]
-    reasons = {str(reason): reason.for_customers for reason in REASONS_OF_ORDERS}
-    words = reasons.get(str(record.reason)) or _OTHER_REASON
-    what = words.named.format(products=", ".join(products)) if products else words.unnamed
+    """Explain a rejection to the customer. The stored order names products only if stock was short, and limits if it exceeds them."""
+    subject = "" if rejection is None else rejection.subject
+    what = words_for_customers(str(record.reason), subject, record.shortages, record.limits)
     return f"{what}. This is final: place another order under a new orderId"
+
+
+def words_for_customers(
+    reason: str, subject: str, shortages: Iterable[Shortage], limits: Iterable[ExceededLimit]
+) -> str:
+    """Explain to a customer why an order or an amend was rejected. `subject` is a product, or empty if it is not known."""
+    products = list(dict.fromkeys(product_of(short.product_id) for short in shortages))
+    if subject and not products:
+        products = [product_of(subject)]
+    reasons = {str(each): each.for_customers for each in REASONS_OF_ORDERS}
+    words = reasons.get(reason) or _OTHER_REASON
+    named = {
+        "products": ", ".join(products),
+        "limits": " or ".join(dict.fromkeys(f"{each.limit:,}" for each in limits)),
+    }
+    return words.named.format(**named) if any(named.values()) else words.unnamed
 
 
 def get_order(request: Request, caller: Caller) -> HttpAnswer:
@@ -291,7 +360,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     record = direct.read_order(order_id, client, deadline)
     # A tombstone is not an order yet, and another customer's order must look as if it did not exist.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
-        raise _unknown_order(order_id)
+        raise unknown_order(order_id)
     if not sees(caller, record):
         raise caller.other_location()
     shown = _shown(record, caller)
@@ -300,7 +369,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer.of_state(request, shown, _etag(record, caller, shown))
 
 
-def _unknown_order(order_id: str) -> RejectedError:
+def unknown_order(order_id: str) -> RejectedError:
     """Build the error for an unknown order. Another customer's order gets the same one, so that its id stays secret."""
     return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
 
@@ -436,17 +505,18 @@ def _with_few_products(orders: Iterable[OrderRecord]) -> int:
 
 
 def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
-    """Change an order: `confirm`, `extend`, `fulfil`, `cancel` or `return`.
+    """Change an order: `confirm`, `extend`, `fulfil`, `unfulfil`, `cancel` or `return`.
 
     Raises:
         InventoryOrdersError: The order was not changed.
     """
-    command = order_command(command_of(request, caller, "change_orders", action))
+    document = command_of(request, caller, "change_orders", action)
+    command = order_command(document, runtime.process().terms)
     if caller.locations is not None:
-        _check_lines(command, caller)
+        check_lines(command, caller)
     outcome = direct.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
-        raise _unknown_order(command.order_id)
+        raise unknown_order(command.order_id)
     if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED):
         raise UnsuccessfulError(outcome)
     answer = direct.of_command(command, outcome, *reading())
@@ -456,27 +526,39 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer(200, answer)
 
 
-def _check_lines(command: OrderCommand, caller: Caller) -> None:
+def check_lines(command: OrderCommand, caller: Caller) -> OrderRecord:
     """Check that a command concerns only lines from the caller's locations. One without items concerns the whole order.
 
-    The locations of a placed order's lines do not change, so the check is still valid when the command is carried out.
+    Returns the order.
+
+    Only an amend changes the locations of a placed order's lines, to one where its sender works.
     """
     order = direct.read_order(command.order_id, *reading())
     if order is None:
-        raise _unknown_order(command.order_id)
+        raise unknown_order(command.order_id)
     if not sees(caller, order):
         raise caller.other_location()
     named = command.quantities or {line.product_id for line in order.lines}
     caller.check_works_at(*(each.location_id for each in order.lines if each.product_id in named))
+    return order
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     shown = public_order(order_row(record), with_notes=caller.customer is None)
     shown["statusAt"] = record.status_at
-    if not caller.sees_numbers:
-        for shortage in shown.get("shortages", ()):
-            del shortage["available"]
+    for rejected in (shown, *shown.get("rejectedAmends", ())):
+        hide_details(rejected, caller)
     return shown
+
+
+def hide_details(rejected: Mapping[str, Any], caller: Caller) -> None:
+    """Remove what the caller may not know about the reason why an order or an amend was rejected."""
+    if not caller.sees_numbers:
+        for shortage in rejected.get("shortages", ()):
+            del shortage["available"]
+    for limit in rejected.get("limits", ()) if caller.customer is not None else ():
+        # Another user with one of the same keys may have bought them.
+        del limit["bought"]
 
 
 def _etag(record: OrderRecord, caller: Caller, shown: Mapping[str, Any]) -> str:

@@ -16,9 +16,11 @@ PERMISSIONS: Mapping[str, str] = {
     "POST /orders": "orders.place",
     "GET /orders": "orders.read",
     "GET /orders/{orderId}": "orders.read",
+    "PATCH /orders/{orderId}": "orders.amend",
     "POST /orders/{orderId}/confirm": "orders.confirm",
     "POST /orders/{orderId}/extend": "orders.amend",
     "POST /orders/{orderId}/fulfil": "orders.fulfil",
+    "POST /orders/{orderId}/unfulfil": "orders.fulfil",
     "POST /orders/{orderId}/cancel": "orders.cancel",
     "POST /orders/{orderId}/returns": "orders.return",
     "GET /barcodes": "products.read",
@@ -42,8 +44,9 @@ PERMISSIONS: Mapping[str, str] = {
 
 FOR_CUSTOMERS = frozenset(
     {
-        *("POST /orders", "GET /orders", "GET /orders/{orderId}"),
+        *("POST /orders", "GET /orders", "GET /orders/{orderId}", "PATCH /orders/{orderId}"),
         *("GET /products", "GET /products/{productId}"),
     }
 )
-"""The routes that customers may call without a permission, for products and their own orders."""
+"""The routes that customers may call without a permission, for products and their own orders. The setting `customersMayAmend`
+decides about `PATCH`."""

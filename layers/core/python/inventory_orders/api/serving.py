@@ -21,6 +21,7 @@ from inventory_orders.api.requests import (
     Request,
     check_path_can_name,
     is_request,
+    malformed,
     problem_of,
 )
 from inventory_orders.clock import Deadline
@@ -292,6 +293,16 @@ _QUERIES: Mapping[str | None, tuple[str, ...]] = {"delist": ("createdAt", "locat
 """The fields of a command that come from the query, by action. All others come from path and body."""
 
 
+_ETAG = re.compile(r'(?:W/)?"([1-9][0-9]{0,14})(?:-[0-9a-f]+)?"')
+
+
+def _version_in(etag: str) -> int:
+    """Read an order's version from the ETag of its answers. Whatever else the tag depends on, amends do not."""
+    if found := _ETAG.fullmatch(etag.strip()):
+        return int(found[1])
+    raise malformed("If-Match", "must be one ETag of the order, unchanged, or *")
+
+
 def command_of(
     request: Request, caller: Caller, function: str, action: str | None
 ) -> dict[str, Any]:
@@ -320,6 +331,8 @@ def command_of(
     named = {name: request.id_of(name) for name in request.path}
     command: dict[str, Any] = {**caller.names_in(fields), "action": action, **named}
     command |= validated_part(body, function, action, fields - elsewhere, "the body")
+    if "ifVersion" in fields and (given := request.headers.get("if-match", "*")) != "*":
+        command["ifVersion"] = _version_in(given)
     if in_query:
         command |= validated_part({**request.query}, function, action, in_query, "the query")
     if "outliveInvocation" in fields:

@@ -6,7 +6,7 @@ Events depend on nothing else, so the same change always leads to the same event
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -46,6 +46,9 @@ class EventType(StrEnum):
     ORDER_CANCELLED = "OrderCancelled"
     ORDER_EXPIRED = "OrderExpired"
     ORDER_RETURNED = "OrderReturned"
+    ORDER_AMENDED = "OrderAmended"
+    ORDER_AMEND_REJECTED = "OrderAmendRejected"
+    ORDER_UNFULFILLED = "OrderUnfulfilled"
     PRODUCT_LOW_ON_STOCK = "ProductLowOnStock"
     PRODUCT_OUT_OF_STOCK = "ProductOutOfStock"
     PRODUCT_BACK_IN_STOCK = "ProductBackInStock"
@@ -123,7 +126,8 @@ def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]
     before = _as_published(before)
     order = public_order(after)
     steps = order.get("steps", [])[_steps_of(before) :]
-    is_news = before.get("status") != order["status"]
+    # An order that was fulfilled is confirmed again once a hand-over is taken back, which is reported as that step.
+    is_news = before.get("status") not in (order["status"], OrderStatus.FULFILLED)
     is_paid_late = order.get("confirmationRejected") not in (
         None,
         before.get("confirmationRejected"),
@@ -133,22 +137,41 @@ def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]
     return (
         *_of_steps(OrderAction.FULFIL, order, in_part),
         *_of_steps(OrderAction.CANCEL, order, in_part),
+        *_of_steps(OrderAction.AMEND, order, in_part),
         *([_order_event(_status_event(order), order, end)] if is_news else ()),
         *([_order_event(EventType.CONFIRMATION_REJECTED, order, None)] if is_paid_late else ()),
         *_of_steps(OrderAction.RETURN, order, steps),
+        *_of_steps(OrderAction.UNFULFIL, order, steps),
+        *_of_rejected_amends(before, order),
     )
+
+
+def _of_rejected_amends(before: Image, order: Mapping[str, Any]) -> Iterator[Event]:
+    """Build an event for each amend that was rejected in this change to an order."""
+    earlier = [each["stepId"] for each in before.get("rejectedAmends", ())]
+    for rejected in order.get("rejectedAmends", ()):
+        if rejected["stepId"] not in earlier:
+            yield _order_event(
+                EventType.ORDER_AMEND_REJECTED,
+                {**order, "rejectedAmend": rejected},
+                None,
+                f":{rejected['stepId']}",
+            )
 
 
 OF_STEPS = {
     OrderAction.FULFIL: EventType.ORDER_PARTLY_FULFILLED,
     OrderAction.CANCEL: EventType.ORDER_PARTLY_CANCELLED,
     OrderAction.RETURN: EventType.ORDER_RETURNED,
+    OrderAction.AMEND: EventType.ORDER_AMENDED,
+    OrderAction.UNFULFIL: EventType.ORDER_UNFULFILLED,
 }
 """The event of a step that moves some of an order's units, by action."""
 
 _ENDS = {
     OrderAction.FULFIL: OrderStatus.FULFILLED,
     OrderAction.CANCEL: OrderStatus.CANCELLED,
+    OrderAction.AMEND: OrderStatus.CANCELLED,
     OrderAction.EXPIRE: OrderStatus.EXPIRED,
 }
 """The status of an order whose last open units a step moved, by action."""
@@ -295,6 +318,7 @@ _OPTIONAL_OF_ORDER = {
     "confirmationRejected": dict,
     "reason": str,
     "shortages": list,
+    "limits": list,
     "attributes": dict,
     "locations": list,
     "locationsAsked": list,
@@ -303,6 +327,7 @@ _OPTIONAL_OF_ORDER = {
 _OPTIONAL_OF_PRODUCT = {
     "lowStockThreshold": int,
     "backorderLimit": int,
+    "safetyStock": int,
     "name": str,
     "price": int,
 }
@@ -313,11 +338,12 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
 
     Args:
         row: The row as stored.
-        with_notes: Whether it says which member of staff placed it, and each step who gave the command, and why.
+        with_notes: Whether it says which member of staff placed it, who its buyer is, and each step who gave the command, and why.
 
     Raises:
         UnpublishableError: The row breaks its table's contract.
     """
+    of_staff = {"placedBy": str, "buyers": list} if with_notes else {}
     order = {
         "orderId": _take(row, "orderId", str),
         "userId": _take(row, "userId", str),
@@ -326,14 +352,28 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
         "items": _lines(row),
         "createdAt": _take(row, "createdAt", str),
         "lastUpdatedAt": _take(row, "lastUpdatedAt", str),
-        **_optional(row, _OPTIONAL_OF_ORDER | ({"placedBy": str} if with_notes else {})),
+        **_optional(row, _OPTIONAL_OF_ORDER | of_staff),
     }
+    if "rejectedAmends" in row:
+        order["rejectedAmends"] = [
+            _rejected_amend(each, order["orderId"]) for each in _take(row, "rejectedAmends", list)
+        ]
     if "steps" in row:
         order["steps"] = [
             _step(step, _KINDS_OF_NOTES if with_notes else {}) for step in _take(row, "steps", list)
         ]
-        _add_up(order["items"], order["steps"])
+        asked = _lines(_take(row, "asked", dict)) if "asked" in row else order["items"]
+        _add_up(asked, order["items"], order["steps"])
     return order
+
+
+def _rejected_amend(row: Any, order_id: str) -> dict[str, Any]:
+    subject = _take(row, "subject", str)
+    return {
+        **{name: _take(row, name, str) for name in ("stepId", "at", "reason")},
+        **({} if subject == order_id else public_key(subject)),
+        **_optional(row, {"shortages": list, "limits": list}),
+    }
 
 
 _KINDS_OF_NOTES: Mapping[str, type] = {**dict.fromkeys(NOTES, str), SCANNED: dict}
@@ -361,28 +401,45 @@ def _step(step: Any, notes: Mapping[str, type]) -> dict[str, Any]:
         "at": _take(step, "at", str),
         **_optional(step, {"stepId": str, "restock": bool, **notes}),
         **({"items": _lines(step)} if "items" in step else {}),
+        **({"added": _lines({"items": step["added"]})} if "added" in step else {}),
     }
 
 
-def _add_up(items: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> None:
-    """Add to each step the units that it moved and whether to refund them, and to each line what became of its units."""
-    units = {product_id: LineUnits(n) for product_id, n in _quantities(items).items()}
+_TO_REFUND = (OrderAction.CANCEL, OrderAction.RETURN)
+
+
+def _add_up(
+    asked: Sequence[dict[str, Any]],
+    items: Sequence[dict[str, Any]],
+    steps: Sequence[dict[str, Any]],
+) -> None:
+    """Add to each step the units that it moved and whether to refund them, and to each line what became of its units.
+
+    Args:
+        asked: The lines that were ordered first.
+        items: The lines.
+        steps: The steps.
+    """
+    units = {product_id: LineUnits(n) for product_id, n in _quantities(asked).items()}
     is_paid = False
     for step in steps:
         _add_units(step, units)
         is_paid |= step["action"] == OrderAction.CONFIRM
-        if is_paid and step["action"] in (OrderAction.CANCEL, OrderAction.RETURN):
+        is_amend = step["action"] == OrderAction.AMEND
+        if is_paid and is_amend:
+            step["paid"] = True
+        if is_paid and (step["action"] in _TO_REFUND or (is_amend and "items" in step)):
             step["refund"] = True
     for item in items:
         moved = units[item["productId"]].moved
         item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}
 
 
-def _add_units(step: dict[str, Any], units: Mapping[str, LineUnits]) -> None:
+def _add_units(step: dict[str, Any], units: dict[str, LineUnits]) -> None:
     """Add to a step the units that it moved, and these to their lines."""
     named = _quantities(step["items"]) if "items" in step else None
     try:
-        moved = move_units(units, step["action"], named)
+        moved = move_units(units, step["action"], named, _quantities(step.get("added", ())))
     except KeyError as error:
         raise UnpublishableError(
             f"a step names {error}, but no line has this product; repair the item"

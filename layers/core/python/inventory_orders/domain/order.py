@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
+    MAX_ACTIONS,
     Change,
     IdempotencyMatch,
     MatchResult,
@@ -24,6 +26,7 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.product import PageStock, Stock, StockById
+from inventory_orders.domain.purchases import MAX_GROUPS, BuyerKey, PurchasesByBuyer
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     SIZE_OF_LINE,
@@ -34,6 +37,7 @@ from inventory_orders.domain.record import (
 )
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
+    ExceededLimit,
     Rejection,
     RejectionReason,
     Shortage,
@@ -58,6 +62,8 @@ class Order(Change):
         default_locations: Used if the order has no `locations`.
         request_id: The HTTP request that waits for the order; None if none does.
         placed_by: The member of staff who sent it; None if a customer or program did.
+        named_buyers: The keys of its buyer; None if the sender named none.
+        counts_users: Whether the user is the buyer of an order that names none.
     """
 
     order_id: str
@@ -73,13 +79,20 @@ class Order(Change):
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
     request_id: str | None = None
     placed_by: str | None = None
+    named_buyers: tuple[str, ...] | None = None
+    counts_users: bool = True
 
-    stores_rejection: ClassVar = True
+    stores_rejection = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
 
     @property
     def record_key(self) -> OrderKey:
         return OrderKey(self.order_id)
+
+    @cached_property
+    def buyers(self) -> tuple[BuyerKey, ...]:
+        user = (self.user_id,) if self.counts_users else ()
+        return tuple(map(BuyerKey, user if self.named_buyers is None else self.named_buyers))
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
@@ -106,6 +119,11 @@ class Order(Change):
             yield [product_id for product_id in line if product_id not in short][:1] or line
 
     @property
+    def width(self) -> int:
+        """How many rows its transaction writes at most, besides its record and the rows of its buyers."""
+        return len(self.quantities)
+
+    @property
     def record_size(self) -> int:
         # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage is
         # stored instead of a line's times, and there may be one for each offer.
@@ -124,6 +142,38 @@ class Order(Change):
         shortages = self._shortages(first, products) if is_short else ()
         return Rejection(reason, first, shortages, self._asked(products))
 
+    def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
+        found = [self.rejection(products), self._over_limit(products, purchases)]
+        reasons = [rejection for rejection in found if rejection is not None]
+        return min(reasons, key=_rank, default=None)
+
+    def charges(self, products: StockById) -> Mapping[str, int]:
+        units = Counter[str]()
+        for key, row in products.items() if self.buyers else ():
+            if row is not None and row.charged_group is not None:
+                units[row.charged_group] += self.quantities[product_of(key)]
+        return units
+
+    def _over_limit(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
+        """Why the offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
+        charges, asked = +Counter(self.charges(products)), self._asked(products)
+        if not charges:
+            return None
+        bought = [purchases[key].units for key in self.buyers if key in purchases]
+        limits = [_limit(group, wanted, products, bought) for group, wanted in charges.items()]
+        exceeded = {each.group: each for each in limits if each.bought + each.wanted > each.limit}
+        limited = exceeded or charges
+        rows = tuple(key for key, row in products.items() if row and row.charged_group in limited)
+        if self.width + len(self.buyers) >= MAX_ACTIONS:
+            reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
+        elif exceeded:
+            reason = RejectionReason.PURCHASE_LIMIT
+        elif any(len({*+Counter(each), *charges}) > MAX_GROUPS for each in bought):
+            reason = RejectionReason.TOO_MANY_GROUPS
+        else:
+            return None
+        return Rejection(reason, rows[0], asked=asked, limits=tuple(exceeded.values()), rows=rows)
+
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
         """Why a row cannot supply its line."""
         if product is None:
@@ -141,9 +191,14 @@ class Order(Change):
         return asked if is_elsewhere or asked != (DEFAULT_LOCATION,) else ()
 
     def decisive_rows(
-        self, why: Callable[[Collection[str]], Rejection | None]
+        self,
+        why: Callable[[Collection[str]], Rejection | None],
+        offers: Sequence[Collection[str]],
     ) -> Sequence[Collection[str]]:
-        """Choose one row of each offer. They are all of one product if it is sold nowhere or, in a split order, short everywhere."""
+        """Choose one row of each offer, or all those with a limit that the order exceeds.
+
+        They are all of one product if it is sold nowhere or, in a split order, short everywhere.
+        """
 
         def best(line: Iterable[str]) -> int:
             """The best reason among the rows of a line; the number of reasons if one of its rows is suitable."""
@@ -157,10 +212,13 @@ class Order(Change):
         reason = (*REASONS_OF_ORDERS, None)[best(line)]
         if reason and (self.split or reason is not RejectionReason.INSUFFICIENT_STOCK):
             return [(key,) for key in line]
-        found = map(why, self.offers)
-        return [(rejection.subject,) for rejection in found if rejection is not None]
+        found = map(why, offers)
+        return [each.rows or (each.subject,) for each in found if each is not None]
 
     def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
+        of_buyers = [rejection for rejection in rejections if rejection.rows]
+        if of_buyers:
+            return min(of_buyers, key=_rank)
         asked = rejections[0].asked
         reasons = {rejection.reason for rejection in rejections}
         products = {product_of(rejection.subject) for rejection in rejections}
@@ -213,12 +271,14 @@ class Order(Change):
             status_at=at,
             reason=None if rejection is None else rejection.reason,
             shortages=() if rejection is None else rejection.shortages,
+            limits=() if rejection is None else rejection.limits,
             hold_seconds=self.hold_seconds,
             expires_at=None if end is None else end.isoformat(timespec="microseconds"),
             attributes=self.attributes,
             locations=self.locations,
             locations_asked=rejection.asked if rejection and self.locations is None else (),
             split=self.split,
+            buyers=self.named_buyers,
             request_id=self.request_id,
             placed_by=self.placed_by,
         )
@@ -232,7 +292,8 @@ class Order(Change):
             line = OrderLine(product_id, quantity, asked_location=asked)
             if stock is not None:
                 location, at = location_of(stock.product_id), stock.created_at
-                line = replace(line, location_id=location, product_created_at=at)
+                group = stock.charged_group if self.buyers else None
+                line = replace(line, location_id=location, product_created_at=at, limit_group=group)
             if isinstance(stock, PageStock):
                 line = replace(line, lane_page=str(stock.page), lane_version=stock.version)
             elif stock is not None:
@@ -244,6 +305,7 @@ class Order(Change):
     def match(self, record: OrderRecord) -> MatchResult:
         if record.user_id is None:
             return CancelledBeforehand(self, record.require_version())
+        record = record.as_asked
         sent = replace(
             record,
             user_id=self.user_id,
@@ -252,10 +314,12 @@ class Order(Change):
             attributes=self.attributes,
             locations=self.locations,
             split=self.split,
+            buyers=self.named_buyers,
         )
         if record.pseudonymised_at is not None:
             # Once the user is replaced by a pseudonym, only the ordered items can be compared.
-            sent = replace(sent, user_id=record.user_id, attributes=record.attributes)
+            user_id, buyers = record.user_id, record.buyers
+            sent = replace(sent, user_id=user_id, attributes=record.attributes, buyers=buyers)
         other = OtherRequest.between(_content_of(record), _content_of(sent))
         if not other.differences:
             return IdempotencyMatch.SAME_REQUEST
@@ -303,10 +367,25 @@ class CancelledBeforehand(Change):
                 attributes=self.order.attributes,
                 locations=self.order.locations,
                 split=self.order.split,
+                buyers=self.order.named_buyers,
                 last_updated_at=at,
                 version=self.tombstone.version + 1,
             ),
         )
+
+
+def _limit(
+    group: str, wanted: int, products: StockById, bought: Iterable[Mapping[str, int]]
+) -> ExceededLimit:
+    """The lowest limit of a group's products, next to what buyers have bought and want. It may not be exceeded."""
+    limits = [row.purchase_limit for row in products.values() if row and row.charged_group == group]
+    already = max((units.get(group, 0) for units in bought), default=0)
+    return ExceededLimit(group, min(limits), already, wanted)
+
+
+def _rank(rejection: Rejection) -> int:
+    """The rank of a rejection. If an order has several, the first one is given."""
+    return REASONS_OF_ORDERS.index(rejection.reason)
 
 
 def _content_of(order: OrderRecord) -> dict[str, Any]:
@@ -321,5 +400,6 @@ def _content_of(order: OrderRecord) -> dict[str, Any]:
         "holdSeconds": order.hold_seconds,
         "locations": order.locations,
         "split": order.split,
+        "buyers": order.buyers,
         **{f"attributes.{name}": value for name, value in order.attributes.items()},
     }

@@ -18,6 +18,7 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.purchases import Refunds
 from inventory_orders.domain.record import (
     MAX_NAMED_STEPS,
     SIZE_OF_UNITS,
@@ -28,12 +29,11 @@ from inventory_orders.domain.record import (
     OrderRecord,
     OrderStatus,
     Step,
-    units_by_line,
 )
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.errors import CorruptItemError
 
-_REASONS_OF_ENDS = {
+REASONS_OF_ENDS = {
     OrderStatus.REJECTED: RejectionReason.ORDER_REJECTED,
     OrderStatus.CANCELLED: RejectionReason.ORDER_CANCELLED,
     OrderStatus.EXPIRED: RejectionReason.ORDER_EXPIRED,
@@ -43,8 +43,10 @@ _REASONS_OF_ENDS = {
 _ANSWERS: Mapping[tuple[OrderAction, OrderStatus], RejectionReason | IdempotencyMatch] = {
     **{
         (action, status): reason
-        for action in (OrderAction.FULFIL, OrderAction.EXTEND, OrderAction.RETURN)
-        for status, reason in _REASONS_OF_ENDS.items()
+        for action in (
+            *(OrderAction.FULFIL, OrderAction.EXTEND, OrderAction.RETURN, OrderAction.UNFULFIL),
+        )
+        for status, reason in REASONS_OF_ENDS.items()
     },
     (OrderAction.FULFIL, OrderStatus.PENDING): RejectionReason.NOT_CONFIRMED,
     (OrderAction.EXTEND, OrderStatus.CONFIRMED): RejectionReason.NOT_HELD,
@@ -66,7 +68,9 @@ _STEPS_BEHIND: Mapping[RejectionReason, Collection[str]] = {
     RejectionReason.ORDER_FULFILLED: (OrderAction.FULFIL,),
     RejectionReason.NOT_HELD: (OrderAction.CONFIRM,),
     RejectionReason.NOT_OPEN: (OrderAction.FULFIL, OrderAction.CANCEL),
-    RejectionReason.NOT_DELIVERED: (OrderAction.RETURN,),
+    RejectionReason.NOT_DELIVERED: (OrderAction.RETURN, OrderAction.UNFULFIL),
+    RejectionReason.ALREADY_PAID: (OrderAction.CONFIRM,),
+    RejectionReason.STEP_ID_NEEDED: (OrderAction.UNFULFIL,),
 }
 """The actions of earlier steps because of which commands are rejected."""
 
@@ -100,11 +104,14 @@ class OrderCommand(Change):
         order_id: The order.
         action: What to do with the order.
         ended_by: For an expiry, the time by which the hold must have ended. It is ignored when two expiries are compared.
-        step_id: The sender's idempotency key, unique within the order. None for a command about the whole order.
+        step_id: The sender's idempotency key, unique within the order. None for a command that needs none.
         quantities: The units that it names, by product id; empty for a command about the whole order.
         restock: For a return, whether the units can be sold again. For a cancellation, False if the units are lost, otherwise
             None.
         until: For an extension, the new end of the hold.
+        if_version: For a confirmation or an amend, the only version of the order to which it applies; None for any.
+        since: For taking back a hand-over, the time since which it must have been made; empty for any. Ignored when two
+            commands are compared.
         notes: Who gave the command, and why. They are ignored when two commands are compared.
     """
 
@@ -116,6 +123,8 @@ class OrderCommand(Change):
     restock: bool | None = None
     until: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    if_version: int | None = None
+    since: str = field(default="", compare=False)
 
     id_reused_code: ClassVar = "STEP_ID_REUSED"
 
@@ -153,7 +162,12 @@ class OrderCommand(Change):
 
     def step(self, at: str, moved: Mapping[str, int] | None = None) -> Step:
         """Build the step that records the command in its order. `moved` are the units that it moves, by product id."""
-        return Step(self.action, at, self.step_id, moved, restock=self.restock, notes=self.notes)
+        return Step(
+            *(self.action, at, self.step_id, moved),
+            restock=self.restock,
+            notes=self.notes,
+            if_version=self.if_version if self.action is OrderAction.CONFIRM else None,
+        )
 
     def earlier_step(self, order: OrderRecord, rejection: Rejection | None) -> Step | None:
         """Find the step that did what the command asks or, if it was rejected, that prevents it; None if no step did."""
@@ -181,21 +195,34 @@ class OrderCommand(Change):
         except ValueError:
             return Rejection(RejectionReason.UNKNOWN_ORDER_STATUS, str(record.status))
         # When an order ends, all of its units go back on sale, even units that turn out to be lost later.
-        ended = _REASONS_OF_ENDS.get(status) if self.restock is False else None
+        ended = REASONS_OF_ENDS.get(status) if self.restock is False else None
         answer = self._match_step(record) or ended or _ANSWERS.get((self.action, status))
         if isinstance(answer, RejectionReason):
             return Rejection(answer, record.order_id)
         return answer or self._carry_out(record, status)
 
-    def _match_step(self, order: OrderRecord) -> IdempotencyMatch | OtherRequest | None:
-        """Compare the command with the step that has its id, if there is one."""
-        for step in order.steps:
-            if step.step_id is not None and step.step_id == self.step_id:
-                other = OtherRequest.between(
-                    _content_of(step), _content_of(self.step("", self.quantities))
-                )
+    def _match_step(self, order: OrderRecord) -> IdempotencyMatch | OtherRequest | Rejection | None:
+        """Compare the command with the step, or the rejected amend, that has its id, if there is one."""
+        for number, step in enumerate(order.steps if self.step_id is not None else (), 1):
+            if step.step_id == self.step_id:
+                stored = _content_of(self._as_sent(step, order, number))
+                other = OtherRequest.between(stored, _content_of(self.step("", self.quantities)))
                 return other if other.differences else IdempotencyMatch.SAME_REQUEST
+        for rejected in order.rejected_amends:
+            if rejected.step_id == self.step_id:
+                other = OtherRequest.between({"action": OrderAction.AMEND}, {"action": self.action})
+                return other if other.differences else rejected.rejection
         return None
+
+    def _as_sent(self, step: Step, order: OrderRecord, number: int) -> Step:
+        """Restore what a step asked for. An amend says how many units of some products are open after the first `number` steps."""
+        if step.action == OrderAction.UNFULFIL and not self.quantities:
+            # Its sender may have named no items, too.
+            return replace(step, quantities=None)
+        if step.action != OrderAction.AMEND:
+            return step
+        units, named = order.units(number), {*(step.quantities or ()), *step.more, *self.quantities}
+        return replace(step, quantities={p: units.get(p, LineUnits(0)).open for p in sorted(named)})
 
     # ------------------------------------------------------------------ transitions
 
@@ -213,25 +240,43 @@ class OrderCommand(Change):
                 return self._fulfil(order, status)
             case OrderAction.CANCEL:
                 return self._cancel(order, status)
+            case OrderAction.UNFULFIL:
+                return self._unfulfil(order)
+            case OrderAction.AMEND:
+                raise TypeError("an amend is not an Amend")
             case unknown:
                 assert_never(unknown)
 
     def _confirm(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         told = order.confirmation_rejected
-        if told is not None:
+        reason = None if told is None else _reason_of(order, told)
+        is_told = told is not None and (
+            reason is not RejectionReason.VERSION_CHANGED or told.if_version == self.if_version
+        )
+        if reason is not None and is_told:
             # The sender was told to refund the payment, so the answer stays the same.
-            return Rejection(_reason_of(order, told), order.order_id)
-        if status in (OrderStatus.CONFIRMED, OrderStatus.FULFILLED):
-            return IdempotencyMatch.SAME_REQUEST
-        if status is OrderStatus.PENDING:
+            return Rejection(reason, order.order_id)
+        is_paid = status not in REASONS_OF_ENDS and status is not OrderStatus.PENDING
+        is_paid |= status is not OrderStatus.REJECTED and order.confirmed_at is not None
+        if not is_paid and status is not OrderStatus.PENDING:
+            # A late payment: the row records it.
+            rejection = Rejection(REASONS_OF_ENDS[status], order.order_id)
+        elif self._is_of_version(order, is_paid=is_paid):
+            if is_paid:
+                return IdempotencyMatch.SAME_REQUEST
             return self._transition(OrderStatus.CONFIRMED, order)
-        if status is not OrderStatus.REJECTED and order.confirmed_at is not None:
-            return IdempotencyMatch.SAME_REQUEST
-        # A late payment: the row records it.
-        rejection = Rejection(_REASONS_OF_ENDS[status], order.order_id)
+        else:
+            # Another total was paid: the row records that, too.
+            rejection = Rejection(RejectionReason.VERSION_CHANGED, order.order_id)
         return Transition(
             self, order.require_version(), order.status, self.step(""), rejected=rejection
         )
+
+    def _is_of_version(self, order: OrderRecord, *, is_paid: bool) -> bool:
+        """Whether the version that was paid is the order's or, if it is paid, the one that was confirmed."""
+        confirmed = [s.if_version for s in order.steps if s.action == OrderAction.CONFIRM]
+        versions = confirmed if is_paid else [order.version]
+        return self.if_version in (None, *versions) or None in versions
 
     def _extend(self, order: OrderRecord) -> MatchResult:
         if order.expires_at is None:
@@ -255,7 +300,26 @@ class OrderCommand(Change):
             return self._move_open(order, status)
         if status is OrderStatus.FULFILLED:
             return IdempotencyMatch.SAME_REQUEST
+        undone = any(step.action == OrderAction.UNFULFIL for step in order.steps)
+        if undone and self.step_id is None:
+            return Rejection(RejectionReason.STEP_ID_NEEDED, order.order_id)
         return self._transition(OrderStatus.FULFILLED, order)
+
+    def _unfulfil(self, order: OrderRecord) -> MatchResult:
+        delivered = {p: line.delivered for p, line in units_of(order).items() if line.delivered}
+        moved = self.quantities or delivered
+        for product_id, quantity in (moved or {order.order_id: 1}).items():
+            if quantity > delivered.get(product_id, 0):
+                return Rejection(RejectionReason.NOT_DELIVERED, product_id)
+            handed_over = (
+                step.at
+                for step in order.steps
+                if step.action == OrderAction.FULFIL
+                and product_id in (step.quantities or {product_id})
+            )
+            if max(handed_over) < self.since:
+                return Rejection(RejectionReason.TOO_LATE, product_id)
+        return self._transition(OrderStatus.CONFIRMED, order, moved)
 
     def _cancel(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
         if status is OrderStatus.FULFILLED and not self.quantities:
@@ -272,13 +336,14 @@ class OrderCommand(Change):
             if quantity > still_open.get(product_id, 0):
                 return Rejection(RejectionReason.NOT_OPEN, product_id)
         if moved == still_open:
-            actions = {self.action, *(step.action for step in order.steps)}
-            is_handed_over = OrderAction.FULFIL in actions
+            is_handed_over = self.action is OrderAction.FULFIL or any(
+                line.is_delivered for line in units_of(order).values()
+            )
             status = OrderStatus.FULFILLED if is_handed_over else OrderStatus.CANCELLED
         return self._transition(status, order, moved)
 
     def _return(self, order: OrderRecord) -> MatchResult:
-        units, is_early = _units(order), False
+        units, is_early = units_of(order), False
         for product_id, quantity in self.quantities.items():
             line = units.get(product_id, LineUnits(0))
             if quantity > line.delivered + line.open:
@@ -296,7 +361,7 @@ class OrderCommand(Change):
         extended_to: str | None = None,
     ) -> Rejection | Transition:
         step = self.step("", moved)
-        if self.quantities and not _has_room(order, step):
+        if self.step_id is not None and not has_room(order, step):
             return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
         return Transition(
             self,
@@ -311,12 +376,14 @@ class OrderCommand(Change):
     def _leaving(
         self, order: OrderRecord, moved: Mapping[str, int] | None
     ) -> dict[Generation, int]:
-        """Units that leave the warehouse, because the command moves open units without putting them back into stock."""
-        if self.action.restocks is None or self.restocks:
+        """Units that leave the warehouse, because open units move without going back into stock. Negative if they never left."""
+        is_undone = self.action is OrderAction.UNFULFIL
+        if not is_undone and (self.action.restocks is None or self.restocks):
             return {}
         leaving = _open_units(order) if moved is None else moved
         return {
             Generation(line.key, line.product_created_at or ""): leaving[line.product_id]
+            * (-1 if is_undone else 1)
             for line in order.lines
             if line.product_id in leaving
         }
@@ -349,7 +416,7 @@ class Transition(Change):
     rejected: Rejection | None = None
     extended_to: str | None = None
 
-    stores_rejection: ClassVar = True
+    stores_rejection: bool = True
 
     @property
     def record_key(self) -> OrderKey:
@@ -357,13 +424,17 @@ class Transition(Change):
 
     @property
     def gives_back(self) -> Mapping[str, int]:
-        """Units that go back into stock, by the key of the row from which they were taken."""
         moved = (self.step.quantities or {}) if self.command.restocks else {}
         return {
             line.key: moved[line.product_id]
             for line in self.order.lines
             if line.product_id in moved
         }
+
+    @property
+    def refunds(self) -> Refunds:
+        is_unsold = self.step.action in (OrderAction.CANCEL, OrderAction.EXPIRE)
+        return self.order.refunds(self.step.quantities or {}) if is_unsold else {}
 
     def written_on(self, page: OutboundPage) -> Transition:
         """Return the same change with the outbound page that its record will name."""
@@ -396,17 +467,19 @@ class Transition(Change):
     ) -> Update[OrderRecord]:
         order = self.order
         if rejection is not None:
-            told = ConfirmationRejection(at, rejection.reason)
+            told = ConfirmationRejection(at, rejection.reason, self.command.if_version)
             written = replace(order, confirmation_rejected=told)
         else:
             # The versions show the books that units came back, and when.
-            versions = {product_of(p): product.version for p, product in after.items()}
+            versions = {product_of(p): after[p].version for p in self.gives_back if p in after}
             step = replace(self.step, at=at, restocked_versions=versions)
             # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in order.steps if not (extends and s.action == step.action))
             names = {"status_at", _STAMPS.get(self.status, "status_at")}
             stamps: dict[str, Any] = dict.fromkeys(names, at)
+            if step.action == OrderAction.UNFULFIL:
+                stamps |= {"confirmed_at": order.confirmed_at, "fulfilled_at": None}
             # A hold ends when its status changes.
             is_held = self.status == OrderStatus.PENDING
             written = replace(
@@ -425,29 +498,29 @@ def _content_of(step: Step) -> dict[str, object]:
     return {"action": step.action, **quantities, "restock": step.restock}
 
 
-def _has_room(order: OrderRecord, step: Step) -> bool:
-    """Whether the order's row has room for a step that names items, and for later commands that name none."""
+def has_room(order: OrderRecord, step: Step, size_of_lines: int = 0) -> bool:
+    """Whether the order's row has room for a step with an id, for the lines that it adds, and for later commands without items."""
     named = sum(before.step_id is not None for before in order.steps)
     end = sum(SIZE_OF_UNITS + len(line.product_id) for line in order.lines)
-    size = order.size + step.size + end + _ROOM_OF_STEPS
+    size = order.size + step.size + size_of_lines + end + _ROOM_OF_STEPS
     return named < MAX_NAMED_STEPS and size <= MAX_ROW_SIZE
 
 
-def _units(order: OrderRecord) -> dict[str, LineUnits]:
+def units_of(order: OrderRecord) -> dict[str, LineUnits]:
     """Add up what has become of the units of each line, by product id.
 
     Raises:
         CorruptItemError: A line lacks its quantity or generation, or the steps contradict the lines.
     """
-    for line in order.lines:
+    added = (line for step in order.steps for line in step.added)
+    for line in (*order.as_asked.lines, *added):
         if not isinstance(line.quantity, int) or not isinstance(line.product_created_at, str):
             raise CorruptItemError(
                 f"order {order.order_id} is {order.status}, but its line for {line.product_id} lacks the number of units "
                 "(quantity) or their generation (productCreatedAt); repair the item"
             )
-    quantities = {line.product_id: line.quantity for line in order.lines}
     try:
-        units = units_by_line(quantities, ((step.action, step.quantities) for step in order.steps))
+        units = order.units()
     except KeyError as error:
         raise CorruptItemError(
             f"order {order.order_id} has a step with units of {error}, but no line for that product; repair the item"
@@ -462,7 +535,7 @@ def _units(order: OrderRecord) -> dict[str, LineUnits]:
 
 def _open_units(order: OrderRecord) -> dict[str, int]:
     """The units that are neither handed over nor cancelled, by product id."""
-    return {product_id: line.open for product_id, line in _units(order).items() if line.open}
+    return {product_id: line.open for product_id, line in units_of(order).items() if line.open}
 
 
 def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReason:
@@ -471,10 +544,11 @@ def _reason_of(order: OrderRecord, told: ConfirmationRejection) -> RejectionReas
     Raises:
         CorruptItemError: The stored reason is not one that the service uses to reject confirmations.
     """
-    if told.reason not in _REASONS_OF_ENDS.values():
+    reasons = (*REASONS_OF_ENDS.values(), RejectionReason.VERSION_CHANGED)
+    if told.reason not in reasons:
         raise CorruptItemError(
             f"order {order.order_id} has a confirmationRejected whose reason is {told.reason!a}; it must be one of "
-            f"{', '.join(_REASONS_OF_ENDS.values())}; repair the item"
+            f"{', '.join(reasons)}; repair the item"
         )
     return RejectionReason[told.reason]
 

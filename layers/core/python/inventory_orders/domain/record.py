@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
 from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, stock_key
-from inventory_orders.domain.rejection import Rejection, Shortage
+from inventory_orders.domain.purchases import BuyerKey, Refunds
+from inventory_orders.domain.rejection import ExceededLimit, Rejection, Shortage
 from inventory_orders.errors import CorruptItemError
 
 
@@ -96,10 +97,20 @@ class OrderAction(StrEnum):
     """Its hold ends later."""
     RETURN = "return", None, "returned", "returns", "returned"
     """Units come back after they were handed over."""
+    AMEND = "amend", True, "", "", "amended"
+    """Other units or attributes are wanted. Units that are not wanted any more count as cancelled."""
+    UNFULFIL = "unfulfil", None, "", "unfulfil", "taken back as not handed over"
+    """Units that were booked as handed over were not. They no longer count as fulfilled."""
 
 
-_OF_OPEN_UNITS = frozenset(action for action in OrderAction if action.restocks is not None)
+_OF_OPEN_UNITS = frozenset({OrderAction.FULFIL, OrderAction.CANCEL, OrderAction.EXPIRE})
 """Actions that move open units. A step of these that names no units moved all that were left."""
+
+_COUNTED_AS: Mapping[str, tuple[str, int]] = {
+    OrderAction.AMEND: (OrderAction.CANCEL, 1),
+    OrderAction.UNFULFIL: (OrderAction.FULFIL, -1),
+}
+"""For actions whose units count as moved by another action: that action, and 1, or -1 if it is undone."""
 
 SCANNED = "scanned"
 """The element strings of the codes that were scanned, as a list for each product. They contain lots and serial numbers."""
@@ -130,8 +141,10 @@ class Step:
         restocked_versions: The version of each product after its units went back into stock, by product id.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
         notes: The notes by name. `NOTES` lists the names.
-        out_page: The outbound page on which its units left; None if none did.
+        out_page: The outbound page on which its units left, or from which they were taken back; None if there is none.
         out_version: The version of that page after the step.
+        added: For an amend, a line for the additional units of each product.
+        if_version: For a confirmation, the only version of the order to which it applied; None if the sender did not say.
         other: Attributes that this version of the service does not know. They stay as they are.
     """
 
@@ -144,11 +157,18 @@ class Step:
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     out_page: str | None = None
     out_version: int | None = None
+    added: tuple[OrderLine, ...] = ()
+    if_version: int | None = None
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
+    def more(self) -> Mapping[str, int]:
+        """For an amend, the additional units by product id."""
+        return {line.product_id: line.quantity for line in self.added}
+
+    @property
     def size(self) -> int:
-        """The maximum size of the step in its row, in bytes. 125 covers all attributes but those that are added here."""
+        """The maximum size of the step in its row without lines, in bytes. 125 covers all attributes but those added here."""
         notes = sum(1 + len(name) + len(str(note).encode()) for name, note in self.notes.items())
         units = sum(SIZE_OF_UNITS + len(product_id) for product_id in self.quantities or ())
         return 125 + len(self.step_id or "") + notes + units
@@ -172,31 +192,26 @@ class LineUnits:
         return self.quantity - sum(self.moved[action] for action in _OF_OPEN_UNITS)
 
     @property
+    def bought(self) -> int:
+        """Units that were neither cancelled nor expired."""
+        return self.quantity - self.moved[OrderAction.CANCEL] - self.moved[OrderAction.EXPIRE]
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether units were handed over, even if they came back."""
+        return self.moved[OrderAction.FULFIL] > 0
+
+    @property
     def delivered(self) -> int:
         """Units that were handed over and did not come back."""
         return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]
 
 
-def units_by_line(
-    quantities: Mapping[str, int], steps: Iterable[tuple[str, Mapping[str, int] | None]]
-) -> dict[str, LineUnits]:
-    """Add up what the steps of an order have done with the units of each line, by product id.
-
-    Args:
-        quantities: Units that were ordered, by product id.
-        steps: The action of each step and the units that it names, in order.
-
-    Raises:
-        KeyError: A step moved units of a product that was not ordered.
-    """
-    units = {product_id: LineUnits(quantity) for product_id, quantity in quantities.items()}
-    for action, named in steps:
-        move_units(units, action, named)
-    return units
-
-
 def move_units(
-    units: Mapping[str, LineUnits], action: str, named: Mapping[str, int] | None
+    units: dict[str, LineUnits],
+    action: str,
+    named: Mapping[str, int] | None,
+    more: Mapping[str, int] = MappingProxyType({}),
 ) -> Mapping[str, int]:
     """Add the units that a step moved to their lines.
 
@@ -204,6 +219,7 @@ def move_units(
         units: The lines after the steps before it, by product id.
         action: The step's action.
         named: The units that the step names, by product id; None if it names none.
+        more: The units that the step adds to the order, by product id.
 
     Returns:
         The units that it moved, by product id.
@@ -214,8 +230,11 @@ def move_units(
     if named is None:
         rest = {product_id: line.open for product_id, line in units.items() if line.open > 0}
         named = rest if action in _OF_OPEN_UNITS else {}
+    counted_as, sign = _COUNTED_AS.get(action, (action, 1))
     for product_id, quantity in named.items():
-        units[product_id].moved[action] += quantity
+        units[product_id].moved[counted_as] += sign * quantity
+    for product_id, quantity in more.items():
+        units.setdefault(product_id, LineUnits(0)).quantity += quantity
     return named
 
 
@@ -228,6 +247,7 @@ class OrderLine:
         quantity: Units, summed over the lines of one product.
         location_id: Where its units were taken from; empty for the default location, or if none were taken.
         asked_location: The only location that the sender allows; None if the order's locations apply.
+        limit_group: The group to which its units were charged; None if its product had no purchase limit.
         backordered: How many of its units were not in stock when the order was placed.
         product_created_at: The generation that the units were taken from; None if no stock was taken.
         product_version: The version of the product after they were taken; None if the units were taken from a page.
@@ -244,6 +264,7 @@ class OrderLine:
     lane_version: int | None = None
     location_id: str = DEFAULT_LOCATION
     asked_location: str | None = None
+    limit_group: str | None = None
     backordered: int = 0
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -255,15 +276,49 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRejection:
-    """A confirmation that came after the order had ended without one. The late payment has to be refunded.
+    """A confirmation that came after the order had ended without one, or had changed. The payment has to be refunded.
 
     Attributes:
         at: When it was rejected.
         reason: A `RejectionReason`.
+        if_version: The version that was paid; None if the sender did not say.
     """
 
     at: str
     reason: str
+    if_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedAmend:
+    """An amend that came through a queue and was rejected for good.
+
+    Attributes:
+        step_id: The sender's idempotency key.
+        at: When it was rejected.
+        rejection: Why, with at most `MAX_DETAILS` shortages or limits.
+    """
+
+    step_id: str
+    at: str
+    rejection: Rejection
+
+
+MAX_REJECTED_AMENDS, MAX_DETAILS = 8, 5
+"""How many rejected amends an order's row keeps, and how many shortages or limits of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was ordered first, for an order that was amended.
+
+    Attributes:
+        lines: The lines as they were placed.
+        attributes: The shop's own attributes.
+    """
+
+    lines: tuple[OrderLine, ...]
+    attributes: Mapping[str, str | int | bool] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +336,7 @@ class OrderRecord:
         status_at: When it entered its status; None in a row without that time.
         reason: Why the order was rejected; None if it was not.
         shortages: The products that were short, if it was rejected because stock was short.
+        limits: The purchase limits that it would have exceeded, if it was rejected because of one.
         hold_seconds: How long its stock is held without payment; None if the sender did not say.
         expires_at: When its hold ends, while it is `PENDING` and has one.
         confirmed_at: When it was confirmed.
@@ -291,10 +347,13 @@ class OrderRecord:
         locations: Where its units may come from, best first; None if the sender did not say.
         locations_asked: If it was rejected and has no `locations`, where its units were looked for.
         split: Whether its lines may come from several locations.
+        buyers: The keys of its buyer; None if the sender named none.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
         size: Bytes of the stored item.
         request_id: The HTTP request that placed or rejected it; None if none waited for it.
         placed_by: The member of staff who sent it; None if a customer or program did.
+        asked: What was ordered first; None if it was never amended.
+        rejected_amends: The last amends that were rejected, in order.
     """
 
     order_id: str
@@ -321,11 +380,51 @@ class OrderRecord:
     size: int = field(default=0, compare=False)
     request_id: str | None = None
     placed_by: str | None = None
+    buyers: tuple[str, ...] | None = None
+    limits: tuple[ExceededLimit, ...] = ()
+    asked: Asked | None = None
+    rejected_amends: tuple[RejectedAmend, ...] = ()
 
     @property
     def key(self) -> OrderKey:
         """The key of the row."""
         return OrderKey(self.order_id)
+
+    @property
+    def as_asked(self) -> OrderRecord:
+        """The order with the lines and attributes that were ordered first."""
+        asked = self.asked
+        return (
+            self if asked is None else replace(self, lines=asked.lines, attributes=asked.attributes)
+        )
+
+    def units(self, steps: int | None = None) -> dict[str, LineUnits]:
+        """Add up what steps have done with the units of each line, by product id.
+
+        Args:
+            steps: How many steps to follow; None for all.
+
+        Raises:
+            KeyError: A step moved units of a product that was not ordered.
+        """
+        units = {line.product_id: LineUnits(line.quantity) for line in self.as_asked.lines}
+        for step in self.steps[:steps]:
+            move_units(units, step.action, step.quantities, step.more)
+        return units
+
+    @property
+    def charged_buyers(self) -> tuple[BuyerKey, ...]:
+        """The buyers to whom its lines are charged, except those that were erased: by default, its user."""
+        user = () if self.user_id is None or self.pseudonymised_at else (self.user_id,)
+        return tuple(map(BuyerKey, user if self.buyers is None else self.buyers))
+
+    def refunds(self, units: Mapping[str, int]) -> Refunds:
+        """What its buyers may buy again if units of its lines, by product id, are not bought after all."""
+        groups = Counter[str]()
+        for line in self.lines:
+            if line.limit_group is not None:
+                groups[line.limit_group] += units.get(line.product_id, 0)
+        return dict.fromkeys(self.charged_buyers, given) if (given := +groups) else {}
 
     def require_version(self) -> OrderRecord:
         """Check that the order has a valid version, and return the order.

@@ -18,6 +18,7 @@ The state of a batch is in one object (`batch.py`). The rules:
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
 - Changes of throttled products wait until all others are done, and are then tried separately.
 - A change with other offers to try is not overtaken: the round ends before anything is committed.
+- If a product has a purchase limit, its buyers' purchases are read before the plan, and written with the stock.
 - Units that leave the warehouse go to an outbound page (`outbound.py`), in transactions that do not write products.
 - Every wait is limited by the number of attempts and by the invocation's remaining time.
 """
@@ -43,6 +44,7 @@ from inventory_orders.domain.planner import (
     plan,
 )
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.purchases import BuyerKey
 from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import (
     Batch,
@@ -301,14 +303,14 @@ class Engine:
 
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
         """Decide as many pending changes as possible. Returns None if more has to be read first."""
-        changes = list(batch.pending.values())
-        planned = plan(changes, found, batch.blocked(found), batch.limits)
+        found = batch.with_purchases(found)
+        planned = plan(batch.ready(found), found, batch.blocked(found), batch.limits)
         batch.looks_again = bool(planned.short) and self._looks_again(batch, found, planned.short)
         if batch.looks_again:
             return None
         if not planned.leaving:
             return planned
-        leaving = self._outbound.arrange(planned.leaving, batch.limits, batch.deadline, batch.stats)
+        leaving = self._outbound.arrange(planned.leaving, batch)
         placed = {d.change.record_key for (transaction,) in leaving for d in transaction.decisions}
         without_room = [d.change for d in planned.leaving if d.change.record_key not in placed]
         batch.pending.give_up(without_room, "OUTBOUND_PAGES_FULL", _NO_ROOM)
@@ -399,6 +401,7 @@ class Engine:
                 batch.known.forget(update.after.product_id)
             elif update.after is not update.before:
                 self._cache.observe_write(update.after)
+        batch.known.purchases |= {each.after.key: each.after for each in transaction.purchases}
         for decision, changed in zip(
             transaction.decisions, transaction.stock_after_each(), strict=True
         ):
@@ -448,6 +451,8 @@ class Engine:
         product_id, found = reason.product_id, reason.found
         if reason.action.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
             return batch.learn_record(reason.action.subject, found)  # type: ignore[arg-type]
+        if isinstance(reason.action.subject, BuyerKey):
+            batch.learn_purchases(reason.action.subject, reason)
         if reason.action.kind is not ActionKind.PRODUCT:
             return reason.is_lost
         if reason.is_lost:
@@ -526,7 +531,7 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
         return error.kind, error.code
     if error.meanings_of(ActionKind.OUTBOUND) - {Meaning.NOTHING, Meaning.UNKNOWN}:
         return None, "CONTENTION"
-    of_rows = error.meanings_of(ActionKind.PRODUCT)
+    of_rows = error.meanings_of(ActionKind.PRODUCT, ActionKind.PURCHASES)
     of_lanes = error.meanings_of(ActionKind.PAGE, ActionKind.LANE)
     if Meaning.INVALID in of_lanes:
         # No change has caused this.

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Decision, Transaction, Update
 from inventory_orders.domain.outbound import (
-    MAX_OUTBOUND_ENTRIES,
     OUTBOUND_KEYS,
     Generation,
     OutboundKey,
     OutboundPage,
 )
-from inventory_orders.domain.planner import Chain, Limits
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
-from inventory_orders.errors import StoreError
+from inventory_orders.domain.planner import Chain
+from inventory_orders.domain.purchases import together
+from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.retrying_client import RetryingClient, read_all
+from inventory_orders.errors import LeaseHeldError, StoreError
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
 from inventory_orders.store.writes import ActionKind
@@ -41,33 +41,37 @@ class OutboundPages:
         self._pages: dict[OutboundKey, OutboundPage] = {}
         self._own: OutboundKey | None = None
 
-    def arrange(
-        self, leaving: Sequence[Decision], limits: Limits, deadline: Deadline, stats: CommitStats
-    ) -> Chain:
+    def arrange(self, leaving: Sequence[Decision], batch: Batch) -> Chain:
         """Put hand-overs into transactions that run one after the other. Omits changes for which no page has room.
 
         Raises:
             StoreError: The pages could not be read.
         """
-        is_fresh = not self._pages
+        is_fresh, limits = not self._pages, batch.limits
         if is_fresh:
-            found = read_all(self._client, OUTBOUND_KEYS, deadline, stats).outbound
+            found = read_all(self._client, OUTBOUND_KEYS, batch.deadline, batch.stats).outbound
             self._pages = {
                 key: page for key, page in found.items() if isinstance(page, OutboundPage)
             }
-        most = min(limits.actions - 1, limits.changes)
+        # Each change writes a record and, if units are lost, the rows of its buyers.
+        actions = 1 + max(len(decision.change.refunds) for decision in leaving)
+        most = min((limits.actions - 1) // actions, limits.changes)
         size = limits.size - MAX_PAGE_SIZE
         portions = in_portions(leaving, most, lambda d: d.change.record_size, size)
         pages = dict(self._pages)
-        arranged = [one for some in portions for one in self._place(some, pages)]
+        arranged = [one for some in portions for one in self._place(some, pages, batch)]
         if not is_fresh and sum(len(one.decisions) for one in arranged) < len(leaving):
             # The sweep may have made room on pages that other processes wrote last.
             self._pages = {}
-            return self.arrange(leaving, limits, deadline, stats)
-        return tuple((one,) for one in arranged)
+            return self.arrange(leaving, batch)
+        return tuple((self._with_refunds(one, batch),) for one in arranged)
+
+    def _with_refunds(self, transaction: Transaction, batch: Batch) -> Transaction:
+        refunds = (decision.change.refunds for decision in transaction.decisions)
+        return replace(transaction, refunds=together(refunds, batch.known.purchases))
 
     def _place(
-        self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage]
+        self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage], batch: Batch
     ) -> Iterator[Transaction]:
         """Put changes into as few transactions as possible, and update `pages` after each."""
         units = Counter[Generation]()
@@ -76,22 +80,35 @@ class OutboundPages:
         page = self._choose(units, pages)
         if page is None and len(some) > 1:
             half = len(some) // 2
-            yield from self._place(some[:half], pages)
-            yield from self._place(some[half:], pages)
-        if page is not None:
+            yield from self._place(some[:half], pages, batch)
+            yield from self._place(some[half:], pages, batch)
+        elif page is not None:
             after = pages[page.key] = page.plus(units)
             written = tuple(replace(d, change=d.change.written_on(after)) for d in some)
             yield Transaction((), written, outbound=Update(page, after))
+        elif min(units.values()) < 0:
+            yield from self._add_to_rows(some[0], batch)
+
+    def _add_to_rows(self, decision: Decision, batch: Batch) -> Iterator[Transaction]:
+        """Add units that have not left after all to rows, from which the sweep has subtracted them. Deleted rows have none."""
+        lots, rows = decision.change.outbound, batch.known.rows
+        keys = [lot.product_id for lot in lots]
+        batch.read_unknown(keys)
+        batch.give_up_undecidable(decision.change, [keys])
+        found = {lot: row for lot in lots if (row := rows.get(lot.product_id)) is not None}
+        wait = max((row.lease_left(batch.now) for row in found.values()), default=0.0)
+        if wait:
+            why = "a product of the order is being counted"
+            batch.pending.give_up([decision.change], LeaseHeldError.code, why, wait)
+        elif rows.keys() >= {*keys}:
+            back = {lot: -lots[lot] for lot in found if found[lot].created_at == lot.created_at}
+            yield Transaction((), (decision,), on_hand=back)
 
     def _choose(
         self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
     ) -> OutboundPage | None:
-        """Choose the page that this process prefers, or another page if that one is full; None if all pages are full."""
-        fitting = [
-            page
-            for page in pages.values()
-            if len(page.units) + sum(lot not in page.units for lot in units) <= MAX_OUTBOUND_ENTRIES
-        ]
+        """Choose the page that this process prefers, or another page if that one cannot take the units; None if none can."""
+        fitting = [page for page in pages.values() if page.can_take(units)]
         if not fitting:
             return None
         other = fitting[int(self._client.policy.random() * len(fitting))]

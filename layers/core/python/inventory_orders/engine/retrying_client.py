@@ -125,6 +125,7 @@ class RetryingClient:
 
     Attributes:
         rivals: On which products this process has met concurrent writers.
+        contested: On which buyers' rows it has met some.
         pace: How fast this process may write.
     """
 
@@ -139,7 +140,7 @@ class RetryingClient:
         self.policy = policy = policy or RetryPolicy()
         self.clock = clock = clock or SystemClock()
         self.executor = executor
-        self.rivals = Recent(clock)
+        self.rivals, self.contested = Recent(clock), Recent(clock)
         self.pace = Pace(clock, policy.random)
 
     def write(
@@ -302,9 +303,11 @@ def check_time(deadline: Deadline) -> None:
 
 
 def _is_of_hot_item(reason: CancellationReason) -> bool:
-    """Whether a reason is about a product's row or an outbound page. Such an item is throttled when many processes want it."""
-    action = reason.action
-    return action.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and action.by_version
+    """Whether a reason is about a row or page that many processes want, which throttles it, or about another order of a buyer."""
+    kinds = {ActionKind.PRODUCT, ActionKind.OUTBOUND}
+    if reason.meaning is Meaning.RIVAL:
+        kinds.add(ActionKind.PURCHASES)
+    return reason.action.kind in kinds and reason.action.by_version
 
 
 def read(

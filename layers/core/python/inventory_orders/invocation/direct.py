@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
@@ -11,6 +12,7 @@ from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transi
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderAction, OrderKey, OrderRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason
+from inventory_orders.engine.loop import Engine
 from inventory_orders.engine.outcomes import ChangeOutcome, outcome_of
 from inventory_orders.engine.retrying_client import RetryingClient
 from inventory_orders.errors import Outcome, OutcomeError
@@ -75,15 +77,19 @@ def of_order(order: OrderRecord | None) -> Answer:
         "items": items if any(line.location_id for line in order.lines) else None,
         "expiresAt": order.expires_at,
         "shortages": [*map(shortage_row, order.shortages)] or None,
+        "limits": [*map(asdict, order.limits)] or None,
     }
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
     return shown | drop_none(optional)
 
 
-def of_shortages(rejection: Rejection | None) -> Answer:
-    """The fields of an answer that show which stock was short; none if enough was available."""
-    shortages = [*map(shortage_row, () if rejection is None else rejection.shortages)]
-    return {"shortages": shortages} if shortages else {}
+def of_details(rejection: Rejection | None) -> Answer:
+    """The fields of an answer that show which stock was short, or which limits were exceeded; none if neither is the reason."""
+    details = {
+        "shortages": [*map(shortage_row, () if rejection is None else rejection.shortages)],
+        "limits": [*map(asdict, () if rejection is None else rejection.limits)],
+    }
+    return {name: each for name, each in details.items() if each}
 
 
 def of_product(product: Product) -> Answer:
@@ -97,6 +103,9 @@ def of_product(product: Product) -> Answer:
             "createdAt": product.created_at,
             "name": product.name,
             "price": product.price,
+            "safetyStock": product.safety_stock or None,
+            "purchaseLimit": product.purchase_limit or None,
+            "limitGroup": product.limit_group,
             "places": sorted(product.places) or None,
         }
     )
@@ -110,7 +119,7 @@ def of_new_product(product: Product) -> Answer:
     return of_product(product)
 
 
-def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
+def carry_out(command: OrderCommand, context: Any, engine: Engine | None = None) -> ChangeOutcome:
     """Carry out one command immediately.
 
     An order that has not arrived yet can only be cancelled through the queue, so its direct cancellation is rejected.
@@ -118,11 +127,12 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
     Args:
         command: The command.
         context: The context of the invocation.
+        engine: The engine, if its source of units matters.
 
     Raises:
         OutcomeError: The order could not be read, or DynamoDB refuses all requests.
     """
-    engine, deadline = runtime.process().engine, runtime.deadline(context)
+    engine, deadline = engine or runtime.process().engine, runtime.deadline(context)
     cancels_all = command.action is OrderAction.CANCEL and not command.quantities
     if cancels_all and read_order(command.order_id, engine.client, deadline) is None:
         return ChangeOutcome(
@@ -132,7 +142,7 @@ def carry_out(command: OrderCommand, context: Any) -> ChangeOutcome:
             "OrderCommandQueue",
         )
     report = engine.apply([command], deadline)
-    emit_commands(report, SystemClock().now())
+    emit_commands(report, [command], SystemClock().now())
     return report.outcome_of_one()
 
 
@@ -161,14 +171,14 @@ def of_command(
         order = outcome.applied.record(None, outcome.after, outcome.at).after
         gives_back = outcome.applied.gives_back
         result["stockReturned"] = {
-            product_of(product_id): gives_back[product_id] for product_id in outcome.after
+            product_of(key): gives_back[key] for key in outcome.after if key in gives_back
         }
     elif outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
         order = read_order(command.order_id, client, deadline)
         result |= _earlier_step(command, outcome, order)
     elif outcome.kind is Outcome.REJECTED:
         stored = read_order(command.order_id, client, deadline)
-        result |= _earlier_step(command, outcome, stored)
+        result |= of_details(outcome.rejection) | _earlier_step(command, outcome, stored)
     if command.until and order is not None and command.until > (order.expires_at or command.until):
         result["message"] = (
             f"until: the hold ends at {order.expires_at}, not at {command.until}, because a hold ends at most "

@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from functools import cache, cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.location import DEFAULT_LOCATION
 from inventory_orders.errors import ConfigurationError, UnsupportedEventError
 from inventory_orders.invocation import sqs
@@ -20,6 +21,7 @@ from inventory_orders.store.dynamodb import CLIENT_CONFIG, WORST_CASE_SECONDS_OF
 from inventory_orders.store.tables import Table
 
 if TYPE_CHECKING:
+    from inventory_orders.domain.amendment import Terms
     from inventory_orders.engine.loop import Engine
     from inventory_orders.engine.retrying_client import RetryingClient
     from inventory_orders.invocation.telemetry import Door
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation. A call that starts just before the deadline has to end in them, and
 SQS has to be answered."""
+
+_TAKEN_BACK_WITHIN = timedelta(hours=24)
+"""How long after a hand-over it may be taken back without `force`."""
 
 
 class Process:
@@ -87,6 +92,25 @@ class Process:
     def locations(self) -> tuple[str, ...]:
         """The locations that serve an order without `locations`, in order of preference."""
         return tuple(self._environment.get("LOCATIONS", DEFAULT_LOCATION).split(","))
+
+    @cached_property
+    def counts_users(self) -> bool:
+        """Whether an order without `buyers` counts towards the purchase limits of its user."""
+        return self._environment.get("BUYERS_DEFAULT") != "none"
+
+    @property
+    def terms(self) -> Terms:
+        """What the stage decides about amends, and about hand-overs that are taken back now."""
+        from inventory_orders.domain.amendment import Terms  # noqa: PLC0415 - not all functions change orders
+
+        since = timestamp(SystemClock().now() - _TAKEN_BACK_WITHIN)
+        is_allowed = "AMEND_PAID" in self._environment
+        return Terms(self.locations, self.counts_users, amends_paid=is_allowed, since=since)
+
+    @property
+    def customers_may_amend(self) -> bool:
+        """Whether customers may amend their own orders until they are paid."""
+        return "CUSTOMERS_MAY_AMEND" in self._environment
 
     @cached_property
     def user_id_claim(self) -> str | None:

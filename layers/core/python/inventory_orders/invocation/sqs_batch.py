@@ -33,8 +33,8 @@ class QueueRules:
 
     Attributes:
         may_be_early: The message may have come too early, for example before its order, so it is returned. At delivery number
-            `EARLY_DELIVERIES`, a copy replaces it. If the copy reaches the same number, it is dead-lettered. Not for FIFO
-            queues.
+            `EARLY_DELIVERIES`, a copy replaces it. If the copy reaches the same number, it is dead-lettered. A message from a
+            FIFO queue is dead-lettered immediately, because all earlier messages of its group are done.
         invalid: The sender or an operator has to act, so the message is dead-lettered immediately.
     """
 
@@ -53,7 +53,7 @@ class QueueRules:
             return Outcome.REJECTED
         is_copy = message.original_id != message.message_id
         is_last = is_copy and message.receive_count >= EARLY_DELIVERIES
-        return Outcome.INVALID if is_last else Outcome.RETURNED
+        return Outcome.INVALID if is_last or message.group is not None else Outcome.RETURNED
 
 
 class SqsBatch(Generic[T]):

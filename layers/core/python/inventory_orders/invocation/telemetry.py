@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import and_
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from aws_lambda_powertools import Logger, Metrics
@@ -23,6 +24,8 @@ from inventory_orders.errors import Outcome, StoreError
 from inventory_orders.version import VERSION
 
 if TYPE_CHECKING:
+    from inventory_orders.domain.change import Change
+    from inventory_orders.domain.order_command import OrderCommand
     from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
     from inventory_orders.engine.retrying_client import CommitStats
     from inventory_orders.invocation.sqs import Message
@@ -57,6 +60,7 @@ METRICS = {
     "OrdersCancelled": MetricUnit.Count,
     "OrdersExpired": MetricUnit.Count,
     "OrdersReturned": MetricUnit.Count,
+    "OrdersAmended": MetricUnit.Count,
     "ConfirmationsRejected": MetricUnit.Count,
     "ExpiryDelay": MetricUnit.Seconds,
     "MessagesDeadLettered": MetricUnit.Count,
@@ -89,7 +93,7 @@ METRICS = {
 
 # Emitted only if they are not 0, because a metric costs money and a 0 is of no use here.
 _SELDOM = {
-    *("OrdersCancelled", "OrdersReturned", "ConfirmationsRejected", "CorruptPage"),
+    *("OrdersCancelled", "OrdersReturned", "OrdersAmended", "ConfirmationsRejected", "CorruptPage"),
     *("ConditionalWrites", "Recalls", "LeaseWait", "EventsRefused", "EventsUndeliverable"),
     *("OrdersDirect", "OrdersExpress", "OrdersQueued"),
 }
@@ -98,13 +102,16 @@ Door: TypeAlias = Literal["OrdersDirect", "OrdersExpress", "OrdersQueued"]
 """The metric that counts the orders decided by the API itself, from the express queue, or from the other queues."""
 
 
-def emit_orders(report: CommitReport, door: Door | None = None) -> None:
-    """Count the outcomes of orders, and the cost of writing them. Orders in direct invocations have no door."""
-    placed = Counter(type(outcome.applied) for outcome in report.outcomes)
+def emit_orders(report: CommitReport, changes: Sequence[Change], door: Door | None = None) -> None:
+    """Count the outcomes of orders and amends, and the cost of writing them. Those in direct invocations have no door."""
+    each = zip(changes, report.outcomes, strict=True)
+    outcomes = [outcome for change, outcome in each if isinstance(change, Order)]
+    placed = Counter(type(outcome.applied) for outcome in outcomes)
     add("OrdersPlaced", placed[Order])
     add("OrdersCancelled", placed[CancelledBeforehand])
-    add("OrdersReplayed", sum(o.kind is Outcome.REPLAYED for o in report.outcomes))
-    reasons = Counter(o.rejection.reason for o in report.outcomes if o.rejection is not None)
+    add("OrdersReplayed", sum(o.kind is Outcome.REPLAYED for o in outcomes))
+    reasons = Counter(o.rejection.reason for o in outcomes if o.rejection is not None)
+    _emit_transitions(report)
     add("OrdersRejected", reasons.total())
     if door is not None:
         add(door, placed[Order] + reasons.total())
@@ -123,23 +130,34 @@ def emit_wait(seconds: float) -> None:
     add("CallerWait", seconds * 1000)
 
 
-def emit_commands(report: CommitReport, now: datetime) -> None:
+def emit_commands(report: CommitReport, commands: Sequence[OrderCommand], now: datetime) -> None:
     """Count the outcomes of commands on orders, and measure how late holds expired."""
-    applied = [o.applied for o in report.outcomes if isinstance(o.applied, Transition)]
-    _emit_transitions(applied, now)
-    # The rejection of a late payment is the only one of a command that is written.
-    add("ConfirmationsRejected", sum(o.is_written_rejection for o in report.outcomes))
-    emit_stats(report.stats, report.failure)
-
-
-def _emit_transitions(done: Sequence[Transition], now: datetime) -> None:
-    reached = Counter(change.status for change in done if change.status != change.order.status)
-    for status, count in reached.items():
-        add(f"Orders{status.capitalize()}", count)
-    add("OrdersReturned", sum(c.command.action is OrderAction.RETURN for c in done))
+    done = _emit_transitions(report)
+    written = (o.is_written_rejection for o in report.outcomes)
+    confirms = (command.action is OrderAction.CONFIRM for command in commands)
+    add("ConfirmationsRejected", sum(map(and_, written, confirms)))
     ended = [c.order.expires_at for c in done if c.command.action is OrderAction.EXPIRE]
     delays = (now - datetime.fromisoformat(at) for at in ended if at is not None)
     add("ExpiryDelay", *(delay.total_seconds() for delay in delays))
+    emit_stats(report.stats, report.failure)
+
+
+def _emit_transitions(report: CommitReport) -> list[Transition]:
+    """Count the changes of stored orders, and return them."""
+    done = [o.applied for o in report.outcomes if isinstance(o.applied, Transition)]
+    # An order whose hand-over is taken back was confirmed before.
+    reached = Counter(
+        change.status
+        for change in done
+        if change.status != change.order.status
+        and change.command.action is not OrderAction.UNFULFIL
+    )
+    for status, count in reached.items():
+        add(f"Orders{status.capitalize()}", count)
+    for action in (OrderAction.RETURN, OrderAction.AMEND):
+        count = sum(change.command.action is action for change in done)
+        add(f"Orders{action.past.capitalize()}", count)
+    return done
 
 
 def emit_messages(batch: SqsBatch[Any]) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.amendment import DEFAULT_TERMS, Amend, Terms
 from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, check_floors
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
@@ -55,6 +56,8 @@ def parse_order(
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
     request_id: str = "",
     placed_by: str = "",
+    *,
+    counts_users: bool = True,
 ) -> Order:
     """Parse a message that contains an order.
 
@@ -65,16 +68,62 @@ def parse_order(
         default_locations: Locations that serve an order without `locations`, in order of preference.
         request_id: The id of the HTTP request that sent the message. Anything else is ignored.
         placed_by: The member of staff who sent it; empty if a customer or program did.
+        counts_users: Whether an order without `buyers` counts towards the limits of its user.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
     """
-    # It is stored with the order, so a sender must not choose its size.
-    waiting = request_id if _REQUEST_ID.fullmatch(request_id) else None
+    return _queued_order(
+        *(strict_json(body), group, default_hold, default_locations, request_id, placed_by),
+        counts_users=counts_users,
+    )
+
+
+def parse_order_or_amend(
+    body: str, group: str | None, default_hold: int | None, sender: tuple[str, str], terms: Terms
+) -> Order | OrderCommand:
+    """Parse a message of a queue for orders: an order, or an amend of one.
+
+    Args:
+        body: The message as sent.
+        group: See `parse_order`.
+        default_hold: See `parse_order`.
+        sender: The id of the HTTP request that sent the message, and the member of staff who did, each empty if there is none.
+        terms: What the stage decides about orders and amends.
+
+    Raises:
+        InvalidMessageError: It can never be carried out. The message says what to fix.
+    """
     document = strict_json(body)
-    sender = placed_by[:MAX_NOTE] or None
+    if is_amend(document):
+        return order_command(command_in(document, "change_orders"), terms, group)
+    return _queued_order(
+        *(document, group, default_hold, terms.locations, *sender),
+        counts_users=terms.counts_users,
+    )
+
+
+def is_amend(document: Any) -> bool:
+    """Whether a document is meant as an amend. Otherwise, a queue for orders expects an order."""
+    return isinstance(document, dict) and document.get("action") == OrderAction.AMEND
+
+
+def _queued_order(
+    document: Any,
+    group: str | None,
+    default_hold: int | None,
+    default_locations: tuple[str, ...],
+    request_id: str,
+    placed_by: str,
+    *,
+    counts_users: bool,
+) -> Order:
     return order_in(
-        document, group, default_hold, default_locations, request_id=waiting, placed_by=sender
+        *(document, group, default_hold, default_locations),
+        # It is stored with the order, so a sender must not choose its size.
+        request_id=request_id if _REQUEST_ID.fullmatch(request_id) else None,
+        placed_by=placed_by[:MAX_NOTE] or None,
+        counts_users=counts_users,
     )
 
 
@@ -82,6 +131,8 @@ def parse_order_event(
     event: object,
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
+    *,
+    counts_users: bool = True,
 ) -> Order:
     """Parse the order in the event of a direct invocation, which may have `"action": "place"`.
 
@@ -97,7 +148,7 @@ def parse_order_event(
         )
     if document.get("action") == "place":
         del document["action"]
-    return order_in(document, None, default_hold, default_locations)
+    return order_in(document, None, default_hold, default_locations, counts_users=counts_users)
 
 
 def order_in(
@@ -109,6 +160,7 @@ def order_in(
     whole: str = "the message",
     request_id: str | None = None,
     placed_by: str | None = None,
+    counts_users: bool = True,
 ) -> Order:
     """Convert a document into an order. Error messages refer to the document as `whole`.
 
@@ -130,6 +182,8 @@ def order_in(
         default_locations,
         request_id,
         placed_by,
+        tuple(dict.fromkeys(document["buyers"])) if "buyers" in document else None,
+        counts_users=counts_users,
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise InvalidMessageError(
@@ -313,32 +367,53 @@ def parse_expiry(body: str, ended_by: datetime) -> OrderCommand:
     return OrderCommand(order_id, OrderAction.EXPIRE, timestamp(ended_by))
 
 
-def parse_order_command(body: str) -> OrderCommand:
+def parse_order_command(body: str, terms: Terms = DEFAULT_TERMS) -> OrderCommand:
     """Parse a message that contains a command on an order.
 
     Raises:
         InvalidMessageError: The command can never be carried out. The message says what to fix.
     """
-    return order_command(command_in(strict_json(body), "change_orders"))
+    return order_command(command_in(strict_json(body), "change_orders"), terms)
 
 
-def order_command(document: Mapping[str, Any]) -> OrderCommand:
+def order_command(
+    document: Mapping[str, Any], terms: Terms = DEFAULT_TERMS, group: str | None = None
+) -> OrderCommand:
     """Convert a validated document into a command on an order.
 
+    Args:
+        document: The document.
+        terms: What the stage decides about amends, and about hand-overs that are taken back.
+        group: For an amend, the `MessageGroupId` of a message from a FIFO queue; None for other queues.
+
     Raises:
-        InvalidMessageError: The lines of one product add up to too many units.
+        InvalidMessageError: The lines of one product contradict each other, or an amend changes nothing.
     """
     action, restock = OrderAction(document["action"]), document.get("restock")
-    return OrderCommand(
-        document["orderId"],
-        action,
-        step_id=document.get("stepId"),
-        quantities=quantities_in(document) if "items" in document else {},
+    fields: dict[str, Any] = {
+        "order_id": document["orderId"],
+        "action": action,
+        "step_id": document.get("stepId"),
+        "quantities": quantities_in(document) if "items" in document else {},
         # A command that spells out the default is the same command as one that leaves it out.
-        restock=None if restock is action.restocks else restock,
-        until=document.get("until", ""),
-        notes=notes_in(document),
+        "restock": None if restock is action.restocks else restock,
+        "until": document.get("until", ""),
+        "notes": notes_in(document),
+        "if_version": document.get("ifVersion"),
+        "since": "" if document.get("force") else terms.since,
+    }
+    if action is not OrderAction.AMEND:
+        return OrderCommand(**fields)
+    if "items" not in document and "attributes" not in document:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION", "items: is missing; an amend needs items or attributes", "items"
+        )
+    attributes, locations = (
+        document.get("attributes"),
+        _locations_of_lines({"items": (), **document}),
     )
+    _check_size(attributes or {})
+    return Amend(**fields, group=group, locations=locations, attributes=attributes, terms=terms)
 
 
 def parse_adjustment(body: str) -> Adjustment:
@@ -379,6 +454,7 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
             -quantity,
             notes=notes,
             names_location=names_location,
+            uses_safety=document.get("useSafety", False),
         )
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:
@@ -394,6 +470,7 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
     Raises:
         InvalidMessageError: A barcode has a wrong check digit, for example.
     """
+    check_floors(document.get("safetyStock", 0), document.get("backorderLimit", 0))
     return NewProduct(
         key_in(document),
         document["openingStock"],
@@ -402,6 +479,9 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
         document.get("name"),
         document.get("price"),
         all_written(document.get("barcodes", ())),
+        document.get("safetyStock", 0),
+        document.get("purchaseLimit", 0),
+        document.get("limitGroup"),
     )
 
 
@@ -420,6 +500,9 @@ _ATTRIBUTES = {
     "price": "price",
     "lowStockThreshold": "low_stock_threshold",
     "backorderLimit": "backorder_limit",
+    "safetyStock": "safety_stock",
+    "purchaseLimit": "purchase_limit",
+    "limitGroup": "limit_group",
     "barcodes": "barcodes",
 }
 

@@ -104,26 +104,44 @@ def rows_of(order: Row | None) -> dict[Key, Row]:
 
 
 def _movements(order: OrderRecord) -> Iterator[Row]:
-    taken = {line.product_id: line for line in order.lines if line.product_created_at}
+    lines = order.as_asked.lines
+    taken = {line.product_id: line for line in lines if line.product_created_at}
     for line in taken.values():
-        yield _row(order, line, 0, order.created_at, line.quantity) | {
-            "action": PLACE,
-            "delta": -line.quantity,
-            "page": line.lane_page,
-            "version": line.product_version if line.lane_page is None else line.lane_version,
-        }
+        yield _row(order, line, 0, order.created_at, line.quantity) | _taken(line, PLACE)
     first = dict[object, Row]()
-    units = {line.product_id: LineUnits(line.quantity) for line in order.lines}
-    steps = [(step, move_units(units, step.action, step.quantities)) for step in order.steps]
+    units = {line.product_id: LineUnits(line.quantity) for line in lines}
+    steps = [
+        (step, move_units(units, step.action, step.quantities, step.more)) for step in order.steps
+    ]
     # Steps that moved no units do not count, because a second extension replaces the first.
-    for number, (step, moved) in enumerate(filter(itemgetter(1), steps), 1):
-        for product_id in sorted(moved.keys() & taken.keys()):
-            quantity = moved[product_id]
-            row = _row(order, taken[product_id], number, step.at, quantity)
-            row |= _of_step(step, product_id, quantity)
+    moving = ((step, moved) for step, moved in steps if moved or step.added)
+    for number, (step, moved) in enumerate(moving, 1):
+        rows = [
+            _row(order, taken[product_id], number, step.at, moved[product_id])
+            | _of_step(step, product_id, moved[product_id])
+            for product_id in sorted(moved.keys() & taken.keys())
+        ]
+        rows += [
+            _row(order, line, number, step.at, line.quantity)
+            | _notes(step)
+            | _taken(line, step.action)
+            for line in step.added
+        ]
+        # Later steps concern the units where the last ones were taken.
+        taken |= {line.product_id: line for line in step.added}
+        for row in rows:
             reference = row.get("reference")
             is_first = first.setdefault(reference, row) is row
             yield row | {"firstReference": reference if is_first else None}
+
+
+def _taken(line: OrderLine, action: str) -> Row:
+    return {
+        "action": action,
+        "delta": -line.quantity,
+        "page": line.lane_page,
+        "version": line.product_version if line.lane_page is None else line.lane_version,
+    }
 
 
 def _row(order: OrderRecord, line: OrderLine, number: int, at: str, quantity: int) -> Row:
@@ -143,17 +161,22 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
     # If the product had been delisted, no units go back into stock.
     restocked = None if version is None else quantity
     is_lost = step.action == OrderAction.CANCEL and step.restock is False
-    notes = {name: note for name, note in step.notes.items() if name != SCANNED}
-    row = notes | {"action": step.action, "stepId": step.step_id, "version": version}
-    if is_lost or step.action == OrderAction.FULFIL:
+    row = _notes(step) | {"action": step.action, "version": version}
+    is_undone = step.action == OrderAction.UNFULFIL
+    if is_lost or is_undone or step.action == OrderAction.FULFIL:
         return row | {
-            "onHandDelta": -quantity,
+            "onHandDelta": quantity if is_undone else -quantity,
             "isLost": is_lost or None,
             "page": step.out_page,
             "version": step.out_version,
         }
     came = restocked if step.action == OrderAction.RETURN else None
     return row | {"delta": restocked, "onHandDelta": came}
+
+
+def _notes(step: Step) -> Row:
+    notes = {name: note for name, note in step.notes.items() if name != SCANNED}
+    return notes | {"stepId": step.step_id}
 
 
 # ---------------------------------------------------------------------- writing

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -23,21 +23,24 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import (
     NOTES,
     NOTES_OF_ADJUSTMENT,
     SCANNED,
     AdjustmentKey,
     AdjustmentRecord,
+    Asked,
     ConfirmationRejection,
     OrderKey,
     OrderLine,
     OrderRecord,
     Record,
     RecordKey,
+    RejectedAmend,
     Step,
 )
-from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
+from inventory_orders.domain.rejection import ExceededLimit, Rejection, RejectionReason, Shortage
 from inventory_orders.domain.words import WordKey
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import (
@@ -67,6 +70,7 @@ _TEXTS = {
     "priceChangedAt": "price_changed_at",
     "detailsEventTime": "details_event_time",
     "detailsEventId": "details_event_id",
+    "limitGroup": "limit_group",
     "lockedBy": "locked_by",
     "changedBy": "changed_by",
     "changedAt": "changed_at",
@@ -82,6 +86,8 @@ _OWN_OF_PRODUCT = {
     *("productId", "stockCount", "onHand", "_version", "createdAt", "status", "backorderLimit"),
     *(
         "lowStockThreshold",
+        "safetyStock",
+        "purchaseLimit",
         "lastUpdatedAt",
         "lentTo",
         "places",
@@ -95,21 +101,23 @@ _OWN_OF_PRODUCT = {
 
 _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
-    *("locationId", "askedLocationId", "backordered"),
+    *("locationId", "askedLocationId", "limitGroup", "backordered"),
 }
 
 _OWN_OF_STEP = {
-    *("action", "at", "stepId", "items", "restock", "outPage", "outVersion"),
+    *("action", "at", "stepId", "items", "restock", "outPage", "outVersion", "added", "ifVersion"),
     *NOTES,
 }
 
-Key = str | RecordKey | PageKey | OutboundKey
-"""A product's id, or the key of a record or page."""
+Key = str | RecordKey | PageKey | OutboundKey | BuyerKey
+"""A product's id, or the key of a record, a page or a buyer's purchases."""
 
 ListingKey = WordKey | BarcodeKey
 """The key of a row that lists a product under a word, or under the code on it."""
 
-Found = Product | Record | Page | OutboundPage | LaneLease | Row | CorruptItemError | None
+Found = (
+    Product | Record | Page | OutboundPage | Purchases | LaneLease | Row | CorruptItemError | None
+)
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
@@ -128,6 +136,8 @@ def key_of(key: Key | ListingKey | int) -> tuple[Table, tuple[str, ...]]:
             return Table.WORDS, (key.word[:2], "#".join(key))
         case BarcodeKey(code):
             return Table.BARCODES, (code,)
+        case BuyerKey(buyer):
+            return Table.PURCHASES, (buyer,)
         case str():
             return Table.PRODUCTS, (key,)
         case unknown:
@@ -148,7 +158,7 @@ def described(key: Key | ListingKey | int) -> str:
 
 
 def key_item(key: Key | ListingKey | int) -> dict[str, Any]:
-    """The primary key of a product, a record, a page, the lease of a lane, a word or a barcode, in DynamoDB's format."""
+    """The primary key of a product, record, page, lane's lease, word, barcode or buyer, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -167,6 +177,8 @@ def product_row(product: Product) -> Row:
             "onHand": product.on_hand,
             "backorderLimit": product.backorder_limit,
             "lowStockThreshold": product.low_stock_threshold,
+            "safetyStock": product.safety_stock or None,
+            "purchaseLimit": product.purchase_limit or None,
             "_version": product.version,
             "status": product.status,
             "createdAt": product.created_at,
@@ -198,6 +210,8 @@ def read_product(item: Item) -> Product:
             status=ProductStatus(item["status"]["S"]),
             backorder_limit=int(item.get("backorderLimit", _ZERO)["N"]),
             low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
+            safety_stock=int(item.get("safetyStock", _ZERO)["N"]),
+            purchase_limit=int(item.get("purchaseLimit", _ZERO)["N"]),
             last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
             lent_to=frozenset(map(int, item.get("lentTo", _NO_TEXTS)["SS"])),
@@ -341,6 +355,25 @@ def read_lease(item: Item) -> LaneLease:
         return LaneLease(lane, "", 0.0)
 
 
+def read_purchases(item: Item) -> Purchases:
+    """Convert an item into a buyer's purchases.
+
+    Raises:
+        CorruptItemError: The item breaks the table's contract.
+    """
+    row = decode(item)
+    key = BuyerKey(row["buyer"])
+    try:
+        units = {group: int(n) for group, n in row["units"].items()}
+        at, size = row.get("lastUpdatedAt", ""), size_of(item)
+        return Purchases(key, int(row["_version"]), _text(row, "epoch"), units, at, size)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise CorruptItemError(
+            f"{key} break the contract of the Purchases table ({type(error).__name__}: {error}); repair the item",
+            "CORRUPT_PURCHASES",
+        ) from error
+
+
 # ---------------------------------------------------------------------- records
 
 
@@ -367,8 +400,21 @@ def order_row(order: OrderRecord) -> Row:
         "fulfilledAt": order.fulfilled_at,
         "confirmationRejected": None
         if late_payment is None
-        else {"at": late_payment.at, "reason": late_payment.reason},
-        "locations": None if order.locations is None else [*order.locations],
+        else drop_none(
+            {
+                "at": late_payment.at,
+                "reason": late_payment.reason,
+                "ifVersion": late_payment.if_version,
+            }
+        ),
+        "asked": None
+        if order.asked is None
+        else {
+            "items": [*map(_line_row, order.asked.lines)],
+            "attributes": dict(order.asked.attributes),
+        },
+        "locations": _list_of(order.locations),
+        "buyers": _list_of(order.buyers),
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
         "placedBy": order.placed_by,
@@ -382,14 +428,20 @@ def order_row(order: OrderRecord) -> Row:
             row["latePaymentShard"] = shard_of(order.order_id, LATE_PAYMENT_SHARDS)
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
+        "limits": [*map(asdict, order.limits)],
         "steps": [*map(_step_row, order.steps)],
         "attributes": dict(order.attributes),
+        "rejectedAmends": [*map(_rejected_row, order.rejected_amends)],
         "locationsAsked": [*order.locations_asked],
         "split": order.split,
         # Most orders come from the default location, so they do without this attribute.
         "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
+
+
+def _list_of(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else [*names]
 
 
 def adjustment_row(adjustment: AdjustmentRecord) -> Row:
@@ -456,21 +508,29 @@ def read_order(row: Row) -> OrderRecord:
         status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
+        limits=_read_limits(row),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
         fulfilled_at=row.get("fulfilledAt"),
         steps=tuple(_read_step(step) for step in row.get("steps", ())),
-        confirmation_rejected=ConfirmationRejection(refused["at"], refused["reason"])
+        confirmation_rejected=ConfirmationRejection(
+            refused["at"], refused["reason"], refused.get("ifVersion")
+        )
         if (refused := row.get("confirmationRejected")) is not None
         else None,
         attributes={**({} if (given := row.get("attributes")) is None else given)},
         locations=None if "locations" not in row else tuple(row["locations"]),
         locations_asked=tuple(row.get("locationsAsked", ())),
+        buyers=None if "buyers" not in row else tuple(row["buyers"]),
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
         request_id=row.get("requestId"),
         placed_by=row.get("placedBy"),
+        asked=None
+        if (asked := row.get("asked")) is None
+        else Asked(tuple(map(_read_line, asked["items"])), asked["attributes"]),
+        rejected_amends=tuple(map(_read_rejected, row.get("rejectedAmends", ()))),
     )
 
 
@@ -497,6 +557,30 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
     )
 
 
+def _rejected_row(rejected: RejectedAmend) -> Row:
+    rejection = rejected.rejection
+    return drop_none(
+        {
+            "stepId": rejected.step_id,
+            "at": rejected.at,
+            "reason": rejection.reason,
+            "subject": rejection.subject,
+            "shortages": [*map(shortage_row, rejection.shortages)] or None,
+            "limits": [*map(asdict, rejection.limits)] or None,
+        }
+    )
+
+
+def _read_rejected(row: Row) -> RejectedAmend:
+    details = _read_shortages(row), (), (), _read_limits(row)
+    rejection = Rejection(RejectionReason[row["reason"]], _text(row, "subject"), *details)
+    return RejectedAmend(_text(row, "stepId"), _text(row, "at"), rejection)
+
+
+def _read_limits(row: Row) -> tuple[ExceededLimit, ...]:
+    return tuple(ExceededLimit(**each) for each in row.get("limits", ()))
+
+
 def _read_shortages(row: Row) -> tuple[Shortage, ...]:
     return tuple(
         Shortage(key_in(each), each["wanted"], each["available"])
@@ -521,6 +605,7 @@ def _line_row(line: OrderLine) -> Row:
             "laneVersion": line.lane_version,
             "locationId": line.location_id or None,
             "askedLocationId": line.asked_location,
+            "limitGroup": line.limit_group,
             "backordered": line.backordered or None,
         }
     )
@@ -543,6 +628,7 @@ def _read_line(line: Row) -> OrderLine:
         lane_version=line.get("laneVersion"),
         location_id=_text(line, "locationId") if "locationId" in line else DEFAULT_LOCATION,
         asked_location=line.get("askedLocationId"),
+        limit_group=line.get("limitGroup"),
         backordered=line.get("backordered", 0),
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
     )
@@ -569,6 +655,8 @@ def _step_row(step: Step) -> Row:
             "restock": step.restock,
             "outPage": step.out_page,
             "outVersion": step.out_version,
+            "added": [*map(_line_row, step.added)] or None,
+            "ifVersion": step.if_version,
         }
     )
 
@@ -600,6 +688,8 @@ def _read_step(row: Row) -> Step:
         },
         out_page=row.get("outPage"),
         out_version=row.get("outVersion"),
+        added=tuple(map(_read_line, row.get("added", ()))),
+        if_version=row.get("ifVersion"),
         other={name: value for name, value in row.items() if name not in _OWN_OF_STEP},
     )
 
@@ -701,6 +791,7 @@ _READERS: Mapping[type, Callable[[Item], Found]] = {
     PageKey: read_page,
     OutboundKey: read_outbound_page,
     BarcodeKey: decode,
+    BuyerKey: read_purchases,
     int: read_lease,
 }
 
