@@ -32,7 +32,7 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
-from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
+from inventory_orders.domain.record import OrderAction, OrderStatus
 from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import InvalidMessageError, Outcome
@@ -259,9 +259,7 @@ class DemoResult:
         units: Counter[str] = Counter()
         for row in self.rows.values():
             order = read_order(row)
-            lines = {line.product_id: line.quantity for line in order.lines}
-            steps = [(step.action, step.quantities) for step in order.steps]
-            for line in units_by_line(lines, steps).values():
+            for line in order.units().values():
                 units["shipped"] += line.moved[OrderAction.FULFIL]
                 units["returned"] += line.moved[OrderAction.RETURN]
             for step in order.steps:
@@ -275,12 +273,9 @@ class DemoResult:
         units: Counter[str] = Counter()
         for order in map(read_order, self.rows.values()):
             limited = {line.product_id for line in order.lines if line.limit_group is not None}
-            lines = {line.product_id: line.quantity for line in order.lines}
-            steps = [(step.action, step.quantities) for step in order.steps]
-            for product_id, line in units_by_line(lines, steps).items():
-                ended = line.moved[OrderAction.CANCEL] + line.moved[OrderAction.EXPIRE]
+            for product_id, line in order.units().items():
                 if product_id in limited:
-                    units.update(dict.fromkeys(order.buyers or (), line.quantity - ended))
+                    units.update(dict.fromkeys(order.buyers or (), line.bought))
         return units
 
     @property
@@ -391,8 +386,8 @@ def tea_shop_day(run: str, count: int) -> Workload:
         fifo,
         "A tea shop's day",
         f"{count:,} orders for a shop with two warehouses and a store, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
-        f"twice, and {len(bad):,} more messages are invalid. {len(fans) + len(resold):,} more are for a product limited to {sample_orders.DROP_LIMIT} per customer, "
-        f"{len(resold):,} of them a reseller's: {sample_orders.RESELLER}. Everything is invented; products and locations begin with demo-.",
+        f"twice, and {len(bad):,} more messages are invalid. {len(fans) + len(resold):,} more are for a product limited to {sample_orders.DROP_LIMIT} each, "
+        f"{len(resold):,} by a reseller. Everything is invented; products and locations begin with demo-.",
         transfer=(
             sample_orders.own_location(sample_orders.WAREHOUSE),
             sample_orders.own_location(sample_orders.STORE),

@@ -17,6 +17,7 @@ from .common import aside, print_problems, progress_bar, screen, table_of
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
+    from ..forget import Forgetting
     from ..restore import Differences
 
 app = typer.Typer()
@@ -164,9 +165,13 @@ def forget(
             raise UserError(
                 f"DynamoDB failed ({error}). Done so far: {counted(work.done, 'order')}; run the same command again"
             ) from error
+    _show_forgotten(work, where)
+
+
+def _show_forgotten(work: Forgetting, where: str) -> None:
     if not work.is_known:
         raise UserError(
-            f"{where} has no order of {user} (index byUser), and none of the pseudonym {work.pseudonym}; nothing was changed. "
+            f"{where} has no order of {work.user_id} (index byUser), and none of the pseudonym {work.pseudonym}; nothing was changed. "
             "Check the userId, the stage and the key"
         )
     print_problems("Not changed", work.problems.values())

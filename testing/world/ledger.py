@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from testing.world.ends import Row, key_of, steps_of, units_of
+from testing.world.purchases import Purchases
 from testing.world.violation import require
 
 Place = tuple[str, tuple[str, ...]]
@@ -29,6 +30,7 @@ _FIXED = {
     "Products": ("productId", "createdAt", "of", "locationId"),
     "Orders": ("orderId", "createdAt"),
     "Allotments": ("page", "epoch"),
+    "Purchases": ("buyer", "epoch"),
 }
 
 MOVES = {
@@ -96,6 +98,7 @@ class Ledger:
 
     Attributes:
         stock: The stock of each product's row after each write that changed it.
+        purchases: What buyers have bought.
 
     Raises:
         ViolationError: The books do not balance at the start.
@@ -109,6 +112,7 @@ class Ledger:
         self._out = Counter[Generation]()
         self._words: dict[str, dict[str, set[str]]] = defaultdict(dict)
         self._barcodes: dict[str, dict[str, Any]] = {}
+        self.purchases = Purchases()
         self._records = {name: Counter[Generation]() for name in ("available", "on hand", "open")}
         self._keep(0, [Change(place, None, row) for place, row in rows.items()])
 
@@ -152,6 +156,7 @@ class Ledger:
             self._check(key, stock)
         for change in changes:
             self._check_closing(change)
+        self.purchases.note(number, changes, self._rows)
 
     def _check_closing(self, change: Change) -> None:
         """Check that no units are left of a product whose row was deleted."""
@@ -181,6 +186,8 @@ class Ledger:
             case "Allotments":
                 for sign, row in ((-1, change.before), (1, change.after)):
                     yield from self._keep_page(key[0], row or {}, sign)
+            case "Purchases":
+                pass
             case _:
                 figures = _of_order if table == "Orders" else _of_adjustment
                 for sign, row in ((-1, change.before), (1, change.after)):
@@ -390,7 +397,8 @@ def _check_row(change: Change) -> None:
         require(is_kept, f"the adjustment {name} was changed after it was booked")
         return
     if after is None:
-        require(table == "Products", f"{table} {name} was deleted")
+        is_empty = table == "Purchases" and not any((before or {})["units"].values())
+        require(table == "Products" or is_empty, f"{table} {name} was deleted")
         return
     require(
         table != "Products" or "createdAt" in after, f"the row {name} is {after}, of no product"

@@ -1780,6 +1780,24 @@ def test_a_rejection_shows_stock_to_customers_only_if_allowed(customers, monkeyp
     assert all(tells({"sub": "u-7"}))
 
 
+def test_a_rejection_tells_customers_the_limit_but_not_what_was_bought(customers):
+    limit = {"purchaseLimit": 2, "limitGroup": "drop"}
+    assert customers("PATCH", f"/products/{TEA}", limit, claims=OPERATOR).status == 200
+    buyers = {"buyers": ["u-7", "card"]}
+    assert place(customers, "o-1", 2, user="u-6", claims=OPERATOR, **buyers).status == 201
+    said = place(customers, "o-2", 1, claims={"sub": "u-7"})
+    assert said.code == (409, "PURCHASE_LIMIT")
+    assert said.document["detail"].startswith("at most 2 of these per customer. This is final")
+    again = place(customers, "o-2", 1, claims={"sub": "u-7"})
+    assert again.document == said.document
+    shown = [
+        customers("GET", "/orders/o-2", claims=who).document for who in ({"sub": "u-7"}, OPERATOR)
+    ]
+    reached = {"group": "drop", "limit": 2, "wanted": 1}
+    assert said.document["order"]["limits"] == shown[0]["limits"] == [reached]
+    assert shown[1]["limits"] == [reached | {"bought": 2}]
+
+
 def test_a_token_without_a_subject_is_refused(customers):
     for claims in ({}, {"sub": ""}, {"sub": None}, {"sub": 7}, {"sub": ["u-7"]}):
         for path in ("/orders", "/orders/o-1", f"/products/{TEA}"):

@@ -6,6 +6,7 @@ import pytest
 
 from inventory_orders.api.products import availability
 from inventory_orders.domain.adjustment import Decrement
+from inventory_orders.domain.events import order_events
 from inventory_orders.domain.product import ProductStatus
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import parse_order
@@ -321,3 +322,24 @@ def test_a_cancellation_that_comes_before_its_order_keeps_the_orders_buyers(shop
     assert shop.order_row("o-1")["buyers"] == ["card"]
     assert shop.invoke("place_orders", body)["result"] == "REPLAYED"
     assert set(shop.items(Table.ORDERS)) == {("o-1",)}
+
+
+def test_events_have_the_limits_that_an_order_exceeded_but_not_the_keys_of_its_buyer(shop):
+    create(shop, purchaseLimit=2, safetyStock=7)
+    assert shop.invoke("place_orders", ordered(buyers=["card"]))["result"] == "APPLIED"
+    order = ordered(orderId="o-2", buyers=["card"]) | {
+        "items": [{"productId": "tea", "quantity": 2}]
+    }
+    refused = shop.invoke("place_orders", order)
+    assert (refused["code"], refused["message"]) == (
+        "PURCHASE_LIMIT",
+        "at most 2 of tea per buyer: 2 wanted, 1 bought before",
+    )
+    reached = [{"group": "tea", "limit": 2, "bought": 1, "wanted": 2}]
+    assert refused["limits"] == reached
+    assert shop.invoke("place_orders", order)["limits"] == reached
+    (placed,), (rejected,) = (order_events(None, shop.order_row(f"o-{n}")) for n in (1, 2))
+    assert (rejected.type, rejected.data["limits"]) == ("OrderRejected", reached)
+    for event in (placed, rejected):
+        assert "buyers" not in event.data
+        assert "limitGroup" not in event.data["items"][0]

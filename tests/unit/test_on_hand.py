@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from inventory_orders.domain import outbound as outbound_domain
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
@@ -19,7 +20,6 @@ from inventory_orders.domain.outbound import (
     OutboundPage,
 )
 from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
-from inventory_orders.domain import outbound as outbound_domain
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Outcome, RejectedError
 from inventory_orders.lanes.levels import read_level

@@ -1,4 +1,4 @@
-"""Purchase limits in the engine: what is read and written, rivals, offers, and what is given back."""
+"""Purchase limits in the engine: what is read and written, rivals, offers, and refunds."""
 
 from dataclasses import replace
 
@@ -68,7 +68,7 @@ def tables_of(request):
     return [(name, what["TableName"]) for name, what in actions if what["TableName"] != "Orders"]
 
 
-def test_the_units_of_a_batch_are_counted_with_one_write_for_each_buyer():
+def test_a_batch_writes_the_row_of_each_buyer_once():
     bench = Counted(limited("p"))
     report = bench.apply(*(order(n, f"u{n % 3}") for n in range(6)))
     assert statuses(report) == [APPLIED] * 6
@@ -88,7 +88,7 @@ def test_a_product_without_a_limit_costs_neither_a_read_nor_a_write_more():
     assert "limitGroup" not in bench.order_row("o1")["items"][0]
 
 
-def test_the_second_order_of_a_batch_is_rejected_in_the_transaction_of_the_first():
+def test_the_transaction_of_the_first_order_rejects_the_second():
     bench = Counted(limited("p"))
     report = bench.apply(order(1, quantity=2), order(2), order(3, "v"))
     assert statuses(report) == [APPLIED, REJECTED, APPLIED]
@@ -132,7 +132,7 @@ def test_after_a_lost_race_the_counter_that_came_back_decides():
     assert (bench.bought(), bench.bought("v"), bench.stock()) == ({"p": 2}, {"p": 1}, 99)
 
 
-def test_a_buyer_who_met_a_rival_gets_transactions_of_its_own_which_come_last():
+def test_a_buyer_who_met_a_rival_gets_transactions_of_its_own():
     bench = Counted(limited("p", limit=9))
     bench.has_bought("u", p=1)
     bench.faults.append(Fault(rival=lambda bench: bench.has_bought("u", 2, p=2)))
@@ -145,7 +145,7 @@ def test_a_buyer_who_met_a_rival_gets_transactions_of_its_own_which_come_last():
     assert len(bench.writes[-1]["TransactItems"]) == 5, "ten seconds later they share one again"
 
 
-def test_a_conflict_on_a_counter_leads_to_a_new_plan_instead_of_a_repetition():
+def test_a_conflict_on_a_counter_leads_to_a_new_plan():
     bench = Counted(limited("p", limit=9))
     bench.faults.append(
         Fault(error=cancelled("None", "TransactionConflict", "None", "None", "None"))
@@ -154,7 +154,7 @@ def test_a_conflict_on_a_counter_leads_to_a_new_plan_instead_of_a_repetition():
     assert [len(request["TransactItems"]) for request in bench.writes] == [5, 3, 3]
 
 
-def test_orders_of_a_group_keep_their_sequence_although_a_buyer_is_contested():
+def test_a_group_keeps_its_sequence_behind_a_contested_buyer():
     bench = Counted(limited("p", 2, limit=9))
     bench.faults.append(Fault(rival=lambda bench: bench.has_bought("u", p=1)))
     report = bench.apply(order(1, group="g"), order(2, "v", group="g"), order(3, "w", 2))
@@ -163,7 +163,7 @@ def test_orders_of_a_group_keep_their_sequence_although_a_buyer_is_contested():
     assert rejected == {"INSUFFICIENT_STOCK"}, "they came after the order of another buyer"
 
 
-def test_products_share_a_group_and_the_lowest_limit_among_the_orders_products_counts():
+def test_products_share_a_group_and_the_lowest_limit_of_an_order_counts():
     bench = Counted(
         limited("p", limit=3, limit_group="shoes"),
         limited("q", limit=2, limit_group="shoes"),
@@ -179,7 +179,7 @@ def test_products_share_a_group_and_the_lowest_limit_among_the_orders_products_c
     assert (limit.limit, limit.wanted) == (2, 3)
 
 
-def test_each_key_of_the_buyer_counts_and_none_if_the_user_is_not_counted():
+def test_each_key_of_the_buyer_counts_and_perhaps_not_the_user():
     bench = Counted(limited("p"))
     assert statuses(bench.apply(order(1, "a", 2, named_buyers=("a", "card")))) == [APPLIED]
     report = bench.apply(order(2, "b", named_buyers=("b", "card")))
@@ -191,7 +191,7 @@ def test_each_key_of_the_buyer_counts_and_none_if_the_user_is_not_counted():
     assert bench.bought("till") == {}
 
 
-def test_the_limit_comes_before_the_stock_and_after_unknown_and_discontinued_products():
+def test_the_limit_is_checked_before_the_stock_and_after_the_rest():
     bench = Counted(limited("p", 1), limited("gone", 5, status="DISCONTINUED"))
     report = bench.apply(
         order(1, quantity=3),
@@ -206,7 +206,7 @@ def at(location, **more):
     return limited(f"p#{location}" if location else "p", **more)
 
 
-def test_an_offer_without_the_limit_is_taken_and_the_limit_rejects_only_if_all_offers_are_impossible():
+def test_the_limit_rejects_only_if_all_offers_are_impossible():
     bench = Counted(limited("p", 9), product("p#a", 2))
     places = {"locations": ("", "a")}
     bench.has_bought("u", p=2)
@@ -219,7 +219,7 @@ def test_an_offer_without_the_limit_is_taken_and_the_limit_rejects_only_if_all_o
     assert bench.order_row("o2")["limits"] == [{"group": "p", "limit": 2, "bought": 2, "wanted": 2}]
 
 
-def test_units_are_given_back_without_a_read_by_cancellation_and_expiry_but_not_by_returns():
+def test_cancellation_and_expiry_give_units_back_without_a_read():
     bench = Counted(limited("p", limit=9))
     bench.apply(order(1, quantity=4), order(2, quantity=2, hold_seconds=60), order(3, quantity=3))
     assert bench.bought() == {"p": 9}
@@ -255,7 +255,7 @@ def test_a_command_goes_on_without_a_counter_that_has_too_few_units():
     assert (bench.row_of("u"), bench.bought("w")) == (None, {"p": 0})
 
 
-def test_an_order_that_was_planned_before_a_cancellation_does_not_write_the_units_again():
+def test_an_order_planned_before_a_cancellation_does_not_undo_it():
     bench = Counted(limited("p", limit=9))
     bench.apply(order(1, quantity=5))
     other = bench.worker()
@@ -285,7 +285,7 @@ def test_a_full_row_rejects_an_order_of_a_new_group():
     assert report.outcomes[0].rejection.reason is RejectionReason.TOO_MANY_GROUPS
 
 
-def test_an_order_whose_products_and_buyers_do_not_fit_into_a_transaction_is_rejected():
+def test_an_order_that_does_not_fit_with_its_buyers_is_rejected():
     names = [f"p{n}" for n in range(98)]
     bench = Counted(*(limited(name) for name in names))
     most = Order("o1", "u", dict.fromkeys(names, 1))

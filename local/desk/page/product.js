@@ -215,7 +215,7 @@ function lanesOf({ stockCount, inLanes, version, createdAt, changedBy, changedAt
 
 export function draw(found, state) {
   const product = { ...found, state };
-  const { productId, locationId, total, createdAt } = product;
+  const { productId, locationId, total, createdAt, purchaseLimit, limitGroup } = product;
   const title = nameIn(product) + atLocation(product);
   if (state.delisted) {
     const back = locationId ? link(nameIn(product), "product", productId) : link(T.nav.products, "products");
@@ -232,7 +232,7 @@ export function draw(found, state) {
       total && adjusts ? [transferOf(product, names), onTheWayOf(product, names)] : nothing,
       writes ? [html`<div class="cards">${limitsOf(product)}${saleOf(product)}</div>`, detailsOf(product)] : nothing,
       historyOf(product),
-      writes ? listing(productId) : nothing,
+      writes ? listing(productId, purchaseLimit && { purchaseLimit, limitGroup }) : nothing,
       lanesOf(product),
     ],
   };

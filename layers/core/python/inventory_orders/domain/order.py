@@ -143,9 +143,10 @@ class Order(Change):
         return Rejection(reason, first, shortages, self._asked(products))
 
     def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
-        found = [self.rejection(products), self._over_limit(products, purchases)]
-        reasons = [rejection for rejection in found if rejection is not None]
-        return min(reasons, key=_rank, default=None)
+        found = [self.rejection(products)]
+        if charges := +Counter(self.charges(products)):
+            found.append(self._over_limit(products, charges, purchases))
+        return min(filter(None, found), key=_rank, default=None)
 
     def charges(self, products: StockById) -> Mapping[str, int]:
         units = Counter[str]()
@@ -154,11 +155,10 @@ class Order(Change):
                 units[row.charged_group] += self.quantities[product_of(key)]
         return units
 
-    def _over_limit(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
-        """Why the offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
-        charges, asked = +Counter(self.charges(products)), self._asked(products)
-        if not charges:
-            return None
+    def _over_limit(
+        self, products: StockById, charges: Mapping[str, int], purchases: PurchasesByBuyer
+    ) -> Rejection | None:
+        """Why an offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
         bought = [purchases[key].units for key in self.buyers if key in purchases]
         limits = [_limit(group, wanted, products, bought) for group, wanted in charges.items()]
         exceeded = {each.group: each for each in limits if each.bought + each.wanted > each.limit}
@@ -172,7 +172,9 @@ class Order(Change):
             reason = RejectionReason.TOO_MANY_GROUPS
         else:
             return None
-        return Rejection(reason, rows[0], asked=asked, limits=tuple(exceeded.values()), rows=rows)
+        return Rejection(
+            reason, rows[0], asked=self._asked(products), limits=tuple(exceeded.values()), rows=rows
+        )
 
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
         """Why a row cannot supply its line."""

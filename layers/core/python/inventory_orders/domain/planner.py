@@ -176,18 +176,18 @@ def plan(
     choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
     decisions: list[Decision] = []
     stopped: set[str] = set()
-    for change in _contested_last(changes, supply.contested):
+    for change in _contested_last(changes, supply.contested) if supply.contested else changes:
         decision = None if change.group in stopped else choice.decide(change)
         if decision is not None:
             decisions.append(decision)
         elif change.group is not None:
             stopped.add(change.group)
-    over_limit = choice.proven_by(
-        {p for decision in decisions for p in decision.deltas}, supply.contested
-    )
+    if choice.doubted:
+        written = {product_id for decision in decisions for product_id in decision.deltas}
+        decisions += choice.proven_by(written, supply.contested)
     leaves = attrgetter("change.outbound")
     return Plan(
-        supply.arrange([*filterfalse(leaves, decisions), *over_limit], limits),
+        supply.arrange([*filterfalse(leaves, decisions)], limits),
         frozenset(choice.missing),
         frozenset(choice.found_short),
         tuple(choice.waiting),
@@ -199,12 +199,8 @@ def plan(
 def _contested_last(changes: Sequence[Change], contested: Set[BuyerKey]) -> Sequence[Change]:
     """Move the changes of contested buyers to the end, and with them those that must not overtake them."""
     last = {change.record_key for change in changes if not contested.isdisjoint(change.buyers)}
-    last |= (
-        {c.record_key for c in followers(changes, lambda c: c.record_key in last)}
-        if last
-        else set()
-    )
-    return sorted(changes, key=lambda change: change.record_key in last) if last else changes
+    last |= {each.record_key for each in followers(changes, lambda c: c.record_key in last)}
+    return sorted(changes, key=lambda change: change.record_key in last)
 
 
 def prove(
@@ -517,28 +513,28 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
                 allocation.add_units(product_id, delta, page, moves_goods=goods)
             for product_id in decision.checked:
                 allocation.check(product_id)
-        refunds = together((each.change.refunds for each in draft.decisions), purchases)
-        charged = charge(draft.decisions, purchases, refunds)
-        drained = allocation.drain(draft.decisions)
-        transactions.append(replace(drained, purchases=charged, refunds=refunds))
+        transactions.append(with_purchases(allocation.drain(draft.decisions), purchases))
     return transactions
 
 
-def charge(
-    decisions: Iterable[Decision],
-    purchases: dict[BuyerKey, Purchases],
-    refunds: dict[BuyerKey, dict[str, int]],
-) -> tuple[Update[Purchases], ...]:
-    """Add the units of a transaction's decisions to `purchases`, with one update or check of each buyer's row.
+def with_purchases(transaction: Transaction, purchases: dict[BuyerKey, Purchases]) -> Transaction:
+    """Add what the decisions of a transaction write about buyers: one update, check or refund of each row.
 
-    An update includes the buyer's refund, which is removed from `refunds`, as a transaction writes each row once.
+    Args:
+        transaction: The transaction.
+        purchases: The rows after the previous transaction. Those that this one updates are replaced.
     """
+    if not any(decision.purchases for decision in transaction.decisions):
+        return transaction
     charges: dict[BuyerKey, Counter[str]] = {}
-    for decision in decisions:
+    for decision in transaction.decisions:
         for key in decision.buyers:
             charges.setdefault(key, Counter()).update(decision.charges)
+    refunds = together((each.change.refunds for each in transaction.decisions), purchases)
+    # A transaction writes each row once.
     for key in charges.keys() & refunds.keys():
         charges[key].subtract(refunds.pop(key))
     before = {key: purchases[key] for key in charges}
     purchases |= {key: before[key].plus(units) for key, units in charges.items() if units}
-    return tuple(Update(before[key], purchases[key]) for key in charges)
+    updates = tuple(Update(before[key], purchases[key]) for key in charges)
+    return replace(transaction, purchases=updates, refunds=refunds)

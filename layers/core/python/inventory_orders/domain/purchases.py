@@ -50,7 +50,7 @@ class Purchases:
         return replace(self, version=self.version + 1, units=Counter(self.units) + Counter(charges))
 
     def returnable(self, units: Mapping[str, int]) -> dict[str, int]:
-        """The units that can be given back: those of groups of which the buyer has that many."""
+        """The units that can be refunded: those of groups of which the buyer has that many."""
         return {group: n for group, n in units.items() if n <= self.units.get(group, 0)}
 
 

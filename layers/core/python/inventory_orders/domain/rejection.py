@@ -95,7 +95,7 @@ class RejectionReason(StrEnum):
     )
     BELOW_FLOOR = (
         "BELOW_FLOOR",
-        "stock of {subject} would fall below its limit (-backorderLimit): {wanted:,} to remove, "
+        "stock of {subject} would fall below its limit (-backorderLimit, or safetyStock for a decrement): {wanted:,} to remove, "
         "{available:,} available. If a receipt is missing, book it first; if open orders hold units that are gone, cancel those units as lost",
     )
     LOCATION_REQUIRED = (

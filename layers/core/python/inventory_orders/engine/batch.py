@@ -413,7 +413,7 @@ class Batch:
         return replace(found, purchases=known, contested=contested)
 
     def learn_purchases(self, key: BuyerKey, reason: CancellationReason) -> None:
-        """Learn why a buyer's row was not written. If units cannot be given back, the change goes on without that."""
+        """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that."""
         found = reason.found
         if reason.is_lost:
             self._client.contested.observe(key.buyer)

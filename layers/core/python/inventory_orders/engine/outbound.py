@@ -13,8 +13,7 @@ from inventory_orders.domain.outbound import (
     OutboundKey,
     OutboundPage,
 )
-from inventory_orders.domain.planner import Chain
-from inventory_orders.domain.purchases import together
+from inventory_orders.domain.planner import Chain, with_purchases
 from inventory_orders.engine.batch import Batch
 from inventory_orders.engine.retrying_client import RetryingClient, read_all
 from inventory_orders.errors import LeaseHeldError, StoreError
@@ -64,11 +63,7 @@ class OutboundPages:
             # The sweep may have made room on pages that other processes wrote last.
             self._pages = {}
             return self.arrange(leaving, batch)
-        return tuple((self._with_refunds(one, batch),) for one in arranged)
-
-    def _with_refunds(self, transaction: Transaction, batch: Batch) -> Transaction:
-        refunds = (decision.change.refunds for decision in transaction.decisions)
-        return replace(transaction, refunds=together(refunds, batch.known.purchases))
+        return tuple((with_purchases(one, batch.known.purchases),) for one in arranged)
 
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage], batch: Batch
