@@ -11,7 +11,7 @@ from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.record import OrderStatus
 
-from .movements import LOST, Move, Row, moves_of_line
+from .movements import LOST, TAKEN, Move, Row, moves_of_line
 from .words import lane_name
 
 
@@ -130,7 +130,7 @@ def _faults_of_line(order: Row, line: Row, outbound: Mapping[str, int] | None) -
         if status in _HOLDS_UNITS:
             yield Fault(key, "", "took no units of it (no productCreatedAt)")
         return
-    moves = list(moves_of_line(order, line))
+    moves = [move for move in moves_of_line(order, line) if move.effect != TAKEN]
     due, back = _returns_of_line(status, line, moves)
     still_open = line["quantity"] + sum(move.effect.open * move.units for move in moves)
     delivered = sum(move.effect.delivered * move.units for move in moves)
@@ -159,7 +159,7 @@ def _returns_of_line(status: object, line: Row, moves: Collection[Move]) -> tupl
 
 def _faults_of_leaving(moves: Iterable[Move], outbound: Mapping[str, int] | None) -> Iterator[str]:
     """Yield faults of the outbound pages through which the units of a line left."""
-    for step, effect, units, _ in moves:
+    for step, effect, units, *_ in moves:
         if effect.on_hand >= 0 or not units:
             continue
         page, version = step.get("outPage"), step.get("outVersion")

@@ -110,11 +110,14 @@ class Effect(NamedTuple):
 
 
 LOST = Effect(available=0, on_hand=-1, open=-1, delivered=0)
+TAKEN = Effect(available=-1, on_hand=0, open=1, delivered=0)
 _NONE = Effect(0, 0, 0, 0)
 _EFFECTS: Mapping[tuple[object, object], Effect] = {
     ("fulfil", None): Effect(available=0, on_hand=-1, open=-1, delivered=1),
     ("cancel", None): Effect(available=1, on_hand=0, open=-1, delivered=0),
     ("cancel", False): LOST,
+    ("amend", None): Effect(available=1, on_hand=0, open=-1, delivered=0),
+    ("unfulfil", None): Effect(available=0, on_hand=1, open=1, delivered=-1),
     ("expire", None): Effect(available=1, on_hand=0, open=-1, delivered=0),
     ("return", True): Effect(available=1, on_hand=1, open=0, delivered=-1),
     ("return", False): Effect(available=0, on_hand=0, open=0, delivered=-1),
@@ -132,22 +135,35 @@ class Move(NamedTuple):
         effect: The change per unit.
         units: The number of units that it moved.
         returned: The product's version after units came back; None if no units came back.
+        source: The line that says where the units were taken: an amend may add some from elsewhere.
     """
 
     step: Row
     effect: Effect
     units: int
     returned: int | None
+    source: Row
 
 
 def moves_of_line(order: Row, line: Row) -> Iterator[Move]:
-    """Yield the effects of an order's steps on one of its lines."""
-    still_open = line["quantity"]
+    """Yield the effects of an order's steps on one of its lines. Units that an amend adds are `TAKEN`."""
+    source = _line_as_placed(order, line) or line
+    still_open = 0 if source is line and "asked" in order else source["quantity"]
     for step in order.get("steps", ()):
         effect = _EFFECTS.get((step.get("action"), step.get("restock")), _NONE)
         for units, returned in _units_of(step, line["productId"], still_open):
             still_open += effect.open * units
-            yield Move(step, effect, units, returned)
+            yield Move(step, effect, units, returned, source)
+        for added in step.get("added", ()):
+            if added["productId"] == line["productId"]:
+                source, still_open = added, still_open + added["quantity"]
+                yield Move(step, TAKEN, added["quantity"], None, source)
+
+
+def _line_as_placed(order: Row, line: Row) -> Row | None:
+    """The line as it was before all amends; None if an amend added it."""
+    placed = (each for each in order.get("asked", order)["items"])
+    return next((each for each in placed if each["productId"] == line["productId"]), None)
 
 
 def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int, int | None]]:
@@ -167,36 +183,45 @@ def movements_of(order: Row) -> Iterator[Movement]:
     """
     name = f"order {order['orderId']}"
     for line in _taken_lines(order):
-        yield _taken(name, order, line)
+        if (placed := _line_as_placed(order, line)) is not None:
+            yield _taken(
+                name, order["createdAt"], placed, _facts("place", order, "orderId", "userId")
+            )
         for move in moves_of_line(order, line):
-            if move.effect.open or move.effect.available:
-                yield _moved(name, order, line, move)
+            if move.effect == TAKEN:
+                facts = _facts(
+                    "amend", {**move.step, "orderId": order["orderId"]}, "orderId", "reason"
+                )
+                said = f"{name}, {_said(move.step)}"
+                yield _taken(said, move.step["at"], move.source, facts)
+            elif move.effect.open or move.effect.available:
+                yield _moved(name, order, move)
 
 
 def _taken_lines(order: Row) -> Iterator[Row]:
     return (line for line in order.get("items", ()) if "productCreatedAt" in line)
 
 
-def _taken(name: str, order: Row, line: Row) -> Movement:
+def _taken(name: str, at: str, line: Row, facts: Mapping[str, str]) -> Movement:
     page, units = line.get("lanePage", ""), line["quantity"]
     version = line["laneVersion"] if page else line.get("productVersion")
     what = f"{name}, from {lane_name(lane_of(page))}" if page else name
     return Movement(
         _generation(line),
         version,
-        order["createdAt"],
+        at,
         what,
         -units,
         open=units,
         page=page,
-        facts=_facts("place", order, "orderId", "userId"),
+        facts=facts,
     )
 
 
-def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
-    step, effect, units, version = move
+def _moved(name: str, order: Row, move: Move) -> Movement:
+    step, effect, units, version, source = move
     page = ""
-    if effect.on_hand < 0:
+    if effect.on_hand < 0 or step["action"] == "unfulfil":
         page, version = step.get("outPage", ""), step.get("outVersion")
     elif version is None:
         # The product had been delisted.
@@ -205,14 +230,14 @@ def _moved(name: str, order: Row, line: Row, move: Move) -> Movement:
     numbers = (effect.available * units, effect.on_hand * units, effect.open * units)
     kind = "lose" if effect == LOST else step["action"]
     facts = _facts(kind, {**step, "orderId": order["orderId"]}, "orderId", "reason")
-    return Movement(_generation(line), version, step["at"], what, *numbers, page, facts=facts)
+    return Movement(_generation(source), version, step["at"], what, *numbers, page, facts=facts)
 
 
 def stranded(order: Row) -> Iterator[tuple[Generation, int]]:
     """Yield the open units of a finished order, by generation: they are not sold, and will never be handed over."""
     if order.get("status") not in ("PENDING", "CONFIRMED"):
         for line in _taken_lines(order):
-            moves = moves_of_line(order, line)
+            moves = (move for move in moves_of_line(order, line) if move.effect != TAKEN)
             yield (
                 _generation(line),
                 line["quantity"] + sum(move.effect.open * move.units for move in moves),

@@ -26,7 +26,7 @@ from inventory_orders.api.requests import HttpAnswer, ProblemError, Request, rea
 from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.record import OrderRecord, OrderStatus
+from inventory_orders.domain.record import OrderRecord, OrderStatus, RejectedAmend, Step
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, UnsuccessfulError, rejected
 from inventory_orders.errors import CorruptItemError, Outcome, StoreError
@@ -116,7 +116,7 @@ def _await(command: OrderCommand, deadline: Deadline) -> ChangeOutcome | None:
             return None
         if order is None:
             return None
-        ends = (*order.steps, *order.rejected_amends)
+        ends: tuple[Step | RejectedAmend, ...] = (*order.steps, *order.rejected_amends)
         return next(((order, end.at) for end in ends if end.step_id == command.step_id), None)
 
     order = await_decision(look, client, deadline)
