@@ -16,11 +16,11 @@ from testing.world.handlers import function_names
 PAGE = ROOT / "events" / "README.md"
 
 SHOWS = {
-    "manage_products_create": "a product is listed; each customer may buy two",
+    "manage_products_create": "a product is listed",
     "manage_products_create_place": "another product is listed at a location, with stock there",
     "manage_products": "two catalogue events, the older one last",
     "manage_products_price": "a price is changed",
-    "manage_products_change": "a low-stock threshold and a safety stock are changed",
+    "manage_products_change": "a product gets a low-stock threshold, safety stock, and a limit of two for each customer",
     "manage_products_discontinue": "a product is discontinued",
     "manage_products_list_again": "the same product is listed again",
     "manage_products_delist_stale": "an earlier generation of a product is delisted",

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,11 @@ from inventory_orders.domain.purchases import BuyerKey, Purchases, Refunds, toge
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
+from inventory_orders.store.cancellations import (
+    CancellationReason,
+    Meaning,
+    TransactionCancelledError,
+)
 from inventory_orders.store.rows import Item, read_record
 from inventory_orders.store.tables import Table
 from inventory_orders.store.writes import (
@@ -186,11 +190,7 @@ class Forgetting:
             self._client.write(actions, self._soon(), CommitStats())
         except TransactionCancelledError as error:
             reason, *of_buyers = error.reasons
-            lacking = {
-                key: each.found if isinstance(each.found, Purchases) else Purchases(key, 0, "")
-                for key, each in zip(refunds, of_buyers, strict=True)
-                if each.meaning is Meaning.CONDITION_FAILED
-            }
+            lacking = dict(_lacking(refunds, of_buyers))
             if reason.meaning is Meaning.NOTHING and lacking:
                 # The audit reports the difference.
                 self._write(update, together([refunds], lacking))
@@ -228,9 +228,20 @@ class Forgetting:
             buyers=tuple(each for each in buyers if each != self.user_id) or None,
             user_id=self.pseudonym,
             attributes={},
+            asked=order.asked and replace(order.asked, attributes={}),
             placed_by=None,
             steps=tuple(replace(step, notes={}) for step in order.steps),
             pseudonymised_at=order.pseudonymised_at or at,
             last_updated_at=at,
             version=order.version + 1,
         )
+
+
+def _lacking(
+    refunds: Refunds, reasons: Iterable[CancellationReason]
+) -> Iterator[tuple[BuyerKey, Purchases]]:
+    """Yield the purchases of buyers who have fewer units than would be refunded, according to a cancelled transaction."""
+    for key, reason in zip(refunds, reasons, strict=True):
+        if reason.meaning is Meaning.CONDITION_FAILED:
+            found = reason.found
+            yield key, found if isinstance(found, Purchases) else Purchases(key, 0, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from inventory_orders.api import amends, barcodes, orders, products, staff
+from inventory_orders.api import barcodes, orders, products, staff
 from inventory_orders.api.requests import is_request
 from inventory_orders.api.serving import Route, serve
 from inventory_orders.domain.record import OrderAction
@@ -33,7 +33,7 @@ _ROUTES = {
         ),
     ),
     "GET /orders/{orderId}": Route(orders.get_order),
-    "PATCH /orders/{orderId}": Route(amends.amend_order),
+    "PATCH /orders/{orderId}": Route(orders.amend_order),
     **{
         f"POST /orders/{{orderId}}/{action.path}": Route(partial(orders.change_order, action))
         for action in OrderAction

@@ -22,25 +22,36 @@ def key_of(place: Row) -> str:
 
 def units_of(order: Row) -> tuple[Counter[str], Counter[str]]:
     """Count an order's units by product: units neither handed over nor cancelled, and units with the customer."""
-    open_, delivered = named(order), Counter[str]()
+    open_, delivered = named(as_placed(order)), Counter[str]()
     for step, moved in steps_of(order):
-        if step["action"] == "return":
+        open_ = _after(open_, step, moved)
+        if step["action"] in ("return", "unfulfil"):
             delivered -= moved
-        else:
-            open_ -= moved
         if step["action"] == "fulfil":
             delivered += moved
     return open_, delivered
 
 
+def as_placed(order: Row) -> Row:
+    """An order with the lines that it was placed with, before all amends."""
+    return {**order, "items": order.get("asked", order).get("items", ())}
+
+
+def _after(open_: Counter[str], step: Row, moved: Counter[str]) -> Counter[str]:
+    """The open units of an order after a step that moved some units."""
+    if step["action"] == "unfulfil":
+        return open_ + moved
+    left = open_ if step["action"] == "return" else open_ - moved
+    return left + named({"items": step.get("added", ())})
+
+
 def steps_of(order: Row) -> Iterator[tuple[Mapping[str, Any], Counter[str]]]:
     """Yield the steps of an order, each with the units that it moves. A fulfilment without items moves all open units."""
-    open_ = named(order)
+    open_ = named(as_placed(order))
     for step in order.get("steps", ()):
         is_whole = step["action"] == "fulfil" and "items" not in step
         moved = Counter(open_) if is_whole else named(step)
-        if step["action"] != "return":
-            open_ -= moved
+        open_ = _after(open_, step, moved)
         yield step, moved
 
 
@@ -54,6 +65,7 @@ def named(step: Row) -> Counter[str]:
 
 def is_order(row: Row | None, body: Row) -> bool:
     """Whether a row belongs to the order in a message."""
+    row = None if row is None else as_placed(row)
     if row is None or (row.get("userId"), named(row)) != (body["userId"], named(body)):
         return False
     asked = {i["productId"]: i["locationId"] for i in body["items"] if "locationId" in i}
@@ -73,6 +85,11 @@ def is_carried_out(row: Row | None, command: Row) -> bool:
     """Whether an order's row shows that a command was carried out, or that it was a late payment."""
     if row is None:
         return False
+    if command["action"] == "amend":
+        return _is_amended(row, command)
+    if command["action"] == "unfulfil":
+        steps = row.get("steps", ())
+        return any((s["action"], s.get("stepId")) == ("unfulfil", command["stepId"]) for s in steps)
     if "stepId" in command:
         # Units of a cancellation are restocked by default.
         is_default = command["action"] == "cancel" and command.get("restock")
@@ -99,6 +116,17 @@ def is_carried_out(row: Row | None, command: Row) -> bool:
             return bool(row["status"] == "EXPIRED")
 
 
+def _is_amended(row: Row, command: Row) -> bool:
+    """Whether an amend was applied, and each product that it names then had as many open units, or was rejected for good."""
+    open_ = named(as_placed(row))
+    for step, moved in steps_of(row):
+        open_ = _after(open_, step, moved)
+        if step.get("stepId") == command["stepId"]:
+            items = command.get("items", ())
+            return all(open_[item["productId"]] == item["quantity"] for item in items)
+    return any(one["stepId"] == command["stepId"] for one in row.get("rejectedAmends", ()))
+
+
 def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text.upper())
 
@@ -117,7 +145,11 @@ def is_answered_with_no(row: Row | None, command: Row) -> bool:
             is_too_much = (
                 status in {"CONFIRMED", "FULFILLED"} and is_new and not named(command) <= open_
             )
-            return status in OVER or is_too_much
+            actions = {step["action"] for step in row.get("steps", ())}
+            is_needed = "unfulfil" in actions and "stepId" not in command
+            return status in OVER or is_too_much or is_needed
+        case "unfulfil":
+            return is_new and (not delivered or not named(command) <= delivered)
         case "cancel":
             is_too_much = "stepId" in command and is_new and not named(command) <= open_
             return status in {"FULFILLED", *OVER} or is_too_much
@@ -140,6 +172,8 @@ def is_done(row_of: Callable[..., Row | None], function: str, asked: dict[str, A
         asked: The message or the command.
     """
     match function:
+        case "place_orders" if asked.get("action") == "amend":
+            return is_carried_out(row_of("Orders", asked["orderId"]), asked)
         case "place_orders":
             return is_order(row_of("Orders", asked["orderId"]), asked)
         case "change_orders":
@@ -166,7 +200,9 @@ def _is_managed(row: Row | None, command: dict[str, Any]) -> bool:
         return newest is not None and _moment(newest) >= _moment(command["eventTime"])
     if command["action"] == "delist":
         return row is None or bool(row["createdAt"] != command["createdAt"])
-    wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}
+    given = command.keys() - {"action", "openingStock"}
+    # A limit of 0 is not stored.
+    wanted = {name: command[name] for name in given if command[name] != 0}
     wanted["productId"] = key_of(command)
     if command["action"] == "discontinue":
         wanted["status"] = "DISCONTINUED"

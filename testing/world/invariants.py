@@ -109,7 +109,7 @@ def _check_order(
     )
     _check_listed(before, after)
     if before is not None:
-        _check_step(world, change, before, after)
+        _check_step(world, change, before, after, written)
         return
     if after["status"] == "REJECTED":
         _check_rejected_order(world, change, after)
@@ -146,20 +146,29 @@ _STEPS = {
     ("PENDING", "EXPIRED"),
     ("CONFIRMED", "FULFILLED"),
     ("CONFIRMED", "CANCELLED"),
+    ("FULFILLED", "CONFIRMED"),
 }
 _MAY_BE = {
     "extend": {"PENDING"},
     "cancel": {"PENDING", "CONFIRMED"},
     "fulfil": {"CONFIRMED"},
     "return": {"CONFIRMED", "FULFILLED"},
+    "unfulfil": {"CONFIRMED"},
+    "amend": {"PENDING", "CONFIRMED"},
 }
 """Statuses that an action may leave unchanged."""
 # Timestamps that a step writes in addition to the status, the lines, and the end of the hold.
 _STAMPS = {"CONFIRMED": "confirmedAt", "FULFILLED": "fulfilledAt"}
+_AMENDED = {"items", "attributes", "asked", "suppliedFrom"}
+"""What an amend may change in addition."""
 
 
 def _check_step(
-    world: CheckedWorld, change: Change, before: dict[str, Any], after: dict[str, Any]
+    world: CheckedWorld,
+    change: Change,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    versions: Mapping[Place, int],
 ) -> None:
     """Check that a change is a step of an order's lifecycle, a late payment, a return, or an arrival after a tombstone."""
     name, step = after["orderId"], (before["status"], after["status"])
@@ -169,16 +178,32 @@ def _check_step(
         require(step == ("CANCELLED", "CANCELLED"), f"the tombstone of {name} is {step[1]}")
         return
     if "pseudonymisedAt" in written:
-        allowed = {"userId", "attributes", "placedBy", "buyers", "steps", "pseudonymisedAt"}
+        allowed = {
+            "userId",
+            "attributes",
+            "placedBy",
+            "buyers",
+            "steps",
+            "pseudonymisedAt",
+            "asked",
+        }
         require(written <= allowed, f"the erasure gave order {name} {written - allowed}")
         return
     if step[0] != step[1]:
         require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
         allowed = {"status", "statusAt", "statusShard", "steps", "expiresAt", "expiryShard"}
-        allowed.add(_STAMPS.get(step[1], "status"))
+        is_undone = step == ("FULFILLED", "CONFIRMED")
+        allowed.add("fulfilledAt" if is_undone else _STAMPS.get(step[1], "status"))
+        action = after["steps"][-1]["action"]
+        allowed |= _AMENDED if action == "amend" else set()
         require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
         require(
-            step[1] != "CONFIRMED" or "confirmationRejected" not in before,
+            is_undone == (action == "unfulfil") and not (is_undone and "fulfilledAt" in after),
+            f"order {name} was {step[0]}, and is {step[1]} after {action}",
+        )
+        told = before.get("confirmationRejected", {}).get("reason", "VERSION_CHANGED")
+        require(
+            step[1] != "CONFIRMED" or is_undone or told == "VERSION_CHANGED",
             f"order {name} was confirmed after its confirmation was rejected",
         )
         clock = change.process.clock
@@ -187,6 +212,10 @@ def _check_step(
             or before.get("expiresAt", "9999") <= world.moment(clock - GRACE_SECONDS),
             f"order {name} expired at {world.moment(clock)}, and its hold ends at {before.get('expiresAt')}",
         )
+    elif "rejectedAmends" in written:
+        require(written == {"rejectedAmends"}, f"a rejected amend gave order {name} {written}")
+        _check_rejected_amend(world, change, after)
+        return
     elif "confirmationRejected" in written:
         allowed = {"confirmationRejected", "latePaymentAt", "latePaymentShard"}
         require(written <= allowed, f"with a late payment, order {name} was given {written}")
@@ -194,17 +223,22 @@ def _check_step(
         return
     else:
         action = after.get("steps", [{}])[-1].get("action")
-        allowed = {"steps", "expiresAt"} if action == "extend" else {"steps"}
+        allowed = {"steps"} | {"extend": {"expiresAt"}, "amend": _AMENDED}.get(action, set())
         require(
             {"steps"} <= written <= allowed and step[1] in _MAY_BE[action],
             f"order {name}, which is {step[1]}, was given {sorted(written)} by {action}",
         )
-    _check_units(world, before, after)
+    _check_units(world, before, after, versions)
 
 
 def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
     """Check that the row gives the right reason for rejecting a confirmation."""
-    name, reason = before["orderId"], after["confirmationRejected"]["reason"]
+    name, told = before["orderId"], after["confirmationRejected"]
+    reason = told["reason"]
+    if reason == "VERSION_CHANGED":
+        is_other = before["_version"] != told["ifVersion"]
+        require(is_other, f"order {name} was confirmed for its version, and refused")
+        return
     require(
         before["status"] in OVER
         and reason == f"ORDER_{before['status']}"
@@ -213,7 +247,26 @@ def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:
     )
 
 
-def _check_units(world: CheckedWorld, before: dict[str, Any], after: dict[str, Any]) -> None:
+def _check_rejected_amend(world: CheckedWorld, change: Change, order: dict[str, Any]) -> None:
+    """Check that stock was short at a moment since the invocation began, if that is why an amend was rejected."""
+    rejected = order["rejectedAmends"][-1]
+    begun = change.process.begun or 0
+    for short in rejected.get("shortages", ()):
+        key = key_of(short)
+        known = _since(world.ledger.stock.get(key, ()), begun)
+        states = [_state_at(world, key, begun), *known]
+        require(
+            any(_is_short((state, short["wanted"])) for state in states),
+            f"{rejected['stepId']} of order {order['orderId']} was rejected, but {short} was never true",
+        )
+
+
+def _check_units(
+    world: CheckedWorld,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    written: Mapping[Place, int],
+) -> None:
     """Check that a change to an order adds one step, moves at most the units that are left, and sets the right status.
 
     The check of the books shows whether units were returned to stock.
@@ -227,9 +280,10 @@ def _check_units(world: CheckedWorld, before: dict[str, Any], after: dict[str, A
     require(len(ids) == len(set(ids)), f"order {name} has the steps {ids}")
     open_, delivered = units_of(before)
     moved = named(step)
-    room = delivered if step["action"] == "return" else open_
+    room = delivered if step["action"] in ("return", "unfulfil") else open_
     require(moved <= room, f"{step} of order {name} moves more than {room}")
     goes_back = MOVES[step["action"], step.get("restock")][0] > 0 if moved else False
+    _check_lines({"orderId": name, "status": "PENDING", "items": step.get("added", ())}, written)
     lines = {line["productId"]: line for line in before["items"]}
     for item in step.get("items", ()):
         line = lines[item["productId"]]
@@ -484,8 +538,10 @@ def check_end(world: CheckedWorld) -> None:
         for row in (*world.rows("Products"), line):
             left = float(row.get("lockTime", 0)) - world.clock.seconds
             require(left <= tolerated, f"the lock of {row.get('lockedBy')} was left behind")
-    for function, command, answer in world.answers:
-        _check_answer(world, function, command, answer)
+    for number, (function, command, answer) in enumerate(world.answers):
+        later = (each for _, each, _ in world.answers[number + 1 :])
+        if not any(_sets_the_same(command, each) for each in later):
+            _check_answer(world, function, command, answer)
 
 
 def _check_audit(world: CheckedWorld) -> None:
@@ -494,6 +550,14 @@ def _check_audit(world: CheckedWorld) -> None:
         said = "; ".join(account.unexplained_in_words)
         require(not said, f"{account.product_id} has {said}")
         require(not account.problems, f"{account.product_id}: {'; '.join(account.problems)}")
+
+
+def _sets_the_same(command: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    """Whether a later command may have set what a command set."""
+    actions, products = (
+        {each.get(name) for each in (command, later)} for name in ("action", "productId")
+    )
+    return actions == {"change"} and len(products) == 1
 
 
 def _check_answer(

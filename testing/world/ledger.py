@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testing.world.ends import Row, key_of, steps_of, units_of
+from testing.world.ends import Row, as_placed, key_of, steps_of, units_of
 from testing.world.purchases import Purchases
 from testing.world.violation import require
 
@@ -40,6 +40,8 @@ MOVES = {
     ("expire", None): (1, 0),
     ("return", True): (1, 1),
     ("return", False): (0, 0),
+    ("amend", None): (1, 0),
+    ("unfulfil", None): (0, 1),
 }
 """How each unit of a step changes the available units and the units on hand, by action and `restock`."""
 
@@ -338,20 +340,25 @@ def _of_adjustment(row: Row) -> _Figures:
 
 
 def _of_order(order: Row) -> _Figures:
-    taken = {
-        line["productId"]: (key_of(line), line.get("productCreatedAt", ""))
-        for line in order["items"]
-    }
-    for line in order["items"]:
+    placed = as_placed(order)["items"]
+    taken = {line["productId"]: _source(line) for line in placed}
+    for line in placed:
         yield "available", taken[line["productId"]], -line["quantity"]
     for step, units in steps_of(order):
         moves = MOVES.get((step["action"], step.get("restock")), (0, 0))
         for product_id, quantity in units.items():
             yield "available", taken[product_id], moves[0] * quantity
             yield "on hand", taken[product_id], moves[1] * quantity
+        for line in step.get("added", ()):
+            taken[line["productId"]] = _source(line)
+            yield "available", _source(line), -line["quantity"]
     if order["status"] in {"PENDING", "CONFIRMED"}:
         for product_id, units_open in units_of(order)[0].items():
             yield "open", taken[product_id], units_open
+
+
+def _source(line: Row) -> Generation:
+    return key_of(line), line.get("productCreatedAt", "")
 
 
 # ---------------------------------------------------------------------- rules of one write
@@ -472,22 +479,26 @@ def _check_transfers(changes: Iterable[Change]) -> None:
 
 def _check_owed(changes: Sequence[Change]) -> None:
     """Check that the orders of a write name all units that they took below zero."""
-    owed = Counter[str]()
+    owed, gives_back, sells = Counter[str](), False, False
     for change in changes:
-        if change.place[0] == "Orders" and change.before is None:
-            lines = change.after["items"] if change.after is not None else ()
-            owed.update(
-                {key_of(line): line["backordered"] for line in lines if "backordered" in line}
-            )
+        if change.place[0] == "Orders" and change.after is not None:
+            steps = [step for step, _ in _new_steps(change.before or {}, change.after)]
+            added = [line for step in steps for line in step.get("added", ())]
+            lines = change.after["items"] if change.before is None else added
+            sells |= bool(lines)
+            gives_back |= any("returnedVersion" in i for s in steps for i in s.get("items", ()))
+            for line in lines:
+                owed[key_of(line)] += line.get("backordered", 0)
     below = {
         change.place[1][0]: max(0, -change.after["stockCount"])
         - max(0, -change.before["stockCount"])
         for change in changes
         if change.place[0] == "Products" and change.before and change.after
     }
-    sells = any(change.place[0] == "Orders" and change.before is None for change in changes)
     require(
-        not sells or owed == Counter({name: units for name, units in below.items() if units > 0}),
+        not sells
+        or gives_back
+        or +owed == Counter({name: units for name, units in below.items() if units > 0}),
         f"rows owe {below} more units, but new orders name {dict(owed)}",
     )
 
@@ -499,12 +510,14 @@ def _check_outbound(changes: Sequence[Change]) -> None:
         if change.place[0] != "Orders" or change.after is None:
             continue
         for step, units in _new_steps(change.before or {}, change.after):
-            left = _leaving(change.after, step, units)
+            left = _leaving(change.before or change.after, step, units)
+            is_undone = step["action"] == "unfulfil"
             require(
-                bool(left) == ("outPage" in step) == ("outVersion" in step),
+                ("outPage" in step) == ("outVersion" in step)
+                and (is_undone or bool(left) == ("outPage" in step)),
                 f"{step} of order {change.after['orderId']} lets {dict(left)} leave",
             )
-            if left:
+            if "outPage" in step:
                 page = f"{step['outPage']} at version {step['outVersion']}"
                 leaving.setdefault(page, Counter()).update(left)
     pages = {
@@ -512,7 +525,8 @@ def _check_outbound(changes: Sequence[Change]) -> None:
         for c in changes
         if c.place[0] == "Allotments" and c.after is not None and is_outbound(c.after["page"])
     }
-    gained = {page: units for page, units in pages.items() if units}
+    # Units that a sweep folds are only subtracted.
+    gained = {page: units for page, units in pages.items() if page in leaving or +units}
     require(
         leaving == gained,
         f"orders handed over {_in_words(leaving)}, but pages gained {_in_words(gained)}",
@@ -531,22 +545,25 @@ def _in_words(units: Mapping[str, Counter[Generation]]) -> str:
 
 
 def _gained(page: Change) -> Counter[Generation]:
-    """Count the units that a write added to an outbound page."""
+    """Count the units that a write added to an outbound page; negative for units that it took off."""
     after, before = (
         Counter({(key, since): units for key, since, units in _entries(row or {})})
         for row in (page.after, page.before)
     )
-    return after - before
+    require(all(units > 0 for units in after.values()), f"{page.place[1]} lists {after}")
+    after.subtract(before)
+    return after
 
 
 def _leaving(order: Row, step: Row, units: Counter[str]) -> Counter[Generation]:
-    """Count the on-hand units that leave the warehouse in a step, by the generation that they were taken from."""
+    """Count the on-hand units that leave the warehouse in a step; negative for units that have not left after all."""
     _, on_hand = MOVES.get((step["action"], step.get("restock")), (0, 0))
+    is_return = step["action"] == "return"
     return Counter(
         {
-            (key_of(line), line["productCreatedAt"]): units[line["productId"]]
+            _source(line): -on_hand * units[line["productId"]]
             for line in order["items"]
-            if on_hand < 0 and units[line["productId"]]
+            if on_hand and not is_return and units[line["productId"]]
         }
     )
 

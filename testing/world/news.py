@@ -18,8 +18,12 @@ _EVENTS = {
     "CANCELLED": "OrderCancelled",
     "EXPIRED": "OrderExpired",
 }
-_PARTLY = {"fulfil": "OrderPartlyFulfilled", "cancel": "OrderPartlyCancelled"}
-_ENDS_AS = {"fulfil": "FULFILLED", "cancel": "CANCELLED"}
+_PARTLY = {
+    "fulfil": "OrderPartlyFulfilled",
+    "cancel": "OrderPartlyCancelled",
+    "amend": "OrderAmended",
+}
+_ENDS_AS = {"fulfil": "FULFILLED", "cancel": "CANCELLED", "amend": "CANCELLED"}
 
 
 class News:
@@ -96,12 +100,16 @@ def _of_order(before: Row, after: Row) -> Iterator[str]:
     action = steps[-1]["action"] if is_step else ""
     if action in _PARTLY and status != _ENDS_AS[action]:
         yield _PARTLY[action]
-    if before.get("status") != status:
+    if before.get("status") != status and action != "unfulfil":
         yield _EVENTS[status]
     if before.get("confirmationRejected") != after.get("confirmationRejected"):
         yield "ConfirmationRejected"
-    if action == "return":
-        yield "OrderReturned"
+    if action in ("return", "unfulfil"):
+        yield "OrderReturned" if action == "return" else "OrderUnfulfilled"
+    told = [one["stepId"] for one in before.get("rejectedAmends", ())]
+    for one in after.get("rejectedAmends", ()):
+        if one["stepId"] not in told:
+            yield "OrderAmendRejected"
 
 
 def product_news(before: Row, after: Row) -> Iterator[str]:

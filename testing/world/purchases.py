@@ -14,7 +14,7 @@ from testing.world.violation import require
 Units = Mapping[str, int]
 """Units by group."""
 
-_GIVEN_BACK = ("cancel", "expire")
+_GIVEN_BACK = ("cancel", "expire", "amend")
 
 
 class Change(Protocol):
@@ -77,14 +77,14 @@ class Purchases:
     def _check_limits(
         self, number: int, changes: Sequence[Change], rows: Mapping[str, Row]
     ) -> None:
-        """Check that new orders are charged for their limited products, and exceed no limit."""
+        """Check that new orders, and lines with more units, are charged for their limited products, and exceed no limit."""
         placed = [
-            change.after
+            {**change.after, "items": _sold(change.before, change.after)}
             for change in changes
-            if change.place[0] == "Orders" and change.before is None and change.after is not None
+            if change.place[0] == "Orders" and change.after is not None
         ]
         limits: dict[tuple[str, str], int] = {}
-        for order in (each for each in placed if each["status"] == "PENDING"):
+        for order in (each for each in placed if each["status"] in ("PENDING", "CONFIRMED")):
             for line in order["items"]:
                 row = rows[key_of(line)]
                 wanted = group_of(row) if buyers_of(order) else None
@@ -97,6 +97,12 @@ class Purchases:
         for (buyer, group), limit in limits.items():
             bought = self.at(buyer, number).get(group, 0)
             require(bought <= limit, f"{buyer} has bought {bought} of {group}, and may buy {limit}")
+
+
+def _sold(before: Row | None, after: Row) -> list[Row]:
+    """The lines of an order that got more units in a write."""
+    known = {line["productId"]: line["quantity"] for line in (before or {}).get("items", ())}
+    return [line for line in after["items"] if line["quantity"] > known.get(line["productId"], 0)]
 
 
 def _limits_of(order: Row, rows: Mapping[str, Row]) -> Iterator[tuple[str, tuple[str, int]]]:

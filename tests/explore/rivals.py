@@ -95,6 +95,12 @@ def comes_back(return_id: str, units: int, order_id: str = "o", *, restock: bool
     return part("return", return_id, units, order_id, restock=restock)
 
 
+def amend(step_id: str, order_id: str = "o", **units: int) -> Message:
+    """Make an amend, after which this many units of products shall be open in an order."""
+    items = [{"productId": name, "quantity": quantity} for name, quantity in units.items()]
+    return command("amend", order_id, stepId=step_id, items=items)
+
+
 CANCEL, CONFIRM, FULFIL = (command(action) for action in ("cancel", "confirm", "fulfil"))
 
 # ---------------------------------------------------------------------- rivals

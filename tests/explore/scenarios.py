@@ -36,6 +36,7 @@ from tests.explore.rivals import (
     add_paid_order,
     add_product,
     adjusts,
+    amend,
     asks,
     buys,
     calls,
@@ -1771,6 +1772,215 @@ _LIMITED = (
     ),
 )
 
+_ALL_GONE = frozenset({"REJECTED", "NONE"})
+
+
+def _one_unit_more(world: World) -> None:
+    """Check that the last unit went to the amended order or to the other one, and that the amend took nothing away."""
+    row, others = _row(world), {row["orderId"]: row["status"] for row in world.rows("Orders")}
+    quantity = row["items"][0]["quantity"]
+    require(quantity in (2, 3), f"the order has {quantity} units")
+    lost = [name for name in ("b", "c") if others.get(name, "NONE") in _ALL_GONE]
+    placed = [name for name in ("b", "c") if others.get(name) == "PENDING"]
+    require(len(placed) + (quantity - 2) <= 1, f"one unit was left, and {others} have it, or {row}")
+    require(quantity == 3 or bool(placed) or bool(world.faults_used), f"nobody has it: {lost}")
+
+
+def _is_amended_once(world: World) -> None:
+    steps = [step for step in _row(world).get("steps", ()) if step["action"] == "amend"]
+    require(len(steps) == 1, f"the order was amended by {steps}")
+    _no_dead_letters(world)
+
+
+def _is_one_order(world: World) -> None:
+    """Check that the original order, sent again after an amend, is a replay."""
+    _no_dead_letters(world)
+    require(_row(world)["status"] == "PENDING", f"it ended as {_row(world)}")
+
+
+def _is_not_delivered(world: World) -> None:
+    """Check that all units are on hand again, unless the order was handed over anew with a step of its own."""
+    row = _row(world)
+    steps = [step["action"] for step in row["steps"]]
+    again = "parcel-2" in [step.get("stepId") for step in row["steps"]]
+    wanted = "FULFILLED" if again else "CONFIRMED"
+    require(
+        row["status"] == wanted or "unfulfil" not in steps,
+        f"it ended as {row['status']} after {steps}",
+    )
+
+
+def _is_paid_as_amended(world: World) -> None:
+    """Check that the order is not paid for a version that it no longer had."""
+    row = _row(world)
+    actions = [step["action"] for step in row.get("steps", ())]
+    require(
+        not ("amend" in actions and "confirm" in actions) or actions.index("confirm") == 0,
+        f"the payment for version 1 was accepted after {actions}",
+    )
+
+
+def _add_order_to_amend(world: World) -> None:
+    add_order(units=2)(world)
+
+
+UNFULFIL = command("unfulfil", stepId="undo")
+
+_AMENDED = (
+    Scenario(
+        "amend against an order for the last unit",
+        [stock(p=1), _add_order_to_amend],
+        [places(amend("a", p=3)), buys("b", p=1), buys("c", p=1)],
+        check=_one_unit_more,
+    ),
+    Scenario(
+        "one amend, by queue and directly",
+        [stock(p=3), _add_order_to_amend],
+        [
+            places(amend("a", p=3)),
+            asks("place_orders", amend("a", p=3)),
+            changes(amend("a", p=3)),
+        ],
+        check=_is_amended_once,
+    ),
+    Scenario(
+        "amend against confirmation",
+        [stock(p=3), add_held_order(20.0)],
+        [places(amend("a", p=3)), changes(command("confirm", ifVersion=1)), changes(CANCEL)],
+        check=_is_paid_as_amended,
+    ),
+    Scenario(
+        "amend against the end of the hold",
+        [stock(p=3), add_held_order(OVER)],
+        [places(amend("a", p=1, q=0)), expires("o"), changes(CONFIRM)],
+    ),
+    Scenario(
+        "amend against cancellation",
+        [stock(p=3, q=1), _add_order_to_amend],
+        [places(amend("a", p=1, q=1)), changes(CANCEL), buys("b", q=1)],
+    ),
+    Scenario(
+        "amend of a paid order against a partial hand-over",
+        [stock(p=3), add_paid_order(2), lambda world: world.variables.update(AMEND_PAID="true")],
+        [places(amend("a", p=1)), changes(part("fulfil", "s", 1)), changes(amend("b", p=3))],
+    ),
+    Scenario(
+        "amend against the same order, sent again",
+        [stock(p=3), warm_up("S", order("o", p=2))],
+        [places(amend("a", p=1)), buys("o", p=2), places(amend("b", p=3))],
+        check=_is_one_order,
+    ),
+    Scenario(
+        "two amends of one order",
+        [stock(p=2), _add_order_to_amend],
+        [places(amend("a", p=3)), places(amend("b", p=4)), buys("c", p=1)],
+    ),
+    Scenario(
+        "amend against a count",
+        [stock(p=2), _add_order_to_amend],
+        [counts("count", 1), changes(amend("a", p=3)), restocks(1)],
+        jumps=(4.0,),
+        faults=_TELLING,
+        switches=2,
+    ),
+    Scenario(
+        "rejected amend against a restock",
+        # A redelivery must not apply what was rejected for good.
+        [stock(p=0), _add_order_to_amend],
+        [places(amend("a", p=3)), restocks(1), places(amend("a", p=3))],
+    ),
+    Scenario(
+        "amend to another location against an order there",
+        [stock(p=1), stock_at("berlin", p=2), add_order(units=2)],
+        [
+            changes(
+                command(
+                    "amend",
+                    stepId="a",
+                    items=[{"productId": "p", "quantity": 2, "locationId": "berlin"}],
+                )
+            ),
+            places(order_at("b", "berlin", p=1)),
+            changes(CANCEL),
+        ],
+    ),
+    Scenario(
+        "amend against delist and relist",
+        [stock(p=1), add_order(age=60.0, units=2)],
+        [runs(relists), changes(amend("a", p=3)), changes(amend("b", p=1))],
+    ),
+    Scenario(
+        "limited amend against an order of the same buyer",
+        [_limited(3, p=3), add_order(units=2), _charged(p=2)],
+        [places(amend("a", p=3)), buys("b", p=1), changes(amend("c", p=1))],
+    ),
+    Scenario(
+        "exchange within a limit",
+        [_limited(2, p=2, q=2), add_order(units=2), _charged(p=2)],
+        [places(amend("a", p=1, q=1)), buys("b", q=1), changes(CANCEL)],
+    ),
+    _with_lanes(
+        "amends of a product in lanes",
+        [stock(p=60), lend("A", p=1), add_order(units=2)],
+        [places(amend("a", p=4), order("a1", p=1)), buys("b", p=1), changes(amend("c", p=1))],
+        switches=2,
+    ),
+    _with_lanes(
+        "fewer and more units in one batch from a lane",
+        [stock(p=60), lend("A", p=2), warm_up("S", order("o", p=2), order("o2", p=1))],
+        [places(amend("a", p=1), amend("a2", "o2", p=3), order("a1", p=1)), changes(CANCEL)],
+        faults=_TELLING,
+        switches=2,
+    ),
+    Scenario(
+        "hand-over taken back against its fold",
+        [stock(p=1), add_departed_order],
+        [changes(UNFULFIL), SWEEPS, changes(FULFIL)],
+        check=_is_not_delivered,
+    ),
+    Scenario(
+        "folded hand-over taken back against a return",
+        [stock(p=1), add_delivered_order],
+        [
+            changes(UNFULFIL),
+            changes(comes_back("rt-1", 1)),
+            changes(command("unfulfil", stepId="b")),
+        ],
+    ),
+    Scenario(
+        "folded hand-over taken back against a count",
+        [stock(p=1), add_delivered_order],
+        [counts("count", 1), changes(command("unfulfil", stepId="undo", force=True)), restocks(1)],
+        jumps=(4.0,),
+        faults=_TELLING,
+        switches=2,
+    ),
+    Scenario(
+        "hand-over taken back against its late duplicate",
+        [stock(p=1), add_departed_order],
+        [
+            asks("change_orders", UNFULFIL, FULFIL),
+            changes(FULFIL),
+            changes(command("fulfil", stepId="parcel-2")),
+        ],
+        check=_is_not_delivered,
+    ),
+    Scenario(
+        "one hand-over, taken back twice",
+        [stock(p=1), add_departed_order],
+        [
+            changes(UNFULFIL),
+            changes(part("unfulfil", "other", 2)),
+            changes(part("fulfil", "parcel-2", 2)),
+        ],
+    ),
+    Scenario(
+        "folded hand-over taken back against delist and relist",
+        [stock(p=1), add_delivered_order],
+        [runs(relists), changes(command("unfulfil", stepId="undo", force=True)), restocks(1)],
+    ),
+)
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -1782,6 +1992,7 @@ SCENARIOS = {
             *_IN_LANES,
             *_OVER_HTTP,
             *_LIMITED,
+            *_AMENDED,
         ),
     )
 }

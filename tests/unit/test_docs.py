@@ -21,7 +21,7 @@ MAX_WORDS = {
     "docs/README.md": 240,
     "docs/architecture.md docs/lanes.md": 3_560,
     "docs/benchmarks.md": 1_200,
-    "docs/locations.md": 600,
+    "docs/locations.md": 610,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
     "docs/reference.md": 3_740,
@@ -33,7 +33,7 @@ MAX_WORDS = {
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
     "docs/drops.md": 265,
-    "docs/desk.md": 1_245,
+    "docs/desk.md": 1_240,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

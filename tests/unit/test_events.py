@@ -76,6 +76,22 @@ LATE = changed(EXPIRED, "EXPIRED", confirmationRejected=REJECTED_CONFIRMATION)
 TOMBSTONE = order_row(userId=None, items=[], status="CANCELLED", steps=[step("cancel")])
 FILLED_IN = with_steps(PLACED, "CANCELLED", step("cancel"))
 ONE_BACK = with_returns(FULFILLED, "rt-1")
+POT = {"productId": "pot", "quantity": 1, "productCreatedAt": LATER}
+ASKED = {"items": PLACED["items"], "attributes": {}}
+AMENDED = with_steps(
+    PLACED,
+    "PENDING",
+    step("amend", "a-1", added=[POT]),
+    items=[*PLACED["items"], POT],
+    asked=ASKED,
+)
+AMENDED_TO_NOTHING = with_steps(PLACED, "CANCELLED", step("amend", "a-1", 2))
+NOT_AMENDED = changed(
+    PLACED,
+    "PENDING",
+    rejectedAmends=[{"stepId": "a-1", "at": LATER, "reason": "ALREADY_PAID", "subject": "o-1"}],
+)
+TAKEN_BACK = with_steps(FULFILLED, "CONFIRMED", step("unfulfil", "u-1", 2))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +106,12 @@ ONE_BACK = with_returns(FULFILLED, "rt-1")
         (EXPIRED, LATE, ["ConfirmationRejected"]),
         (FULFILLED, ONE_BACK, ["OrderReturned"]),
         (ONE_BACK, with_returns(ONE_BACK, "rt-2"), ["OrderReturned"]),
+        (PLACED, AMENDED, ["OrderAmended"]),
+        (PLACED, AMENDED_TO_NOTHING, ["OrderCancelled"]),
+        (PLACED, NOT_AMENDED, ["OrderAmendRejected"]),
+        (NOT_AMENDED, NOT_AMENDED | {"_version": 9}, []),
+        # The order is confirmed again, but was not paid again.
+        (FULFILLED, TAKEN_BACK, ["OrderUnfulfilled"]),
         (CONFIRMED, IN_PART, ["OrderPartlyFulfilled"]),
         (IN_PART, ALL_BY_PARTS, ["OrderFulfilled"]),
         (CONFIRMED, LESS, ["OrderPartlyCancelled"]),
@@ -317,15 +339,19 @@ def all_events():
     yield from order_events(None, PLACED | choice | {"items": [line]})
     short = [{"productId": "tea", "locationId": "berlin", "wanted": 2, "available": 1}]
     yield from order_events(None, REJECTED | choice | {"shortages": short})
+    limits = [{"group": "drop", "limit": 2, "bought": 2, "wanted": 1}]
+    over = {"reason": "PURCHASE_LIMIT", "limits": limits, "buyers": ["u-1", "card"]}
+    yield from order_events(None, REJECTED | over)
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
         *((EXPIRED, LATE), (ONE_BACK, returned), (CONFIRMED, IN_PART), (IN_PART, NO_REST)),
         (CONFIRMED, with_steps(CONFIRMED, "CONFIRMED", step("cancel", "l-1", restock=False))),
+        *((PLACED, AMENDED), (PLACED, NOT_AMENDED), (FULFILLED, TAKEN_BACK)),
     ):
         yield from order_events(before, after)
     for before, after in NEWS:
         yield from product_events(product_row(before, name="Tea", price=1290), product_row(after))
-    at_berlin = product_row("LOW_STOCK", productId="tea#berlin")
+    at_berlin = product_row("LOW_STOCK", productId="tea#berlin", safetyStock=3, purchaseLimit=2)
     yield from product_events(product_row(productId="tea#berlin"), at_berlin)
     for key in ("tea", "tea#berlin"):
         yield stock_event(key, (LATER, 4, -3, "OUT_OF_STOCK"), LATER)
@@ -344,6 +370,26 @@ def test_every_event_keeps_to_its_schema_and_so_does_a_probe(validator):
     )
     assert bridge.taken[0]["detail-type"] == PROBE
     validator(PROBE, bridge.taken[0]["detail"])
+
+
+def test_the_event_of_an_amend_says_the_difference_and_whether_the_order_is_paid():
+    (event,) = order_events(PLACED, AMENDED)
+    said = event.data["step"]
+    assert said["items"] == [{"productId": "tea", "quantity": 1}]
+    assert said["added"] == [{"productId": "pot", "quantity": 1}]
+    assert "paid" not in said
+    assert event.data["items"] == [
+        {"productId": "tea", "quantity": 2, "cancelled": 1},
+        {"productId": "pot", "quantity": 1},
+    ]
+    paid = with_steps(CONFIRMED, "CONFIRMED", step("amend", "a-1"))
+    (event,) = order_events(CONFIRMED, paid)
+    assert (event.data["step"]["paid"], event.data["step"]["refund"]) == (True, True)
+
+
+def test_a_hand_over_that_was_taken_back_does_not_count_as_fulfilled():
+    (event,) = order_events(FULFILLED, TAKEN_BACK)
+    assert event.data["items"] == [{"productId": "tea", "quantity": 2}]
 
 
 def test_an_orders_event_has_its_requested_locations_and_each_lines_location():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -30,6 +30,7 @@ from inventory_orders.api.requests import (
 )
 from inventory_orders.api.serving import Caller, command_of
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.amendment import Amend
 from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
 from inventory_orders.domain.events import public_order
 from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of, stock_key
@@ -39,10 +40,8 @@ from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
     CustomerWords,
-    ExceededLimit,
     Rejection,
     RejectionReason,
-    Shortage,
 )
 from inventory_orders.engine.outcomes import CommitReport, UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
@@ -113,8 +112,8 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         _check_fields_of_customer(document)
     body = json.dumps(document, separators=(",", ":"))
     if request.wait_seconds is None:
-        _send_order(process.order_queue, order, body, request)
-        return accepted(order.order_id)
+        _send(process.order_queue, body, _sender(order), order.user_id, request)
+        return _accepted(order.order_id)
     seconds = min(request.wait_seconds, MAX_WAIT_SECONDS)
     clock = process.engine_for_callers.client.clock
     began = clock.monotonic()
@@ -124,7 +123,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _check_fields_of_customer(document: dict[str, Any]) -> None:
-    """Check that an order has only fields that the shop lets its customers set, and no longer hold than the shop's.
+    """Check that an order, or an amend, has only fields that the shop lets its customers set, and no longer hold than the shop's.
 
     A longer hold is not shortened, because the repeated order would differ from the stored one.
 
@@ -136,28 +135,15 @@ def _check_fields_of_customer(document: dict[str, Any]) -> None:
     if hold is not None and longest is not None and hold > longest:
         what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
         raise _for_operators("holdSeconds", what)
-    reserved = ("attributes", "locations", "split", "buyers")
+    reserved = ("attributes", "locations", "split", "buyers", "reference", "reason")
     given = {name: name for name in document if name in reserved}
-    check_fields(given, document["items"])
-
-
-def check_fields(given: Mapping[str, str], items: Sequence[Mapping[str, Any]]) -> None:
-    """Check that the shop lets its customers set some fields of an order.
-
-    Args:
-        given: The name by which `customersMaySet` lists each field.
-        items: The lines, which may name locations.
-
-    Raises:
-        ProblemError: A field is reserved for operators.
-    """
-    places = {
+    given |= {
         f"items[{number}].locationId": "locations"
-        for number, line in enumerate(items)
+        for number, line in enumerate(document.get("items", ()))
         if "locationId" in line
     }
-    for field, name in {**given, **places}.items():
-        if name not in runtime.process().customers_may_set:
+    for field, name in given.items():
+        if name not in process.customers_may_set:
             raise _for_operators(field, "only operators may set this field; leave it out")
 
 
@@ -169,8 +155,10 @@ def _place_now(
     order: Order, body: str, seconds: int, caller: Caller, request: Request
 ) -> HttpAnswer:
     """Try once to place an order. If concurrent writers get in the way, send it to its queue and wait for its row."""
-    engine, deadline = runtime.process().engine_for_callers, deadline_of(request, seconds)
-    report = decide_now(order, deadline)
+    engine = runtime.process().engine_for_callers
+    left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
+    deadline = Deadline.after(min(seconds, left), engine.client.clock)
+    report = _decide(order, deadline)
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.INVALID:
         raise UnsuccessfulError(outcome)
@@ -179,17 +167,15 @@ def _place_now(
         return _answer_of(order, order.record(None, outcome.after, outcome.at), caller)
     stored = None
     if outcome.kind is Outcome.RETURNED:
-        _send_order(runtime.process().express_queue, order, body, request)
-        if seconds_left := seconds_beyond_wait(report):
-            return accepted(order.order_id, seconds_left)
+        _send(runtime.process().express_queue, body, _sender(order), order.user_id, request)
+        if seconds_left := _seconds_beyond_wait(report):
+            return _accepted(order.order_id, seconds_left)
     else:
         stored = _stored(order, engine.client, deadline)
     if stored is None:
-        stored = await_decision(
-            lambda: _decided(_stored(order, engine.client, deadline)), engine.client, deadline
-        )
+        stored = _await(order, engine.client, deadline)
     if stored is None:
-        return accepted(order.order_id)
+        return _accepted(order.order_id)
     if stored.status == OrderStatus.REJECTED:
         # Nothing competes for what is sold out, so the next order may be rejected directly.
         engine.client.rivals.clear()
@@ -199,13 +185,7 @@ def _place_now(
     return _answer_of(order, stored, caller, outcome.rejection)
 
 
-def deadline_of(request: Request, seconds: float) -> Deadline:
-    """When to stop deciding and waiting: after some seconds, or earlier if the invocation ends earlier."""
-    left = runtime.end_of(request.context).remaining() - WORST_CASE_SECONDS_OF_ONE_CALL
-    return Deadline.after(min(seconds, left), runtime.process().engine_for_callers.client.clock)
-
-
-def decide_now(change: Change, deadline: Deadline) -> CommitReport:
+def _decide(change: Change, deadline: Deadline) -> CommitReport:
     """Try once to place or amend an order."""
     report = runtime.process().engine_for_callers.apply([change], deadline)
     # A queue continues with it, so no retries were exhausted.
@@ -214,20 +194,10 @@ def decide_now(change: Change, deadline: Deadline) -> CommitReport:
     return report
 
 
-Decided = tuple[OrderRecord, str] | None
-"""An order's row with the outcome of a request, and when that was decided; None as long as there is none."""
+def _await(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
+    """Wait for the row of an order that was sent to a queue; None if that takes unusually long.
 
-
-def _decided(order: OrderRecord | None) -> Decided:
-    return None if order is None else (order, order.created_at)
-
-
-def await_decision(
-    look: Callable[[], Decided], client: RetryingClient, deadline: Deadline
-) -> OrderRecord | None:
-    """Wait for the outcome of a request that was sent to a queue; None if that takes unusually long.
-
-    The row shows when it was decided. So the process learns when to read the row after the next request.
+    The row shows when the order was decided. So the process learns when to read the row of the next order.
     """
     process, sent = runtime.process(), client.clock.now()
     ends = deadline.remaining() - _READ_SECONDS
@@ -236,9 +206,8 @@ def await_decision(
         waited = (client.clock.now() - sent).total_seconds()
         if not client.pause(max(0.0, moment - waited), deadline):
             break
-        if (decided := look()) is not None:
-            stored, at = decided
-            took = (datetime.fromisoformat(at) - sent).total_seconds()
+        if (stored := _stored(order, client, deadline)) is not None:
+            took = (datetime.fromisoformat(stored.created_at) - sent).total_seconds()
             is_longer = took + _COMMIT_SECONDS > process.express_seconds
             process.express_seconds *= _LONGER if is_longer else _SHORTER
             return stored
@@ -246,7 +215,7 @@ def await_decision(
     return None
 
 
-def seconds_beyond_wait(report: CommitReport) -> int:
+def _seconds_beyond_wait(report: CommitReport) -> int:
     """After how many seconds an order may have an outcome, if that is certainly too late for the caller; otherwise 0."""
     (outcome,) = report.outcomes
     if report.failure is not None or outcome.cause.startswith("CORRUPT"):
@@ -255,30 +224,18 @@ def seconds_beyond_wait(report: CommitReport) -> int:
     return ceil(outcome.retry_after)
 
 
-def _send_order(queue: Queue, order: Order, body: str, request: Request) -> None:
-    """Send an order to a queue. Its customer is the message's group, so that a flood of orders delays no other customer."""
+def _sender(order: Order) -> dict[str, str]:
+    """The attributes of an order's message."""
     given = {"requestId": order.request_id, "placedBy": order.placed_by}
-    sender = {name: text for name, text in given.items() if text is not None}
-    send(queue, body, sender, order.user_id, request)
+    return {name: text for name, text in given.items() if text is not None}
 
 
-def send(queue: Queue, body: str, sender: Mapping[str, str], group: str, request: Request) -> None:
-    """Send a message to a queue.
-
-    Args:
-        queue: The queue.
-        body: The message.
-        sender: Its attributes.
-        group: Its group, so that a flood of messages of one group delays no other.
-        request: The request that causes it.
-
-    Raises:
-        ProblemError: SQS did not accept it.
-    """
+def _send(queue: Queue, body: str, sender: Mapping[str, str], group: str, request: Request) -> None:
+    """Send an order or an amend to a queue. Its group is the customer or the order, so that a flood delays no other one."""
     calls = SqsCalls(queue, runtime.end_of(request.context))
     if not calls.send_one(body, attributes(**sender), group):
         log_queue_errors(calls.errors)
-        detail = "the request was not accepted; send it again"
+        detail = "the request was not accepted; send the same request again"
         raise ProblemError(503, "QUEUE_UNAVAILABLE", detail, retry_after=1)
 
 
@@ -296,8 +253,7 @@ def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRe
     return record if meaning is IdempotencyMatch.SAME_REQUEST else None
 
 
-def accepted(order_id: str, retry_after: int = 1) -> HttpAnswer:
-    """Answer that a request about an order was sent to a queue, and when to look for its outcome, in seconds."""
+def _accepted(order_id: str, retry_after: int = 1) -> HttpAnswer:
     where = path_of_order(order_id)
     shown = {"orderId": order_id, "status": "ACCEPTED", "location": where}
     return HttpAnswer(202, shown, {"Location": where, "Retry-After": str(retry_after)})
@@ -316,7 +272,7 @@ def _answer_of(
     """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
-        why = _why(record, rejection)
+        why = f"{_why(record, rejection)}. This is final: place another order under a new orderId"
         return ProblemError(409, str(record.reason), why, {"order": shown}).answer
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller, shown)}
     # An equal request may have come at the same time, so the row says which one placed the order.
@@ -327,25 +283,16 @@ def _answer_of(
 _OTHER_REASON = CustomerWords("the order was rejected", "the order was rejected")
 
 
-def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """Explain a rejection to the customer. The stored order names products only if stock was short, and limits if it exceeds them."""
-    subject = "" if rejection is None else rejection.subject
-    what = words_for_customers(str(record.reason), subject, record.shortages, record.limits)
-    return f"{what}. This is final: place another order under a new orderId"
-
-
-def words_for_customers(
-    reason: str, subject: str, shortages: Iterable[Shortage], limits: Iterable[ExceededLimit]
-) -> str:
-    """Explain to a customer why an order or an amend was rejected. `subject` is a product, or empty if it is not known."""
-    products = list(dict.fromkeys(product_of(short.product_id) for short in shortages))
-    if subject and not products:
-        products = [product_of(subject)]
-    reasons = {str(each): each.for_customers for each in REASONS_OF_ORDERS}
-    words = reasons.get(reason) or _OTHER_REASON
+def _why(rejected: OrderRecord | Rejection, rejection: Rejection | None) -> str:
+    """Explain a rejection to the customer. A stored order names products only if stock was short, and limits if it exceeds them."""
+    products = list(dict.fromkeys(product_of(short.product_id) for short in rejected.shortages))
+    if rejection is not None and not products:
+        products = [product_of(rejection.subject)]
+    reasons = {str(reason): reason.for_customers for reason in REASONS_OF_ORDERS}
+    words = reasons.get(str(rejected.reason)) or _OTHER_REASON
     named = {
         "products": ", ".join(products),
-        "limits": " or ".join(dict.fromkeys(f"{each.limit:,}" for each in limits)),
+        "limits": " or ".join(dict.fromkeys(f"{each.limit:,}" for each in rejected.limits)),
     }
     return words.named.format(**named) if any(named.values()) else words.unnamed
 
@@ -360,7 +307,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     record = direct.read_order(order_id, client, deadline)
     # A tombstone is not an order yet, and another customer's order must look as if it did not exist.
     if record is None or record.user_id is None or not caller.acts_for(record.user_id):
-        raise unknown_order(order_id)
+        raise _unknown_order(order_id)
     if not sees(caller, record):
         raise caller.other_location()
     shown = _shown(record, caller)
@@ -369,7 +316,7 @@ def get_order(request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer.of_state(request, shown, _etag(record, caller, shown))
 
 
-def unknown_order(order_id: str) -> RejectedError:
+def _unknown_order(order_id: str) -> RejectedError:
     """Build the error for an unknown order. Another customer's order gets the same one, so that its id stays secret."""
     return RejectedError(f"there is no order {order_id}", RejectionReason.UNKNOWN_ORDER)
 
@@ -513,10 +460,10 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     document = command_of(request, caller, "change_orders", action)
     command = order_command(document, runtime.process().terms)
     if caller.locations is not None:
-        check_lines(command, caller)
+        _check_lines(command, caller)
     outcome = direct.carry_out(command, request.context)
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
-        raise unknown_order(command.order_id)
+        raise _unknown_order(command.order_id)
     if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED):
         raise UnsuccessfulError(outcome)
     answer = direct.of_command(command, outcome, *reading())
@@ -526,33 +473,97 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer(200, answer)
 
 
-def check_lines(command: OrderCommand, caller: Caller) -> OrderRecord:
+_DECIDING_SECONDS = 5.0
+"""How long to try to decide an amend before it is sent to a queue."""
+
+
+def amend_order(request: Request, caller: Caller) -> HttpAnswer:
+    """Amend an order. If it cannot be decided at once, send it to the queue for orders whose callers wait.
+
+    Raises:
+        InventoryOrdersError: The order was not amended.
+    """
+    document, process = command_of(request, caller, "change_orders", "amend"), runtime.process()
+    terms, may_be_sent = process.terms, True
+    if caller.customer is not None:
+        terms = replace(terms, amends_paid=False)
+        may_be_sent = _prepare_for_customer(document, caller)
+    command = order_command(document, terms)
+    if caller.locations is not None:
+        _check_lines(command, caller)
+    clock = process.engine_for_callers.client.clock
+    report = _decide(command, Deadline.after(_DECIDING_SECONDS, clock))
+    (outcome,) = report.outcomes
+    if outcome.kind is Outcome.RETURNED and may_be_sent:
+        body = json.dumps(document, separators=(",", ":"))
+        _send(process.express_queue, body, {}, command.order_id, request)
+        return _accepted(command.order_id, _seconds_beyond_wait(report) or 1)
+    if outcome.rejection is not None:
+        raise _not_amended(command, outcome.rejection, caller)
+    if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
+        raise UnsuccessfulError(outcome)
+    return HttpAnswer(200, direct.of_command(command, outcome, *reading()))
+
+
+def _prepare_for_customer(document: dict[str, Any], caller: Caller) -> bool:
+    """Check that a customer may send an amend. Returns whether the order is unpaid.
+
+    A queue does not know who sent it, so the version ensures that the order is unpaid when it is amended.
+
+    Raises:
+        InventoryOrdersError: The customer may not, or the order is not the customer's.
+    """
+    if not runtime.process().customers_may_amend:
+        raise caller.lacks("orders.amend")
+    _check_fields_of_customer(document)
+    order = direct.read_order(document["orderId"], *reading())
+    if order is None or order.user_id is None or not caller.acts_for(order.user_id):
+        raise _unknown_order(document["orderId"])
+    document.setdefault("ifVersion", order.version)
+    return order.status == OrderStatus.PENDING
+
+
+def _not_amended(command: OrderCommand, rejection: Rejection, caller: Caller) -> Exception:
+    """Build the answer to an amend that was rejected."""
+    reason, details = rejection.reason, direct.of_details(rejection)
+    if reason is RejectionReason.UNKNOWN_ORDER:
+        return _unknown_order(command.order_id)
+    _hide_details(details, caller)
+    words = _why(rejection, rejection) if reason.for_customers else rejection.words
+    status = 412 if reason is RejectionReason.VERSION_CHANGED else 409
+    return ProblemError(status, reason, f"{words}. The order stays as it was", details)
+
+
+def _check_lines(command: OrderCommand, caller: Caller) -> None:
     """Check that a command concerns only lines from the caller's locations. One without items concerns the whole order.
 
-    Returns the order.
-
-    Only an amend changes the locations of a placed order's lines, to one where its sender works.
+    Only amends change the locations of lines, to some that are checked here. So the check is still valid when the command
+    is carried out.
     """
     order = direct.read_order(command.order_id, *reading())
     if order is None:
-        raise unknown_order(command.order_id)
+        raise _unknown_order(command.order_id)
     if not sees(caller, order):
         raise caller.other_location()
-    named = command.quantities or {line.product_id for line in order.lines}
-    caller.check_works_at(*(each.location_id for each in order.lines if each.product_id in named))
-    return order
+    lines = {line.product_id: line.location_id for line in order.lines}
+    named = command.quantities or lines
+    caller.check_works_at(*(lines[product_id] for product_id in named if product_id in lines))
+    if isinstance(command, Amend):
+        caller.check_works_at(*command.locations.values())
+        if named.keys() - lines.keys() - command.locations.keys():
+            caller.check_works_at(*(order.locations or command.terms.locations))
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     shown = public_order(order_row(record), with_notes=caller.customer is None)
     shown["statusAt"] = record.status_at
     for rejected in (shown, *shown.get("rejectedAmends", ())):
-        hide_details(rejected, caller)
+        _hide_details(rejected, caller)
     return shown
 
 
-def hide_details(rejected: Mapping[str, Any], caller: Caller) -> None:
-    """Remove what the caller may not know about the reason why an order or an amend was rejected."""
+def _hide_details(rejected: Mapping[str, Any], caller: Caller) -> None:
+    """Remove what the caller may not know about the reason for rejecting an order or an amend."""
     if not caller.sees_numbers:
         for shortage in rejected.get("shortages", ()):
             del shortage["available"]

@@ -105,11 +105,17 @@ class Caller:
         else:
             may_call = permission == ANY_PERMISSION or self.has_any(permission)
         if not may_call:
-            needed = f"the permission {permission}"
-            if permission == ANY_PERMISSION:
-                needed = "any of the permissions that staff have"
-            detail = f"this requires {needed}"
-            raise ProblemError(403, "NOT_PERMITTED", detail, {"permission": permission})
+            raise self.lacks(permission)
+
+    def lacks(self, permission: str) -> ProblemError:
+        """Build the error for a request that requires a permission."""
+        is_any = permission == ANY_PERMISSION
+        needed = (
+            "any of the permissions that staff have" if is_any else f"the permission {permission}"
+        )
+        return ProblemError(
+            403, "NOT_PERMITTED", f"this requires {needed}", {"permission": permission}
+        )
 
     def has_any(self, *permissions: str) -> bool:
         """Whether the caller, an operator or a member of staff, has one of these permissions."""

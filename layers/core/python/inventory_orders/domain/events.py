@@ -149,14 +149,11 @@ def order_events(before: Image | None, after: Image | None) -> tuple[Event, ...]
 def _of_rejected_amends(before: Image, order: Mapping[str, Any]) -> Iterator[Event]:
     """Build an event for each amend that was rejected in this change to an order."""
     earlier = [each["stepId"] for each in before.get("rejectedAmends", ())]
-    for rejected in order.get("rejectedAmends", ()):
-        if rejected["stepId"] not in earlier:
-            yield _order_event(
-                EventType.ORDER_AMEND_REJECTED,
-                {**order, "rejectedAmend": rejected},
-                None,
-                f":{rejected['stepId']}",
-            )
+    new = [each for each in order.get("rejectedAmends", ()) if each["stepId"] not in earlier]
+    for rejected in new:
+        ending, data = f":{rejected['stepId']}", {**order, "rejectedAmend": rejected}
+        kind = EventType.ORDER_AMEND_REJECTED
+        yield _order_event(kind, data, None, ending if len(new) > 1 else "")
 
 
 OF_STEPS = {

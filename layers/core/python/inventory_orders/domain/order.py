@@ -262,6 +262,13 @@ class Order(Change):
             if rejection is not None or hold is None
             else datetime.fromisoformat(at) + timedelta(seconds=hold)
         )
+        why: dict[str, Any] = {}
+        if rejection is not None:
+            why = {
+                "reason": rejection.reason,
+                "shortages": rejection.shortages,
+                "limits": rejection.limits,
+            }
         return OrderRecord(
             self.order_id,
             self.user_id,
@@ -271,9 +278,7 @@ class Order(Change):
             created_at=at,
             last_updated_at=at,
             status_at=at,
-            reason=None if rejection is None else rejection.reason,
-            shortages=() if rejection is None else rejection.shortages,
-            limits=() if rejection is None else rejection.limits,
+            **why,
             hold_seconds=self.hold_seconds,
             expires_at=None if end is None else end.isoformat(timespec="microseconds"),
             attributes=self.attributes,

@@ -396,7 +396,11 @@ class Batch:
             self.read([*unknown, *(() if self.has_read_records else first)])
 
     def with_purchases(self, found: Sold) -> Sold:
-        """Add what buyers have bought to a supply. Reads it if a pending order is about a product with a purchase limit."""
+        """Add what buyers have bought to a supply. Reads it if a pending order is about a product with a purchase limit.
+
+        It is read again in each round, because the round may have waited, and a rival of one buyer costs all orders of a
+        transaction another round.
+        """
         rows, known = found.allocation.rows, self.known.purchases
         limited = {p for p, row in rows.items() if row is not None and row.purchase_limit}
         orders = (
@@ -404,7 +408,8 @@ class Batch:
             for c in self.pending.values()
             if c.is_charged or not limited.isdisjoint(c.product_ids)
         )
-        unknown = {key for order in orders for key in order.buyers} - known.keys()
+        unknown = {key for order in orders for key in order.buyers}
+        unknown -= known.keys() if self.looks_again else set()
         if unknown:
             snapshot = read(self._client, sorted(unknown), self.deadline, self.stats)
             self._learn_snapshot(snapshot)

@@ -47,11 +47,7 @@ class OutboundPages:
             StoreError: The pages could not be read.
         """
         is_fresh, limits = not self._pages, batch.limits
-        if is_fresh:
-            found = read_all(self._client, OUTBOUND_KEYS, batch.deadline, batch.stats).outbound
-            self._pages = {
-                key: page for key, page in found.items() if isinstance(page, OutboundPage)
-            }
+        self._pages = self._pages or self._read(batch)
         # Each change writes a record and, if units are lost, the rows of its buyers.
         actions = 1 + max(len(decision.change.refunds) for decision in leaving)
         most = min((limits.actions - 1) // actions, limits.changes)
@@ -64,6 +60,10 @@ class OutboundPages:
             self._pages = {}
             return self.arrange(leaving, batch)
         return tuple((with_purchases(one, batch.known.purchases),) for one in arranged)
+
+    def _read(self, batch: Batch) -> dict[OutboundKey, OutboundPage]:
+        found = read_all(self._client, OUTBOUND_KEYS, batch.deadline, batch.stats).outbound
+        return {key: page for key, page in found.items() if isinstance(page, OutboundPage)}
 
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage], batch: Batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -396,11 +396,14 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
     if transaction.release is not None:
         lease = transaction.release
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
+    return [*actions, *_record_actions(transaction, at)]
+
+
+def _record_actions(transaction: Transaction, at: str) -> Iterator[Action]:
     for decision, after in zip(transaction.decisions, transaction.stock_after_each(), strict=True):
         for part in decision.change.parts if decision.has_record else ():
             record = part.record(decision.rejection, after, at)
-            actions.append(record_action(part.record_key, record))
-    return actions
+            yield record_action(part.record_key, record)
 
 
 def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action:
