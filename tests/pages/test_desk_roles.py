@@ -58,7 +58,7 @@ def test_a_role_sees_what_it_may_do(page, desk):
     act_as(page, desk, "support")
     show(page, desk, "order/o-1", "Order o-1")
     cancel = ["Cancel", "Cancel everything not shipped yet", "Cancel these units"]
-    assert controls(page) == ["Change the order", *cancel, "Change the order"]
+    assert controls(page) == ["Change the order", *cancel]
     # Names of products are for those who may read products.
     page.get_by_role("cell", name=TEA).first.wait_for()
     # Pages of products are for those who may read stock.
