@@ -232,7 +232,7 @@ VARIABLES = {
     "OPERATORS_CLAIM_NAME": "the name in `jwt.operatorsClaim`, for the functions that answer the API",
     "OPERATORS_CLAIM_VALUE": "the value in `jwt.operatorsClaim`, for the functions that answer the API",
     "ROLES": "the setting `roles` as JSON, for the functions that answer the API",
-    "ABOUT": "the stage's name, whether it is in production, its currency, and whether it notes changes for the desk, as JSON, for `api`",
+    "ABOUT": "the stage's name, whether it is in production, its currency, whether it notes changes for the desk, and whether paid orders can be amended, as JSON, for `api`",
     "CUSTOMERS_MAY_SET": "the setting `customersMaySet`, comma-separated, unless it is empty, for `api`",
     "CUSTOMERS_MAY_AMEND": "`true` with the setting `customersMayAmend`, for `api`",
     "SHOW_STOCK": "the setting `showStock`, for the functions that answer the API",
@@ -564,6 +564,7 @@ def _about(settings: Settings) -> str:
         "production": settings.is_production,
         "currency": {"code": code or "", "digits": DIGITS[code] if code else 0},
         "changes": settings.desk is not None,
+        "amendPaid": settings.amend_paid,
     }
     return json.dumps(facts, separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""Files of commands on orders for `send --commands`: confirm, fulfil, cancel, return and extend, as CSV or JSON lines.
+"""Files of commands on orders for `send --commands`, as CSV or JSON lines.
 
 Fields have the names and limits of the messages of `OrderCommandQueue`. In a CSV file, adjacent rows that differ in product and
 quantity only are one command. If a command that names units has no `stepId`, its id is derived from the units and its `reference`,
@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
+from inventory_orders.domain.amendment import Amendment
 from inventory_orders.domain.change import OtherRequest
 from inventory_orders.domain.order_command import OrderCommand, Transition
+from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.record import OrderKey
 from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
@@ -44,10 +46,10 @@ from .text_files import (
 )
 from .words import counted, numbered
 
-_OF_UNITS = ("productId", "quantity")
+_OF_UNITS = ("productId", "quantity", "locationId")
 COLUMNS = (
-    *("action", "orderId", "stepId", *_OF_UNITS, "restock"),
-    *("until", "actor", "reference", "reason"),
+    *("action", "orderId", "stepId", *_OF_UNITS, "restock", "force"),
+    *("until", "ifVersion", "actor", "reference", "reason"),
 )
 """The columns of a CSV file of commands. `action` and `orderId` are required."""
 
@@ -235,7 +237,7 @@ def _parsed(document: dict[str, Any]) -> OrderCommand:
 
 def _with_step_id(document: dict[str, Any]) -> dict[str, Any]:
     """Complete a command that names units, or should, with the id of its step."""
-    names_units = "items" in document or document.get("action") == "return"
+    names_units = "items" in document or document.get("action") in ("return", "amend", "unfulfil")
     if not names_units or "stepId" in document:
         return document
     return {**document, "stepId": _derived_id(document)}
@@ -243,7 +245,7 @@ def _with_step_id(document: dict[str, Any]) -> dict[str, Any]:
 
 def _derived_id(document: Mapping[str, Any]) -> str:
     """Derive the id of a step from what it does, and from its reference, such as the number of a parcel or a return."""
-    names = ("action", "orderId", "items", "restock", "reference")
+    names = ("action", "orderId", "items", "attributes", "restock", "reference")
     content = [document.get(name) for name in names]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return f"file-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -263,10 +265,8 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     faults += [f"the column {name} appears twice" for name in COLUMNS if header.count(name) > 1]
     faults += [f"the column {name} is missing" for name in COLUMNS[:2] if name not in header]
     if faults:
-        schema = json_schema("commands")["change_orders"]["return"]
-        reasons = [f"; {why}" for name, why in schema["refused"].items() if name in header]
         raise UserError(
-            f"{where} is not a valid header: {'; '.join(faults)}{''.join(reasons)}. A CSV file of commands needs action and "
+            f"{where} is not a valid header: {'; '.join(faults)}. A CSV file of commands needs action and "
             f"orderId, and may have the columns {', '.join(COLUMNS)}"
         )
 
@@ -283,9 +283,19 @@ def _command_of(
 def _document(about: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Build a command from its rows. Cells that are not what they should be stay strings, which are refused."""
     document: dict[str, Any] = dict(about)
-    if "restock" in document:
-        document["restock"] = _SAID.get(document["restock"].lower(), document["restock"])
-    items = [{name: _value(row[name]) for name in _OF_UNITS if name in row} for row in rows]
+    for name in ("restock", "force"):
+        if name in document:
+            document[name] = _SAID.get(document[name].lower(), document[name])
+    if "ifVersion" in document:
+        document["ifVersion"] = _value(document["ifVersion"])
+    items = [
+        {
+            name: _value(row[name]) if name == "quantity" else row[name]
+            for name in _OF_UNITS
+            if name in row
+        }
+        for row in rows
+    ]
     return {**document, "items": items} if any(items) else document
 
 
@@ -374,6 +384,17 @@ class _RefusedError(Exception):
         self.code = code
 
 
+def _stock_of(change: Transition, at: str) -> dict[str, Product]:
+    """Stand for the stock that an amend would take. Only the service knows what there is."""
+    if not isinstance(change, Amendment):
+        return {}
+    known = {line.key: line.product_created_at for line in change.order.lines}
+    return {
+        key: Product(key, 0, 0, 1, known.get(key) or at, ProductStatus.ACTIVE)
+        for key in change.increase.offers[0]
+    }
+
+
 def _apply(command: OrderCommand, orders: dict[OrderKey, Any], now: str) -> bool:
     """Carry out a command on an order in memory. Returns False if it was carried out before.
 
@@ -392,7 +413,7 @@ def _apply(command: OrderCommand, orders: dict[OrderKey, Any], now: str) -> bool
         case None:
             orders[key] = command.record(None, {}, now)
         case Transition(rejected=None):
-            orders[key] = meaning.record(None, {}, now).after
+            orders[key] = meaning.record(None, _stock_of(meaning, now), now).after
         case Transition(rejected=Rejection() as refused) | (Rejection() as refused):
             raise _RefusedError(refused.reason.value, refused.words)
         case OtherRequest():

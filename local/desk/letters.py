@@ -9,13 +9,14 @@ from threading import Lock
 from typing import Any
 
 from inventory_orders.clock import timestamp
+from inventory_orders.domain.amendment import DEFAULT_TERMS
 from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import (
     parse_adjustment,
     parse_catalogue_event,
     parse_expiry,
-    parse_order,
     parse_order_command,
+    parse_order_or_amend,
 )
 from inventory_orders.messages.documents import json_schema
 from operations import queues, redrive
@@ -30,7 +31,10 @@ MOST_DEAD_LETTERS = 100
 """The desk reads at most this many dead letters of each queue."""
 
 
-_ORDER = (json_schema("order"), parse_order)
+_ORDER = (
+    json_schema("order"),
+    lambda body: parse_order_or_amend(body, None, None, ("", ""), DEFAULT_TERMS),
+)
 _MESSAGES: Mapping[str, tuple[Document, Callable[[str], object]]] = {
     **dict.fromkeys(queues.OF_ORDERS, _ORDER),
     queues.STOCK: (json_schema("adjustment"), parse_adjustment),

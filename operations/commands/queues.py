@@ -261,7 +261,8 @@ _Commands = Annotated[
     typer.Option(
         "--commands",
         help="The file has commands on orders instead: as JSON lines, or as CSV with the columns action and orderId, and "
-        "perhaps stepId, productId, quantity, restock, until, actor, reference and reason.",
+        "perhaps stepId, productId, quantity, locationId, restock, force, until, ifVersion, actor, reference and "
+        "reason.",
     ),
 ]
 
@@ -312,10 +313,11 @@ def send(
     JSON lines of orders are sent unchanged. In a CSV file, adjacent rows with the same orderId are one order; if more rows
     of that order follow further down, the file is refused: sort it by orderId.
 
-    With `--commands`, the action of a line is confirm, fulfil, cancel, return or extend. Adjacent rows that differ only in
-    product and quantity are one command. Without a stepId, a command with products gets an id that follows from its
+    With `--commands`, the action of a line is confirm, extend, amend, fulfil, unfulfil, cancel or return. Adjacent rows
+    that differ only in product, quantity and location are one command. Without a stepId, a command with products gets an id that follows from its
     units and reference, so you may send the file again: no command is carried out twice. `--check` lists by kind which commands would
-    be refused or have to wait; after the file was sent, it shows which were.
+    be refused or have to wait, but knows neither the stock that an amend needs nor the setting `amendPaid`; after the
+    file was sent, it shows which were.
     """
     if commands and (unchecked or queue is not QueueName.STANDARD):
         raise typer.BadParameter("--queue and --unchecked are for orders", param_hint="--commands")

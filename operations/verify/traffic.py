@@ -254,6 +254,51 @@ def limits(run: Run) -> list[Line]:
     return passed("purchase limits", saw)
 
 
+def amends(run: Run) -> list[Line]:
+    """An amend takes units that are there or changes nothing, and a hand-over that did not take place is undone."""
+    product = run.list_product("amends", 5)
+    order = run.order("amends", {product: 2}, holdSeconds=900)
+    place(run, order)
+    amend: dict[str, Any] = {"action": "amend", "orderId": order["orderId"]}
+    amend |= {"stepId": f"{run.name}-more", "items": [{"productId": product, "quantity": 4}]}
+    too_many = amend | {"stepId": f"{run.name}-most"}
+    too_many["items"] = [{"productId": product, "quantity": 6}]
+    run.send(queues.STANDARD, amend, amend)
+    _wait_for_amends(run, order, "steps", amend)
+    run.send(queues.STANDARD, too_many)
+    (refused,) = _wait_for_amends(run, order, "rejectedAmends", too_many)
+    expect(refused["reason"] == "INSUFFICIENT_STOCK", f"an amend was rejected: {refused['reason']}")
+    expect_shelf(run, product, 5, 1, "4 of 5 units are ordered, after an amend that was sent twice")
+    run.command("ChangeOrders", amend, "REPLAYED")
+    run.command("ChangeOrders", amend | {"stepId": "old", "ifVersion": 1}, "REFUSED")
+    one = {"orderId": order["orderId"]}
+    fulfil = one | {"action": "fulfil"}
+    unfulfil = one | {"action": "unfulfil", "stepId": f"{run.name}-undo"}
+    for command in (one | {"action": "confirm"}, fulfil, unfulfil):
+        run.command("ChangeOrders", command, "APPLIED")
+    run.command("ChangeOrders", unfulfil, "REPLAYED")
+    run.command("ChangeOrders", fulfil, "REFUSED")
+    expect_shelf(run, product, 5, 1, "a hand-over of 4 of 5 units was undone")
+    run.command("ChangeOrders", one | {"action": "cancel"}, "APPLIED")
+    expect_shelf(run, product, 5, 5, "4 of 5 units were cancelled")
+    saw = "2 units became 4, once; more than are there: INSUFFICIENT_STOCK; an earlier version: refused"
+    undone = "all units on hand again, once; a late duplicate of the hand-over: refused"
+    return [*passed("an order is amended", saw), *passed("a hand-over is undone", undone)]
+
+
+def _wait_for_amends(
+    run: Run, order: Mapping[str, Any], where: str, amend: Mapping[str, Any]
+) -> list[Any]:
+    """Wait until an amend sent through OrderQueue has an outcome, and return what an order's row keeps of it."""
+
+    def look() -> list[Any]:
+        kept = (run.row(order) or {}).get(where, ())
+        return [each for each in kept if each.get("stepId") == amend["stepId"]]
+
+    missing = "an order was not amended through OrderQueue (check its event source mapping)"
+    return run.wait(look, missing)
+
+
 def api(run: Run) -> list[Line]:
     """The HTTP API carries out all steps of an order with signed requests, and refuses unsigned requests."""
     name = "the HTTP API"
@@ -806,6 +851,7 @@ CHECKS = {
             confirms,
             locations,
             limits,
+            amends,
         ),
         *(
             api,

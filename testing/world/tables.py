@@ -72,7 +72,7 @@ def settings(url_of: Mapping[str, str]) -> dict[str, str]:
         **{f"{table.name}_TABLE_NAME": name for table, name in NAMES.items()},
         "POWERTOOLS_SERVICE_NAME": "inventory-orders-local",
         "SHOW_STOCK": "numbers",
-        "ABOUT": '{"stage": "local", "production": false, "currency": {"code": "", "digits": 0}, "changes": false}',
+        "ABOUT": '{"stage": "local", "production": false, "currency": {"code": "", "digits": 0}, "changes": false, "amendPaid": false}',
         "LANES": "2",
         "API_LANES": "1",
         "HOLD_GRACE_SECONDS": "60",

@@ -419,3 +419,103 @@ def test_in_production_each_change_asks_and_scan_mode_once(page):
             else:
                 said(page, f"Hand over {order_id}: done")
         assert [desk.shop.status(one) for one in ("o-2", "o-3")] == ["FULFILLED", "FULFILLED"]
+
+
+def summary(page):
+    return page.locator("form[name^=amend] p[role=status]").inner_text()
+
+
+def test_an_order_is_changed_in_place_and_the_desk_says_first_what_that_changes(page):
+    with desk_for(page, LOCATIONS=",berlin") as desk:
+        berlin = {"productId": TEA, "locationId": "berlin"}
+        desk.command("ManageProducts", action="create", **berlin, openingStock=20)
+        desk.place("o-1", (TEA, 3), (HOJICHA, 2))
+        show(page, desk, "order/o-1", "Order o-1")
+        page.get_by_text("Change the order").first.click()
+        assert summary(page) == "Nothing is changed yet."
+        page.get_by_role("button", name="Change the order").click()
+        said(page, "Change the units of at least one product.", "alert")
+        page.get_by_label("Units of Earl Grey in the order").fill("5")
+        page.get_by_label("Units of Hojicha in the order").fill("0")
+        page.get_by_label("Add another product (id)").fill("tea-sencha-daily")
+        page.get_by_label("Units to add").fill("1")
+        assert summary(page) == "Changes: +2 Earl Grey, -2 Hojicha, +1 tea-sencha-daily."
+        page.get_by_role("button", name="Change the order").click()
+        said(page, "Change o-1: +2 Earl Grey, -2 Hojicha, +1 tea-sencha-daily: done")
+        newest = (
+            page.get_by_role("table", name="What happened").get_by_role("row").last.inner_text()
+        )
+        assert newest.split("\t")[1].split() == ["Changed"]
+        order = desk.get("/api/orders/o-1")
+        open_units = {
+            each["productId"]: each["quantity"] - each.get("cancelled", 0)
+            for each in order["items"]
+        }
+        assert open_units == {TEA: 5, HOJICHA: 0, "tea-sencha-daily": 1}
+
+        # A refusal changes nothing, and what was typed stays. Units move to another location.
+        page.get_by_label("Units of Earl Grey in the order").fill("900")
+        page.get_by_role("button", name="Change the order").click()
+        said(page, "not enough Earl Grey (895 wanted, ", "alert")
+        assert page.get_by_label("Units of Earl Grey in the order").input_value() == "900"
+        page.get_by_label("Units of Earl Grey in the order").fill("4")
+        page.get_by_label("Location of Earl Grey").select_option("berlin")
+        assert summary(page) == "Changes: -1 Earl Grey, Earl Grey from berlin."
+        page.get_by_role("button", name="Change the order").click()
+        said(page, "Earl Grey from berlin: done")
+        assert desk.get("/api/stock/tea-earl-grey?locationId=berlin")["available"] == 16
+
+        # Another desk was faster, so this one looks again.
+        desk.command(
+            "ChangeOrders",
+            action="amend",
+            orderId="o-1",
+            stepId="elsewhere",
+            items=[{"productId": TEA, "quantity": 3}],
+        )
+        page.get_by_label("Units of Earl Grey at berlin in the order").fill("6")
+        page.get_by_role("button", name="Change the order").click()
+        said(page, "has changed since that version", "alert")
+        assert summary(page) == "Changes: +3 Earl Grey at berlin."
+
+        # Without units, the order ends: the desk asks.
+        for name in ("Earl Grey", "Sencha Daily"):
+            page.get_by_label(re.compile(f"Units of {name}.* in the order")).fill("0")
+        page.get_by_role("button", name="Change the order").click()
+        page.get_by_text("Nothing is left to ship, so this cancels the order.").wait_for()
+        page.get_by_role("button", name="Yes, change it").click()
+        page.get_by_role("heading", name="cancelled", exact=True).wait_for()
+
+
+def test_a_mistaken_hand_over_is_undone_at_once_or_by_line(page, desk):
+    desk.sell("o-1", (TEA, 3), (HOJICHA, 1))
+    on_hand = desk.stock(TEA)["onHand"]
+    page.clock.install(time=desk.shop.clock.now())
+    show(page, desk, "order/o-1", "Order o-1")
+    page.get_by_role("button", name="Hand over", exact=True).click()
+    said(page, "Hand over o-1: done")
+    first = page.locator(".order button:visible").first
+    assert first.inner_text() == "Undo the hand-over"
+    first.click()
+    said(page, "Undo the hand-over of 3 Earl Grey, 1 Hojicha of o-1: done")
+    page.get_by_role("heading", name="paid, to ship").wait_for()
+    assert desk.stock(TEA)["onHand"] == on_hand
+    # The next hand-over is no duplicate of the first one.
+    page.get_by_role("button", name="Hand over", exact=True).click()
+    said(page, "Hand over o-1: done")
+
+    # Later, it is undone by line, and after a day only on purpose.
+    page.clock.fast_forward("06:00")
+    page.get_by_role("button", name="Refresh").click()
+    first.get_by_text("Undo the hand-over").wait_for(state="detached")
+    page.get_by_text("Undo a hand-over").click()
+    assert page.get_by_label("They were handed over more than 24 hours ago").count() == 0
+    page.clock.fast_forward("25:00:00")
+    desk.shop.clock.sleep(25 * 3600)
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_label("They were handed over more than 24 hours ago").check()
+    page.get_by_label("Units of Earl Grey that are still here").fill("1")
+    page.get_by_role("button", name="Undo the hand-over").click()
+    said(page, "Undo the hand-over of 1 Earl Grey of o-1: done")
+    page.get_by_role("heading", name="paid, 3 of 4 units shipped").wait_for()
+    assert desk.stock(TEA)["onHand"] == on_hand - 2

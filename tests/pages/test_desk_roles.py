@@ -57,7 +57,8 @@ def test_a_role_sees_what_it_may_do(page, desk):
 
     act_as(page, desk, "support")
     show(page, desk, "order/o-1", "Order o-1")
-    assert controls(page) == ["Cancel", "Cancel everything not shipped yet", "Cancel these units"]
+    cancel = ["Cancel", "Cancel everything not shipped yet", "Cancel these units"]
+    assert controls(page) == ["Change the order", *cancel]
     # Names of products are for those who may read products.
     page.get_by_role("cell", name=TEA).first.wait_for()
     # Pages of products are for those who may read stock.
@@ -98,7 +99,8 @@ def test_whoever_works_at_one_location_begins_there_and_handles_its_lines(page, 
     assert [desk.shop.status(one) for one in ("o-x", "o-y")] == ["CONFIRMED", "FULFILLED"]
     # It has nothing more to do with the rest.
     show(page, desk, "order/o-x", "Order o-x")
-    assert controls(page) == ["Hand over part of it"]
+    undo = ["Undo a hand-over", "Undo the hand-over"]
+    assert controls(page) == ["Hand over part of it", *undo]
     page.goto(f"{desk.origin}/desk/#/order/o-1")
     page.get_by_text("(OTHER_LOCATION)").wait_for()
     show(page, desk, "scan", "Scan")

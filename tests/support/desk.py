@@ -233,6 +233,7 @@ def desk_of_shop(
             "production": is_production,
             "currency": currency._asdict(),
             "changes": notes_changes,
+            "amendPaid": "AMEND_PAID" in variables,
         }
         shop.restart(ABOUT=json.dumps(about), **variables)
         stack_id = "arn:aws:cloudformation:us-east-1:123456789012:stack/InventoryOrders-shop/1"

@@ -123,6 +123,8 @@ def test_the_contracts_schemas_match_the_messages_schemas():
         ("Confirmation", "change_orders", "confirm"),
         ("Extension", "change_orders", "extend"),
         ("Part", "change_orders", "fulfil"),
+        ("Amend", "change_orders", "amend"),
+        ("Undoing", "change_orders", "unfulfil"),
         ("Cancellation", "change_orders", "cancel"),
         ("Return", "change_orders", "return"),
         ("NewProduct", "manage_products", "create"),
@@ -199,8 +201,17 @@ def test_generators_of_clients_can_read_all_constants():
 
 LIFE = (
     *("getAbout", "getToday", "listChanges"),
-    *("placeOrder", "getOrder", "listOrders", "extendHold", "confirmOrder", "fulfilOrder"),
-    *("takeBack", "cancelOrder", "getProducts", "getProduct", "createProduct", "findScanned"),
+    *("placeOrder", "getOrder", "listOrders", "extendHold", "amendOrder", "confirmOrder"),
+    *(
+        "fulfilOrder",
+        "undoHandOver",
+        "takeBack",
+        "cancelOrder",
+        "getProducts",
+        "getProduct",
+        "createProduct",
+        "findScanned",
+    ),
     *("changeProduct", "adjustStock", "listAdjustments", "listHistory", "listStock", "getStock"),
     *("transferStock", "listTransfers"),
     *("discontinueProduct", "listProductAgain", "countStock", "delistProduct"),
@@ -259,11 +270,18 @@ def see_conflicts(see, api):
     see("placeOrder", body=ORDER)
     see("placeOrder", body=ORDER | {"userId": "u-8"})
     see("fulfilOrder", "o-1")
+    see("undoHandOver", "o-1")
+    see("amendOrder", "o-1", body={"stepId": "a", "items": [{"productId": "mug", "quantity": 1}]})
+    see("amendOrder", "o-1", headers=WAIT | {"if-match": '"9"'})
+    see("confirmOrder", "o-1", body={"ifVersion": 9})
+    lease = see("countStock").document["lease"]
+    see("amendOrder", "o-1")
+    see("countStock", body={"action": "release", "lease": lease})
     see("takeBack", "o-1")
     see("cancelOrder", "o-1", body=None)
     see("confirmOrder", "o-1")
     see("extendHold", "o-1")
-    see("cancelOrder", body=None)
+    see("cancelOrder", body={"stepId": "c-9", "items": ORDER["items"]})
     see("createProduct")
     see("countStock", body={"action": "renew", "lease": LOST, "seconds": 9})
     berlin = {"locationId": "berlin"}
@@ -287,6 +305,8 @@ def see_failures(see, monkeypatch):
         StoreUnavailableError("AccessDeniedException", "secret"),
     ):
         broken(monkeypatch, error)
+        monkeypatch.setattr(Process, "customers_may_amend", True)
+        see("amendOrder", claims={"sub": "u-7"})
         for name in LIFE:
             see(name)
 

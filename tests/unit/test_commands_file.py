@@ -61,6 +61,30 @@ def test_derived_ids_depend_on_the_content_alone(read):
     assert found["stepId"] == same[0]
 
 
+def test_amends_name_locations_and_versions_and_hand_overs_are_undone_whole(read):
+    header = "action,orderId,productId,quantity,locationId,ifVersion,force\n"
+    rows = "amend,o-1,4711,0,,2,\namend,o-1,mug,2,berlin,2,\nunfulfil,o-2,,,,,true\n"
+    amend, undone = read(header + rows)
+    assert amend.pop("stepId") != undone.pop("stepId")
+    assert amend == {"action": "amend", "orderId": "o-1", "ifVersion": 2} | {
+        "items": [
+            {"productId": "4711", "quantity": 0},
+            {"productId": "mug", "quantity": 2, "locationId": "berlin"},
+        ]
+    }
+    assert undone == {"action": "unfulfil", "orderId": "o-2", "force": True}
+    gift = {"action": "amend", "orderId": "o-1", "attributes": {"gift": True}}
+    ids = {
+        read(json.dumps(gift | more), "c.jsonl")[0]["stepId"] for more in ({}, {"attributes": {}})
+    }
+    assert len(ids) == 2
+    bad = refused(
+        read,
+        "action,orderId,productId,quantity,locationId,restock,stepId\nreturn,o-1,tea,1,rome,true,s\n",
+    )
+    assert bad[0][2].startswith("locationId: ")
+
+
 def test_commands_about_whole_orders_may_be_repeated_and_steps_may_not(read):
     assert len(read(f"{HEADER}confirm,o-1,,,,,\nconfirm,o-2,,,,,\nconfirm,o-1,,,,,\n")) == 2
     rows = "return,o-1,tea,1,,true,\nreturn,o-2,tea,1,a,true,\nreturn,o-1,tea,1,,true,\nreturn,o-2,mug,1,a,true,\n"
@@ -80,13 +104,15 @@ def test_rows_of_one_command_that_name_a_product_twice_are_refused(read):
 
 
 FAULTS = {
-    "pay,o-1,,,,,": "action: must be one of confirm, extend, fulfil, cancel, return, but is",
+    "pay,o-1,,,,,": "action: must be one of confirm, extend, fulfil, cancel, return, unfulfil, amend, but is",
     "confirm,,,,,,": "orderId: is missing; the line must be a command such as",
     "return,o-1,,,,true,": "productId: is missing; name a product and its quantity",
     "return,o-1,tea,,,true,": "quantity: is missing; name a product and its quantity",
     "return,o-1,tea,1e1,,true,": 'quantity: must be a whole number from 1 to 1,000,000, without quotes or decimals, but is "1e1"',
     "return,o-1,tea,1,,maybe,": 'restock: must be true if the units can be sold again, else false, but is "maybe"',
     "confirm,o-1,tea,1,,,": "productId: confirm is about a whole order; leave productId and quantity empty",
+    "amend,o-1,tea,-1,,,": "quantity: must be a whole number from 0 to 1,000,000, without quotes or decimals, but is",
+    "amend,o-1,,,,,": "productId: is missing",
     "return,o-1,tea": "the row has 3 cells, but the header has 7",
 }
 
@@ -121,10 +147,6 @@ def test_faults_of_json_lines_are_named_too(read):
             'the column "userId" is unknown; the column action is missing',
         ),
         (HEADER, "contains no commands; nothing was sent"),
-        (
-            "action,orderId,locationId\n",
-            'column "locationId" is unknown; returned units go back to the location that sold them.*reason is RETURN. A CSV',
-        ),
         ("", "the column action is missing; the column orderId is missing"),
     ],
 )
@@ -206,6 +228,18 @@ def test_commands_take_effect_once_however_often_the_file_is_sent(shop, send):
     done = send(good, "--check")
     assert (done.exit_code, "would be" in done.stdout) == (0, False)
     assert "return: carried out before" in done.stdout
+    assert set(shop.unexplained().values()) == {0}
+
+
+def test_a_check_follows_amends_and_hand_overs_that_are_undone(shop, send):
+    rows = "amend,o-1,tea,5,,,\nconfirm,o-1,,,,,\nfulfil,o-1,tea,5,p,,\nunfulfil,o-1,tea,5,u,,\namend,o-1,tea,6,,,\n"
+    done = send(rows, "--check")
+    assert "ALREADY_PAID" in done.stdout
+    assert "Bad lines: 1" in " ".join(done.stdout.split())
+    send("".join(rows.splitlines(keepends=True)[:4]))
+    carry_out(shop)
+    assert (shop.status("o-1"), shop.stock("tea")) == ("CONFIRMED", 1000 - 9 - 2)
+    assert "carried out before" in send(rows, "--check").stdout
     assert set(shop.unexplained().values()) == {0}
 
 

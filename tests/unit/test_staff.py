@@ -60,7 +60,7 @@ def test_staff_learn_their_name_their_permissions_and_their_locations(api):
 
 
 def test_everyone_but_customers_learns_about_the_stage(api):
-    facts = {"stage": "shop", "production": True, "changes": True}
+    facts = {"stage": "shop", "production": True, "changes": True, "amendPaid": False}
     facts |= {"currency": {"code": "EUR", "digits": 2}}
     api.shop.restart(
         USER_ID_CLAIM="sub", ROLES=json.dumps(ROLES), ABOUT=json.dumps(facts), LOCATIONS="berlin,"

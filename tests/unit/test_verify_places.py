@@ -116,6 +116,17 @@ def test_an_order_beyond_a_purchase_limit_is_red(run, monkeypatch):
     assert saw.startswith("6 orders with one card: {'PENDING': 6}, not {'PENDING': 2")
 
 
+def test_amends_that_change_nothing_are_red(run, monkeypatch):
+    send = run.send
+    monkeypatch.setattr(run, "patience", 0.5)
+    monkeypatch.setattr(
+        run, "send", lambda queue, *some: send(queue, *(one for one in some if "action" not in one))
+    )
+    ((state, saw),) = check(run, "amends")
+    assert state is State.FAILED
+    assert saw.startswith("an order was not amended through OrderQueue")
+
+
 def test_leftovers_are_named_by_product_and_location_and_kept_for_the_next_run(shop, run):
     check(run)
     one, other = f"{run.name}-locations", f"{run.name}-locations-other"
@@ -166,7 +177,7 @@ def test_open_orders_that_cannot_be_cancelled_are_left_and_counted(run):
     ("name", "queue"),
     [
         *((name, "Order") for name in ("places", "holds", "rejects", "hot", "locations")),
-        ("limits", "Order"),
+        *(("limits", "Order"), ("amends", "Order")),
         *(("cancels", "OrderCommand"), ("confirms", "OrderCommand")),
         *(("receives", "Stock"), ("catalogue", "Catalogue"), ("fifo", "OrderFifo")),
         *(("invalid", queue) for queue in ("Order", "OrderCommand", "Expiry", "Stock")),

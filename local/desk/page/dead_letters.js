@@ -188,7 +188,8 @@ function letterOf(state, row, mayHelp, schemas) {
   const edited = editedAs(state, key);
   const settled = state.settled.get(key);
   const message = parsed(row.body) && row.code !== "INVALID_JSON" ? messageIn(row.body) : undefined;
-  const schema = schemas[row.source];
+  // Amends come through the queues for orders, too.
+  const schema = schemas[message?.action === "amend" ? "OrderCommandQueue" : row.source];
   const links = linksOf(row);
   const about = [
     [T.letters.since, html`${age(row.sentAt)} <small>${moment(row.sentAt)}</small>`],

@@ -10,7 +10,8 @@ const orUnknown = (asked) => asked.catch(() => undefined);
 async function ofOrder({ source, message: { orderId, action = "expire", stepId } }) {
   const order = await orUnknown(api("GET", pathOf("orders", orderId)));
   if (!order) return undefined;
-  const isDone = source.startsWith("OrderQueue") || order.steps?.some((step) => step.action === action && step.stepId === stepId);
+  const ends = [...(order.steps ?? []).filter((step) => step.action === action), ...(action === "amend" ? (order.rejectedAmends ?? []) : [])];
+  const isDone = (source.startsWith("OrderQueue") && action !== "amend") || ends.some((end) => end.stepId === stepId);
   const state = html`${link(T.letters.order(orderId), "order", orderId)}: ${statusOf(order)}.`;
   return { words: isDone ? state : html`${T.letters.fate.notCarriedOut} ${state}`, isDone };
 }

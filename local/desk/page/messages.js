@@ -78,8 +78,8 @@ export async function change(key, words, work, question) {
       tell(T.done(words, outcome), { isBad: false });
       return true;
     } catch (error) {
-      // Then the page shows the count that this waits for.
-      if (error.code === "LEASED") await readBack();
+      // Then the page shows the count that this waits for, or what someone else has changed.
+      if (["LEASED", "VERSION_CHANGED"].includes(error.code)) await readBack();
       (error.code?.endsWith("_REUSED") ? drop : fail)(draft);
       tell(T.failed(words, error.message), { isBad: true, fields: error.fields });
       return false;

@@ -1,8 +1,9 @@
 // One order: its status, what can be done with it, its lines, and what happened.
 import { barcode } from "./barcode.js";
-import { may } from "./caller.js";
-import { itemsInWords, locationName, moment, nameOf, number, person } from "./format.js";
-import { calledIn, isWhole, missingOf, movable, possible, readOrder, statusOf, unitsIn } from "./order_facts.js";
+import { worksAt } from "./caller.js";
+import { itemsInWords, locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { amendOf } from "./order_amend.js";
+import { calledIn, isWhole, mayDo, missingOf, movable, possible, readOrder, rejectionOf, statusOf, stepOf, unitsIn } from "./order_facts.js";
 import { button, card, change, checkbox, facts, folded, form, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
 import { idOf, refuse } from "./messages.js";
 import { carryOut } from "./server.js";
@@ -10,10 +11,27 @@ import { T } from "./texts.js";
 
 export const read = ([orderId]) => readOrder(orderId);
 
+const UNDO_MILLISECONDS = 300_000;
+const DAY_MILLISECONDS = 86_400_000;
+const isOlder = ({ at }, milliseconds) => Math.abs(Date.now() - Date.parse(at)) > milliseconds;
+
 export const follows = ({ orders, isAll }, [orderId]) => !isAll || orders.includes(orderId);
 
 const isBegun = (order) => order.items.some((item) => item.fulfilled > 0);
 const notes = (fields) => notesOf(fields, ["reference", "reason"].filter((name) => fields[name]));
+
+// A hand-over of the last minutes, which may have been a mistake.
+function undoLast({ orderId, names, items, steps = [] }) {
+  const key = `undo ${orderId}`;
+  const last = steps.findLast(({ action }) => ["fulfil", "unfulfil", "return"].includes(action));
+  const lines = (last?.items ?? []).map((moved) => ({ ...items.find(({ productId }) => productId === moved.productId), quantity: moved.quantity }));
+  const isOffered = last?.action === "fulfil" && !isOlder(last, UNDO_MILLISECONDS) && mayDo("unfulfil") && lines.every(worksAt);
+  const press = () => {
+    const command = { action: "unfulfil", orderId, stepId: idOf(key), items: unitsIn(lines) };
+    return change(key, T.order.workPart(T.order.actions.unfulfil, itemsInWords(lines, names), orderId), () => carryOut(command));
+  };
+  return html`<div class="actions">${isOffered ? button(T.order.parts.unfulfil.button, press, { kind: "primary" }) : nothing}${messageOf(key)}</div>`;
+}
 
 // The one thing that comes next.
 function mainAction(order) {
@@ -21,7 +39,7 @@ function mainAction(order) {
   const key = `order ${orderId}`;
   const action = possible(order).find((each) => each in T.order.work);
   if (action === undefined) return messageOf(key);
-  const part = () => (isWhole(order) ? {} : { stepId: idOf(key), items: unitsIn(movable(order, action)) });
+  const part = () => (isWhole(order) ? action === "fulfil" && stepOf(order, () => idOf(key)) : { stepId: idOf(key), items: unitsIn(movable(order, action)) });
   const send = (fields) => change(key, T.order.work[action](orderId), () => carryOut({ action, orderId, ...part(), ...notes(fields) }));
   const text = action === "fulfil" && (isBegun(order) || !isWhole(order)) ? T.order.handOverRest : T.order.actions[action];
   return form(key, { text, send, kind: "primary" }, action === "fulfil" ? note(key, "reference", T.order.tracking) : nothing);
@@ -39,16 +57,17 @@ function partOf(order, action) {
     if (part.length === 0) return refuse(key, T.order.nothingEntered, [nameIn(items[0])]);
     const restock = !fields.lost?.checked;
     const words = T.order.workPart(T.order.actions[action], itemsInWords(part, names), orderId);
-    const command = { action, orderId, stepId, items: unitsIn(part), ...(texts.lost && { restock }), ...notes(fields) };
+    const command = { action, orderId, stepId, items: unitsIn(part), ...(texts.lost && { restock }), ...(fields.force?.checked && { force: true }), ...notes(fields) };
     return change(key, words, () => carryOut(command), action === "cancel" ? warningOf(restock) : undefined);
   };
   return form(
     key,
     { text: texts.button, send, kind: action === "cancel" ? "danger" : "" },
     repeat(items, nameIn, (item) => units(key, nameIn(item), texts.units(calledIn(names, item)), { max: item.quantity, value: 0 })),
-    action === "cancel" ? nothing : note(key, "reference", action === "fulfil" ? T.order.tracking : T.order.reference),
+    ["cancel", "unfulfil"].includes(action) ? nothing : note(key, "reference", action === "fulfil" ? T.order.tracking : T.order.reference),
     action === "fulfil" ? nothing : note(key, "reason", T.order.reason),
     texts.lost ? checkbox("lost", texts.lost) : nothing,
+    texts.force && order.steps.some((step) => step.action === "fulfil" && isOlder(step, DAY_MILLISECONDS)) ? checkbox("force", texts.force) : nothing,
   );
 }
 
@@ -62,12 +81,13 @@ function cancelAll(order) {
 function partsOf(order) {
   const open = movable(order, "fulfil").reduce((sum, item) => sum + item.quantity, 0);
   const able = possible(order).filter((action) => action !== "fulfil" || open > 1);
-  return ["fulfil", "return", "cancel"].filter((action) => may(`orders.${action}`)).map((action) => {
+  const parts = ["fulfil", "unfulfil", "return", "cancel"].filter(mayDo).map((action) => {
     const all = action === "cancel" && isWhole(order) ? cancelAll(order) : nothing;
     // What came of a form stays, and stays there, when the form has gone.
     const content = able.includes(action) ? [all, partOf(order, action)] : messageOf(`${action} ${order.orderId}`);
     return folded(T.order.parts[action].title, content);
   });
+  return [amendOf(order), parts];
 }
 
 function aboutOf({ userId, placedBy, createdAt, expiresAt, confirmedAt, fulfilledAt, confirmationRejected: late, locations = [], locationsAsked = [], split, attributes = {} }) {
@@ -110,13 +130,23 @@ function linesOf({ items, names }) {
   );
 }
 
-function stepsOf({ steps = [], names }) {
-  const what = ({ action, restock }) => T.order.step(T.order.steps[action] ?? action, restock !== false);
+// The units that a step moved. An amend adds some and takes others away.
+function unitsOf({ action, items = [], added = [] }, names) {
+  if (action !== "amend") return itemsInWords(items, names);
+  const changed = [...added, ...items.map((item) => ({ ...item, quantity: -item.quantity }))];
+  return changed.map((item) => T.order.difference(signed(item.quantity), calledIn(names, item))).join(", ");
+}
+
+function stepsOf({ steps: done = [], rejectedAmends = [], names }) {
+  const what = ({ action, restock, why }) => why ?? T.order.step(T.order.steps[action] ?? action, restock !== false);
+  const whyOf = (refused) => T.order.notAmended(rejectionOf({ ...refused, items: refused.productId ? [refused] : [] }, names));
+  const refusals = rejectedAmends.map((refused) => ({ at: refused.at, why: whyOf(refused) }));
+  const steps = [...done.map((step) => ({ ...step, units: unitsOf(step, names) })), ...refusals].sort((one, other) => (one.at < other.at ? -1 : 1));
   const noted = (text, name) => ({ text, name, cell: (step) => step[name] ?? "" });
   const columns = [
     { text: T.order.when, cell: ({ at }) => moment(at) },
     { text: T.order.what, cell: what },
-    { text: T.order.items, name: "items", cell: ({ items = [] }) => itemsInWords(items, names) },
+    { text: T.order.items, name: "units", cell: ({ units: words = "" }) => words },
     { text: T.order.by, name: "actor", cell: ({ actor }) => person(actor) },
     noted(T.order.reference, "reference"),
     noted(T.order.reason, "reason"),
@@ -127,9 +157,9 @@ function stepsOf({ steps = [], names }) {
 export function draw(order) {
   return {
     title: T.order.title(order.orderId),
-    content: html`${order.confirmationRejected ? problem(T.order.late) : nothing}
+    content: html`${order.confirmationRejected ? problem(order.confirmationRejected.reason === "VERSION_CHANGED" ? T.order.otherVersion : T.order.late) : nothing}
       <div class="order">
-        <section class="card"><h2 class="status">${statusOf(order)}</h2>${missingOf(order)}${aboutOf(order)}${mainAction(order)}${barcode(order.orderId)}<p>${link(T.labels.print, "labels", "order", order.orderId)}</p></section>${linesOf(order)}
+        <section class="card"><h2 class="status">${statusOf(order)}</h2>${missingOf(order)}${aboutOf(order)}${undoLast(order)}${mainAction(order)}${barcode(order.orderId)}<p>${link(T.labels.print, "labels", "order", order.orderId)}</p></section>${linesOf(order)}
       </div>
       <div class="cards parts">${partsOf(order)}</div>${stepsOf(order)}`,
   };

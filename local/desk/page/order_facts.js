@@ -5,7 +5,7 @@ import { choice, problem } from "./parts.js";
 import { api, pathOf } from "./server.js";
 import { T } from "./texts.js";
 
-const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel", "return"], FULFILLED: ["return"] };
+const POSSIBLE = { PENDING: ["confirm", "cancel"], CONFIRMED: ["fulfil", "cancel", "return", "unfulfil"], FULFILLED: ["return", "unfulfil"] };
 export const EVERYWHERE = "*"; // no location has this name
 
 const NAMES_AT_ONCE = 100;
@@ -37,22 +37,31 @@ export const calledIn = (names, line) => nameOf(names, line.productId) + atLocat
 // Whether all lines are at the caller's locations. Otherwise, commands name the lines that are.
 export const isWhole = ({ items }) => items.every(worksAt);
 
-// The units of each product that an action can move: those that are still to ship, or those that the customer has.
+const OF_DELIVERED = ["return", "unfulfil"];
+
+// The units of each product that an action can move: those that are still to ship, or those that are booked as handed over.
 export function movable(order, action) {
   const left = order.items.map(({ productId, locationId, quantity, fulfilled = 0, cancelled = 0, returned = 0 }) => ({
     productId,
     locationId,
-    quantity: action === "return" ? fulfilled - returned : quantity - fulfilled - cancelled,
+    fulfilled,
+    quantity: OF_DELIVERED.includes(action) ? fulfilled - returned : quantity - fulfilled - cancelled,
   }));
   return left.filter((item) => item.quantity > 0 && worksAt(item));
 }
 
-// Confirm, fulfil, cancel and return, as far as the caller may.
+// Who may hand over may also take that back.
+export const mayDo = (action) => may(`orders.${action === "unfulfil" ? "fulfil" : action}`);
+
+// Confirm, fulfil, unfulfil, cancel and return, as far as the caller may.
 export function possible(order) {
-  return (POSSIBLE[order.status] ?? []).filter((action) => may(`orders.${action}`) && (action === "confirm" ? isWhole(order) : movable(order, action).length > 0));
+  return (POSSIBLE[order.status] ?? []).filter((action) => mayDo(action) && (action === "confirm" ? isWhole(order) : movable(order, action).length > 0));
 }
 
-function rejectionOf({ reason, shortages = [], limits = [], items }, names) {
+// Once a hand-over was taken back, a command without an id may be a late duplicate of it.
+export const stepOf = ({ steps = [] }, idFor) => (steps.some(({ action }) => action === "unfulfil") ? { stepId: idFor() } : {});
+
+export function rejectionOf({ reason, shortages = [], limits = [], items }, names) {
   if (limits.length) return limits.map(({ limit, wanted, bought }) => T.order.tooMany(number(limit), number(wanted), number(bought))).join(", ");
   if (shortages.length) return shortages.map((short) => T.order.short(calledIn(names, short), number(short.wanted), number(short.available))).join(", ");
   // The row does not say which product it was.

@@ -4,7 +4,7 @@
 import { about, may } from "./caller.js";
 import { saveOrders } from "./csv.js";
 import { age, atLocation, itemsInWords, locationName, moment, number } from "./format.js";
-import { EVERYWHERE, forget, isWhole, locationChoice, missingOf, movable, namesOf, possible, readOrder, remember, statusOf, unitsIn } from "./order_facts.js";
+import { EVERYWHERE, forget, isWhole, locationChoice, missingOf, movable, namesOf, possible, readOrder, remember, statusOf, stepOf, unitsIn } from "./order_facts.js";
 import { button, change, checkbox, choice, hrefOf, html, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
 import { changed, draftOf, drop, idOf } from "./drafts.js";
@@ -103,7 +103,7 @@ function nextOf(order, state, ids) {
   const reference = trackingOf(order).trim();
   const command = { action: "fulfil", orderId, ...(reference && { reference }) };
   const here = linesHere(order, ids);
-  if (isWhole(order) && here.length === movable(order, "fulfil").length) return { words: T.order.work.fulfil(orderId), command };
+  if (isWhole(order) && here.length === movable(order, "fulfil").length) return { words: T.order.work.fulfil(orderId), command: { ...command, ...stepOf(order, () => idOf(keyIn(order))) } };
   const words = T.allOrders.workAt(itemsInWords(unitsIn(here), state.names), orderId, locationName({ locationId: ids[1] }));
   return { words, command: { ...command, stepId: idOf(keyIn(order)), items: unitsIn(here) } };
 }

@@ -31,10 +31,11 @@ export function follow(product, state) {
   if (isAsked) read(product, state);
 }
 
-function wordsOf({ action, isLost, orderId, transferWith, sentTo = transferWith, reference, reason, comment }) {
+function wordsOf({ action, isLost, delta, orderId, transferWith, sentTo = transferWith, reference, reason, comment }) {
   const place = sentTo === undefined ? "" : locationName({ locationId: sentTo });
   if (orderId === undefined) return [T.history.adjusted(reason, place), ...[reference, comment].filter(Boolean).map((note) => `, ${note}`)];
-  const words = T.history.ordered[isLost ? "lose" : action](link(orderId, "order", orderId));
+  const kind = isLost ? "lose" : action === "amend" && delta < 0 ? "add" : action;
+  const words = T.history.ordered[kind](link(orderId, "order", orderId));
   return [words, ...[reference, reason].filter(Boolean).map((note) => `, ${note}`)];
 }
 

@@ -93,12 +93,13 @@ export async function* pagesOf(path, query, get = api) {
   } while (cursor !== undefined);
 }
 
-const OF_ORDERS = { confirm: "confirm", fulfil: "fulfil", cancel: "cancel", return: "returns" };
+const OF_ORDERS = { confirm: "confirm", fulfil: "fulfil", unfulfil: "unfulfil", cancel: "cancel", return: "returns" };
 const OF_PRODUCTS = { discontinue: "discontinue", listAgain: "list-again", adjust: "adjustments", transfer: "transfers" };
 
 function requestOf({ action, ...command }) {
   const { orderId, productId, ...body } = command;
   if (action in OF_ORDERS) return ["POST", pathOf("orders", orderId, OF_ORDERS[action]), { body }];
+  if (action === "amend") return ["PATCH", pathOf("orders", orderId), { body }];
   if (action in OF_PRODUCTS) return ["POST", pathOf("products", productId, OF_PRODUCTS[action]), { body }];
   if (action === "create") return ["POST", "/products", { body: command }];
   if (action === "change") return ["PATCH", pathOf("products", productId), { body }];
@@ -112,6 +113,7 @@ export const command = (order) => api(...requestOf(order));
 // What came of a command, in words.
 export function outcomeOf(answer) {
   const { result, status, warnings } = answer;
+  if (status === "ACCEPTED") return T.order.accepted;
   if (result === "APPLIED") return warnings ? T.warned(warnings) : T.applied;
   const words = status in T.order.statuses ? T.order.unchanged(T.outcomes[result], T.order.statuses[status]) : T.outcomes[result];
   return withFirst(words, answer);

@@ -315,6 +315,9 @@ export const T = {
     ordered: {
       place: (order) => ["Placed by order ", order],
       fulfil: (order) => ["Shipped for order ", order],
+      unfulfil: (order) => ["Not shipped after all: order ", order],
+      add: (order) => ["Added to order ", order],
+      amend: (order) => ["Removed from order ", order],
       cancel: (order) => ["Cancelled in order ", order],
       lose: (order) => ["Lost, and cancelled in order ", order],
       expire: (order) => ["Not paid in time: order ", order],
@@ -377,7 +380,7 @@ export const T = {
   },
   send: {
     title: "Send a transfer", how: "Enter where the goods go, then scan them, or paste lines.",
-    about: (note, place, at, { to }) => `Transfer note ${note}, from ${place} to ${to || T.defaultLocation}, ${at}`,
+    about: (note, place, at, { to }) => (place === (to || T.defaultLocation) ? T.send.how : `Transfer note ${note}, from ${place} to ${to || T.defaultLocation}, ${at}`),
     note: "Transfer note", place: "From (empty: the default location)", to: "To (empty: the default location)",
     samePlace: "Enter another location in From or To: the goods cannot stay where they are.",
     kinds: { came: "sent" }, columns: "Two columns: product or code, and number. A blank can separate them.",
@@ -415,7 +418,7 @@ export const T = {
       toShip: "Paid orders, oldest first.",
       held: "Oldest first.",
       shipped: "Orders whose last parcel left, newest first.",
-      refund: "Payments that arrived when the order no longer held its stock, newest first. Refunded orders stay in the list.",
+      refund: "Payments that arrived when the order no longer held its stock, or for an earlier version of it, newest first. Refunded orders stay in the list.",
       rejected: "Newest first.", cancelled: "Newest first.", expired: "Newest first.", of: "Newest first.",
     },
     times: {
@@ -447,7 +450,7 @@ export const T = {
   order: {
     title: (orderId) => `Order ${orderId}`,
     // By what an action is called in commands.
-    actions: { confirm: "Confirm payment", fulfil: "Hand over", cancel: "Cancel", return: "Take back" },
+    actions: { confirm: "Confirm payment", fulfil: "Hand over", cancel: "Cancel", return: "Take back", unfulfil: "Undo the hand-over of" },
     work: { confirm: (orderId) => `Confirm payment of ${orderId}`, fulfil: (orderId) => `Hand over ${orderId}` },
     unchanged: (outcome, status) => `${outcome}; the order is ${status}`,
     statuses: {
@@ -473,6 +476,7 @@ export const T = {
     missing: (product, wanted, onHand) => `${product} (${wanted} wanted, ${onHand} on hand)`,
     unknown: "It is unknown whether its products are in stock, because one of them cannot be read.",
     late: "A late payment arrived when the order no longer held its stock. Refund it.",
+    otherVersion: "A payment arrived for an earlier version of this order, whose total may differ. Refund it.",
     customer: "Customer", placed: "Placed", placedBy: "Placed by", holdEnds: "Hold ends", paid: "Paid", shipped: "Shipped",
     lateAt: "Late payment", mayComeFrom: "May ship from", lookedAt: "Locations asked", backordered: "Not in stock when ordered",
     split: (locations) => `${locations}, line by line`,
@@ -481,6 +485,12 @@ export const T = {
     tracking: "Tracking number, if there is one", reference: "Reference", reason: "Reason",
     nothingEntered: "Enter the units of at least one line.",
     parts: {
+      amend: { title: "Change the order", button: "Change the order", units: (product) => `Units of ${product} in the order` },
+      unfulfil: {
+        title: "Undo a hand-over", button: "Undo the hand-over",
+        units: (product) => `Units of ${product} that are still here`,
+        force: "They were handed over more than 24 hours ago",
+      },
       fulfil: { title: "Hand over part of it", button: "Hand over these units", units: (product) => `Units of ${product} to hand over` },
       return: {
         title: "Take back", button: "Take back",
@@ -494,11 +504,19 @@ export const T = {
       },
     },
     workPart: (action, items, orderId) => `${action} ${items} of ${orderId}`,
+    workAmend: (orderId, changes) => `Change ${orderId}: ${changes}`,
+    difference: (units, product) => `${units} ${product}`, moved: (product, location) => `${product} from ${location}`,
+    from: (product) => `Location of ${product}`, wherever: "as for the rest of the order",
+    addProduct: "Add another product (id)", addUnits: "Units to add", addFrom: "Location of the added product",
+    willChange: (changes) => `Changes: ${changes}.`, nothingYet: "Nothing is changed yet.", nothingChanged: "Change the units of at least one product.",
+    twice: (productId) => `${productId} is in the order already: change its units above.`,
+    amendsToNothing: "Nothing is left to ship, so this cancels the order.", yesAmend: "Yes, change it",
+    accepted: "sent; the result appears here as soon as it is known", notAmended: (why) => `Change refused: ${why}`,
     workCancel: (orderId) => `Cancel ${orderId}`,
     cancelAll: "Cancel the whole order", cancelRest: "Cancel everything not shipped yet", yesCancel: "Yes, cancel",
     warning: (restock) => `${restock ? "The units go back into stock." : "The units are written off and not sold again."} This cannot be undone.`,
     stepsTitle: "What happened", when: "When", what: "What", by: "By",
-    steps: { confirm: "Payment confirmed", fulfil: "Handed over", cancel: "Cancelled", return: "Taken back", extend: "Hold extended", expire: "Hold ended" },
+    steps: { confirm: "Payment confirmed", fulfil: "Handed over", cancel: "Cancelled", return: "Taken back", extend: "Hold extended", expire: "Hold ended", amend: "Changed", unfulfil: "Hand-over undone" },
     step: (step, isSoldAgain) => (isSoldAgain ? step : `${step}, not to be sold again`),
   },
 
@@ -591,7 +609,7 @@ export const T = {
     fields: {
       orderId: "Order id", userId: "Customer", items: "Items", productId: "Product", quantity: "Quantity", locationId: "Location",
       holdSeconds: "Hold in seconds", locations: "Locations, the preferred ones first", split: "From several locations?", attributes: "Attributes",
-      action: "Action", stepId: "Step id", restock: "Back on sale?", until: "Hold until", actor: "Sent by", reference: "Reference", reason: "Reason",
+      action: "Action", ifVersion: "Only this version", force: "Older than 24 hours?", stepId: "Step id", restock: "Back on sale?", until: "Hold until", actor: "Sent by", reference: "Reference", reason: "Reason",
       adjustmentId: "Adjustment id", delta: "Units", eventId: "Event id", eventTime: "Time of the event", details: "Details", name: "Name", price: "Price in minor units",
     },
     // What became of a message that was sent again.
