@@ -9,9 +9,9 @@ VENV := .venv
 RUN := $(VENV)/bin/inventory-orders
 STAGED = $(if $(STAGE),,echo "name a stage: make $@ STAGE=dev" >&2; exit 2;) $(RUN)
 OF_STAGE = $(if $(STAGE),--stage '$(STAGE)')
-# Processes that share the tests. Each of the first two starts an embedded AWS and often waits for it; the third one
-# uses that time.
-WORKERS ?= 3
+# Processes that share the tests. Two of them often wait for an embedded AWS, and one for a browser; the others use that
+# time.
+WORKERS ?= 4
 TESTS = $(VENV)/bin/python -m pytest --numprocesses=$(WORKERS)
 
 # Without bytecode, `import aws_cdk` takes seconds every time.
@@ -115,6 +115,8 @@ format: setup ## format the code
 	@$(VENV)/bin/ruff check --fix --quiet .
 	@$(VENV)/bin/ruff format --quiet .
 
+# They never wait, so more processes than processors only take longer to start.
+unit: WORKERS = logical
 unit: setup ## run the unit tests only
 	@$(TESTS) tests/unit
 
