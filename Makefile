@@ -145,7 +145,7 @@ newest: setup ## test all code that calls AWS with the newest boto3 and botocore
 
 explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, 60 whole shops, mutants of the code, and the API for 2 minutes
 	@$(VENV)/bin/python -m tests.explore
-	@API_SECONDS=120 $(VENV)/bin/python -m pytest tests/e2e/test_api.py -k keeps_its_contract
+	@API_SECONDS=120 $(VENV)/bin/python -m pytest tests/integration/test_api_contract.py
 
 soak: setup ## send 250 orders and other messages to a separate embedded AWS while workers are killed and connections break
 	@$(VENV)/bin/python -m tests.soak

@@ -74,10 +74,7 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     """Release an acquired lease, because it would block later requests for its product."""
     if case.path == "/counts" and response.status_code == 200 and "lease" in response.json():
         release = {"action": "release", "lease": response.json()["lease"]}
-        bundle = os.environ["AWS_CA_BUNDLE"]
-        requests.post(
-            response.request.url, json=release, auth=Signature(), verify=bundle
-        ).raise_for_status()
+        requests.post(response.request.url, json=release, auth=Signature()).raise_for_status()
 
 
 @schemathesis.hook
