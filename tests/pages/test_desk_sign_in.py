@@ -80,7 +80,7 @@ def test_a_picker_on_a_phone_ships_five_orders_of_one_location_and_sees_nothing_
     browser.detach()
     assert page.locator("nav a").all_inner_texts() == ["Orders", "Scan"]
     assert page.locator("#who").inner_text() == (
-        "You are pickers, may orders.fulfil, orders.read, products.read, work at berlin"
+        "You are pickers at berlin. You may hand over orders, see orders and see products."
     )
     assert page.get_by_text("o-9").count() == 0
     page.get_by_label("Select all that can ship (5)").check()
