@@ -12,6 +12,7 @@ from rich.table import Table
 
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.location import in_words, location_of, product_of
+from inventory_orders.domain.record import OrderAction
 from local import sample_orders
 from local.demo import HOT_PRODUCT, DemoResult, rate
 from operations.books import Account
@@ -34,6 +35,9 @@ _EVENTS = {
     EventType.ORDER_RETURNED: "returned",
     EventType.ORDER_EXPIRED: "expired",
     EventType.CONFIRMATION_REJECTED: "paid too late",
+    EventType.ORDER_AMENDED: "changed",
+    EventType.ORDER_AMEND_REJECTED: "not changed",
+    EventType.ORDER_UNFULFILLED: "not shipped after all",
 }
 
 
@@ -153,6 +157,12 @@ def _events(summary: Mapping[str, Any]) -> list[_Cells]:
             "placed, then expired",
         ),
         (
+            "changed",
+            f"{summary['ordersChanged']:,}",
+            f"orders by their customers: one unit more, another product less; {summary['changesRefused']:,} more changes were refused, "
+            "and left their orders as they were",
+        ),
+        (
             "missing",
             f"{missing:,}",
             "in sequence per order, matching the tables" if as_expected else "",
@@ -168,12 +178,18 @@ def _events(summary: Mapping[str, Any]) -> list[_Cells]:
 
 def _goods(result: DemoResult) -> Iterator[_Cells]:
     """List the units that left, came back, or were missing in the count."""
-    moved, count = result.moved, result.count
+    moved, count, undone = result.moved, result.count, result.steps[OrderAction.UNFULFIL]
     yield (
         "Shipped",
         f"{moved['shipped']:,}",
         f"units; {moved['returned']:,} came back, {moved['lost']:,} more broke during packing: cancelled and not restocked",
     )
+    if undone:
+        yield (
+            "still there",
+            f"{undone:,}",
+            f"{'parcel' if undone == 1 else 'parcels'}, booked as handed over by mistake: undone, and handed over later",
+        )
     if count is not None:
         yield (
             "not found",

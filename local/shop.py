@@ -1,6 +1,6 @@
 """The demonstration's shop: receives the events of its orders, answers them with commands, and compares events with rows.
 
-Its commands confirm, fulfil and cancel orders, and return units.
+Its commands confirm, amend, fulfil and cancel orders, return units, and undo a hand-over.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from inventory_orders.domain.events import EventType
@@ -20,8 +21,8 @@ from operations.follow import Heard
 from operations.orders_file import OrderMessage
 
 # The shop pays every fourth order that holds stock, and ships every second paid order. A quarter of the shipped orders with
-# several lines leave in two parcels, and lose a unit in between.
-_PAID, _SHIPPED, _BROKEN = 4, 8, 32
+# several lines leave in two parcels, and lose a unit in between. The customers of every twelfth order change it.
+_PAID, _SHIPPED, _BROKEN, _CHANGED = 4, 8, 32, 12
 
 
 @dataclass
@@ -79,6 +80,13 @@ class Shop:
         match kind:
             case EventType.ORDER_PLACED if order_id not in self.unpaid and chance % _PAID == 0:
                 return {"action": "confirm", "orderId": order_id}
+            # A customer wants one more unit and, of several products, one not any more.
+            case EventType.ORDER_PLACED if order_id not in self.unpaid and chance % _CHANGED == 1:
+                *others, last = order["items"]
+                items = [{"productId": last["productId"], "quantity": last["quantity"] + 1}]
+                items += [{"productId": item["productId"], "quantity": 0} for item in others[:1]]
+                change = {"action": "amend", "orderId": order_id, "stepId": "changed"}
+                return change | {"items": items}
             # One customer pays for a rejected order.
             case EventType.ORDER_REJECTED if self._is_first(kind):
                 return {"action": "confirm", "orderId": order_id}
@@ -109,6 +117,13 @@ class Shop:
                 }
             case EventType.ORDER_PARTLY_FULFILLED | EventType.ORDER_PARTLY_CANCELLED:
                 return {"action": "fulfil", "orderId": order_id}
+            # One parcel that was booked as handed over is still there, and leaves later.
+            case EventType.ORDER_FULFILLED if len(order["items"]) == 1 and self._is_first(
+                EventType.ORDER_UNFULFILLED
+            ):
+                return {"action": "unfulfil", "orderId": order_id, "stepId": "still-here"}
+            case EventType.ORDER_UNFULFILLED:
+                return {"action": "fulfil", "orderId": order_id, "stepId": "left-now"}
             # One customer sends several products back.
             case EventType.ORDER_FULFILLED if len(order["items"]) > 1 and self._is_first(kind):
                 items = [
@@ -174,21 +189,23 @@ def _step(heard: Heard) -> _Step:
 def _steps(row: Row) -> list[_Step]:
     """Return the steps of an order according to its row. Each step has a version."""
     order = read_order(row)
-    steps: list[tuple[EventType, str]] = []
-    if order.reason is None:
-        steps.append((EventType.ORDER_PLACED, "PENDING"))
-    else:
-        steps.append((EventType.ORDER_REJECTED, "REJECTED"))
-    for number, step in enumerate(order.steps):
-        rest = {taken.action for taken in order.steps[number + 1 :]} & _MOVES
-        if step.action in _PARTLY and rest:
-            steps.append((_PARTLY[OrderAction(step.action)], "CONFIRMED"))
-        else:
-            kind, status = _TOLD[OrderAction(step.action)]
-            steps.append((kind, status or str(order.status)))
-    if order.confirmation_rejected is not None:
-        steps.append((EventType.CONFIRMATION_REJECTED, str(order.status)))
-    found = [(str(kind), number, status) for number, (kind, status) in enumerate(steps, 1)]
+    kind = EventType.ORDER_PLACED if order.reason is None else EventType.ORDER_REJECTED
+    steps = [(order.created_at, kind, "PENDING" if order.reason is None else "REJECTED")]
+    for number, step in enumerate(order.steps, 1):
+        action = OrderAction(step.action)
+        kind, status = _TOLD[action]
+        if action in _PARTLY and any(line.open for line in order.units(number).values()):
+            kind, status = _PARTLY[action], "CONFIRMED"
+        steps.append((step.at, kind, status or str(order.status)))
+    steps += [
+        (refused.at, EventType.ORDER_AMEND_REJECTED, "PENDING") for refused in order.rejected_amends
+    ]
+    if (late := order.confirmation_rejected) is not None:
+        steps.append((late.at, EventType.CONFIRMATION_REJECTED, str(order.status)))
+    found = [
+        (str(kind), number, status)
+        for number, (_, kind, status) in enumerate(sorted(steps, key=itemgetter(0)), 1)
+    ]
     if (order.status, order.version) != (found[-1][2], len(found)):
         found.append(("?", order.version, str(order.status)))
     return found
@@ -199,7 +216,6 @@ def _without_expiry(steps: list[_Step]) -> list[_Step]:
     return steps[:-1] if steps and steps[-1][0] == EventType.ORDER_EXPIRED else steps
 
 
-_MOVES = {"fulfil", "cancel"}
 _PARTLY = {
     OrderAction.FULFIL: EventType.ORDER_PARTLY_FULFILLED,
     OrderAction.CANCEL: EventType.ORDER_PARTLY_CANCELLED,
@@ -210,6 +226,8 @@ _TOLD = {
     OrderAction.CANCEL: (EventType.ORDER_CANCELLED, "CANCELLED"),
     OrderAction.EXPIRE: (EventType.ORDER_EXPIRED, "EXPIRED"),
     OrderAction.RETURN: (EventType.ORDER_RETURNED, None),
+    OrderAction.AMEND: (EventType.ORDER_AMENDED, "PENDING"),
+    OrderAction.UNFULFIL: (EventType.ORDER_UNFULFILLED, "CONFIRMED"),
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from inventory_orders.domain.amendment import Terms
 from inventory_orders.domain.events import EventType, order_events
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.order import Order
@@ -142,6 +143,9 @@ def test_the_file_has_every_figure_of_this_run_and_none_of_another():
         "deadLetters": 1,
         "deadLettersByCode": {"INVALID_JSON": 1},
         "ordersNeverPaid": 0,
+        "ordersChanged": 0,
+        "changesRefused": 0,
+        "handOversUndone": 0,
         "unitsShipped": 0,
         "unitsLost": 0,
         "unitsReturned": 0,
@@ -337,7 +341,9 @@ def day(shop, tables, numbers=range(40)):
     tables.list("tea", len(numbers) - 5)
     tables.list("mug", 200)
     rows, worker, said = {}, tables.worker(), []
-    changes = [Order(f"{shop.run}-{n}", "u", {"tea": 1, "mug": 2}) for n in numbers]
+    lines = ({"tea": 1} if number % 13 in (0, 9) else {"tea": 1, "mug": 2} for number in numbers)
+    changes = [Order(f"{shop.run}-{n}", "u", line) for n, line in zip(numbers, lines, strict=True)]
+    terms = Terms(keeps_rejections=True)
     while changes:
         tables.commit(worker, *changes)
         news = []
@@ -347,7 +353,7 @@ def day(shop, tables, numbers=range(40)):
                 news.append(heard_of(row, before=rows.get(order_id)))
                 rows[order_id] = row
         said += news
-        changes = [parse_order_command(message.body) for message in shop.hear(news)]
+        changes = [parse_order_command(message.body, terms) for message in shop.hear(news)]
     return said, rows
 
 
@@ -377,6 +383,12 @@ def test_the_shop_pays_ships_loses_and_returns_units_in_response_to_events():
         "units; 3 came back, 1 more broke during packing: cancelled and not restocked",
     )
     assert (events["ConfirmationRejected"], events["OrderReturned"]) == (1, 1)
+    kinds = ("OrderAmended", "OrderAmendRejected", "OrderUnfulfilled")
+    changed, refused, undone = (events[kind] for kind in kinds)
+    assert (undone, figures(printed(result))["still there"][0]) == (1, 1)
+    shown, words = figures(printed(result))["changed"]
+    assert (shown, f"{refused} more changes were refused" in words) == (changed, True)
+    assert min(changed, refused) > 0
     assert rows["d1-3"]["status"] == "PENDING", "the order is never paid"
 
 
