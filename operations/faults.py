@@ -11,7 +11,7 @@ from inventory_orders.domain.outbound import Generation
 from inventory_orders.domain.product import ProductStatus, stock_status
 from inventory_orders.domain.record import OrderStatus
 
-from .movements import LOST, TAKEN, Move, Row, moves_of_line
+from .movements import LOST, Move, Row, moves_of_line
 from .words import lane_name
 
 
@@ -130,7 +130,7 @@ def _faults_of_line(order: Row, line: Row, outbound: Mapping[str, int] | None) -
         if status in _HOLDS_UNITS:
             yield Fault(key, "", "took no units of it (no productCreatedAt)")
         return
-    moves = [move for move in moves_of_line(order, line) if move.effect != TAKEN]
+    moves = list(moves_of_line(order, line))
     due, back = _returns_of_line(status, line, moves)
     still_open = line["quantity"] + sum(move.effect.open * move.units for move in moves)
     delivered = sum(move.effect.delivered * move.units for move in moves)

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,13 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import Update
-from inventory_orders.domain.purchases import BuyerKey, Purchases, Refunds, together
+from inventory_orders.domain.purchases import (
+    BuyerKey,
+    Purchases,
+    PurchasesByBuyer,
+    Refunds,
+    together,
+)
 from inventory_orders.domain.record import OrderRecord, OrderStatus
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError
@@ -87,6 +93,15 @@ def pseudonym_of(user_id: str, key: bytes) -> str:
 def is_pseudonym(user_id: str) -> bool:
     """Whether a user id is a pseudonym."""
     return _PSEUDONYM.fullmatch(user_id) is not None
+
+
+def _lacking(reasons: Sequence[CancellationReason], keys: Iterable[BuyerKey]) -> PurchasesByBuyer:
+    """The rows that have fewer units than an order charged."""
+    return {
+        key: each.found if isinstance(each.found, Purchases) else Purchases(key, 0, "")
+        for key, each in zip(keys, reasons, strict=True)
+        if each.meaning is Meaning.CONDITION_FAILED
+    }
 
 
 OPEN: Mapping[str, str] = {
@@ -190,7 +205,7 @@ class Forgetting:
             self._client.write(actions, self._soon(), CommitStats())
         except TransactionCancelledError as error:
             reason, *of_buyers = error.reasons
-            lacking = dict(_lacking(refunds, of_buyers))
+            lacking = _lacking(of_buyers, refunds)
             if reason.meaning is Meaning.NOTHING and lacking:
                 # The audit reports the difference.
                 self._write(update, together([refunds], lacking))
@@ -235,13 +250,3 @@ class Forgetting:
             last_updated_at=at,
             version=order.version + 1,
         )
-
-
-def _lacking(
-    refunds: Refunds, reasons: Iterable[CancellationReason]
-) -> Iterator[tuple[BuyerKey, Purchases]]:
-    """Yield the purchases of buyers who have fewer units than would be refunded, according to a cancelled transaction."""
-    for key, reason in zip(refunds, reasons, strict=True):
-        if reason.meaning is Meaning.CONDITION_FAILED:
-            found = reason.found
-            yield key, found if isinstance(found, Purchases) else Purchases(key, 0, "")

@@ -148,6 +148,11 @@ class Move(NamedTuple):
 
 
 def moves_of_line(order: Row, line: Row) -> Iterator[Move]:
+    """Yield the effects of an order's steps on one of its lines, except that amends may have added units to it."""
+    return (move for move in _changes_of_line(order, line) if move.effect != TAKEN)
+
+
+def _changes_of_line(order: Row, line: Row) -> Iterator[Move]:
     """Yield the effects of an order's steps on one of its lines. Units that an amend adds are `TAKEN`."""
     source = _line_as_placed(order, line) or line
     still_open = 0 if source is line and "asked" in order else source["quantity"]
@@ -189,7 +194,7 @@ def movements_of(order: Row) -> Iterator[Movement]:
             yield _taken(
                 name, order["createdAt"], placed, _facts("place", order, "orderId", "userId")
             )
-        for move in moves_of_line(order, line):
+        for move in _changes_of_line(order, line):
             if move.effect == TAKEN:
                 facts = _facts(
                     "amend", {**move.step, "orderId": order["orderId"]}, "orderId", "reason"
@@ -239,7 +244,7 @@ def stranded(order: Row) -> Iterator[tuple[Generation, int]]:
     """Yield the open units of a finished order, by generation: they are not sold, and will never be handed over."""
     if order.get("status") not in ("PENDING", "CONFIRMED"):
         for line in _taken_lines(order):
-            moves = (move for move in moves_of_line(order, line) if move.effect != TAKEN)
+            moves = moves_of_line(order, line)
             yield (
                 _generation(line),
                 line["quantity"] + sum(move.effect.open * move.units for move in moves),

@@ -500,17 +500,20 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
             Run.sells, name="real", standard=workers, seconds=10.0
         )
     found["scarce products 8"] = partial(Run.runs_short, workers=8)
-    # A tenth of the orders exceeds the limit. A flood comes from one buyer, among 1,000 orders of others.
-    limited = partial(Run.limited, sells_out=False)
-    found |= {
+    return found | _with_limits() | _at_locations()
+
+
+def _with_limits() -> dict[str, Callable[[Run], SceneFigures]]:
+    """The scenes with a purchase limit, which a tenth of the orders exceeds. A flood is one buyer's, among 1,000 other orders."""
+    sale = partial(Run.limited, sells_out=False)
+    return {
         "limited sell-out 8": Run.limited,
         "limited sell-out 8 three keys": partial(Run.limited, keys=3),
         "limited sell-out 8 without the limit": partial(Run.limited, has_limit=False),
-        "limited sale 8": limited,
-        "limited sale 8 flood of 250": partial(limited, flood=250),
-        "limited sale 8 flood of 1000": partial(limited, flood=1_000),
+        "limited sale 8": sale,
+        "limited sale 8 flood of 250": partial(sale, flood=250),
+        "limited sale 8 flood of 1000": partial(sale, flood=1_000),
     }
-    return found | _at_locations()
 
 
 def _with_callers() -> dict[str, Callable[[Run], SceneFigures]]:

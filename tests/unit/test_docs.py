@@ -14,13 +14,13 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 31_200
+MAX_WORDS_IN_ALL = 31_360
 
 MAX_WORDS = {
     "README.md": 625,
     "docs/README.md": 240,
-    "docs/architecture.md docs/lanes.md": 3_560,
-    "docs/benchmarks.md": 1_200,
+    "docs/architecture.md docs/lanes.md": 3_670,
+    "docs/benchmarks.md": 1_250,
     "docs/locations.md": 610,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
@@ -28,7 +28,7 @@ MAX_WORDS = {
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 6_020,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_920,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_955,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,

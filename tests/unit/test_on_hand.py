@@ -9,7 +9,6 @@ from functools import partial
 
 import pytest
 
-from inventory_orders.domain import outbound as outbound_domain
 from inventory_orders.domain.change import Change
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
@@ -20,6 +19,7 @@ from inventory_orders.domain.outbound import (
     OutboundPage,
 )
 from inventory_orders.domain.record import AdjustmentKey, OrderAction, OrderKey
+from inventory_orders.engine import outbound as outbound_pages
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Outcome, RejectedError
 from inventory_orders.lanes.levels import read_level
@@ -195,7 +195,7 @@ FEW_ENTRIES = 100
 
 def fill_pages(shop, monkeypatch, room=0):
     """Fill every outbound page with delisted products, but leave some room on the first one."""
-    monkeypatch.setattr(outbound_domain, "MAX_OUTBOUND_ENTRIES", FEW_ENTRIES)
+    monkeypatch.setattr(outbound_pages, "MAX_OUTBOUND_ENTRIES", FEW_ENTRIES)
     lots = [Generation(f"p{n}", "then") for n in range(FEW_ENTRIES)]
     for key in OUTBOUND_KEYS:
         page = OutboundPage(key, 1, "e", dict.fromkeys(lots[0 if key.number else room :], 1))

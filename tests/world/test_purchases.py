@@ -89,7 +89,7 @@ class Lives:
         self.shop.products.change(product_id, changes, self.shop.soon())
 
     def new_order(self):
-        """Make an order under the user's key, or under a card too, or by a till that counts nobody."""
+        """Make an order under the user's key, or under a card too, or for no buyer, as at a till."""
         user = self.chance.choice(USERS)
         named = self.chance.choice((None, None, (user, self.chance.choice(CARDS)), CARDS))
         products = self.chance.sample(PRODUCTS, self.chance.choice((1, 1, 2)))

@@ -473,10 +473,6 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     return HttpAnswer(200, answer)
 
 
-_DECIDING_SECONDS = 5.0
-"""How long to try to decide an amend before it is sent to a queue."""
-
-
 def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     """Amend an order. If it cannot be decided at once, send it to the queue for orders whose callers wait.
 
@@ -491,8 +487,7 @@ def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     command = order_command(document, terms)
     if caller.locations is not None:
         _check_lines(command, caller)
-    clock = process.engine_for_callers.client.clock
-    report = _decide(command, Deadline.after(_DECIDING_SECONDS, clock))
+    report = _decide(command, runtime.deadline(request.context))
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.RETURNED and may_be_sent:
         body = json.dumps(document, separators=(",", ":"))
@@ -513,8 +508,6 @@ def _prepare_for_customer(document: dict[str, Any], caller: Caller) -> bool:
     Raises:
         InventoryOrdersError: The customer may not, or the order is not the customer's.
     """
-    if not runtime.process().customers_may_amend:
-        raise caller.lacks("orders.amend")
     _check_fields_of_customer(document)
     order = direct.read_order(document["orderId"], *reading())
     if order is None or order.user_id is None or not caller.acts_for(order.user_id):
@@ -549,9 +542,9 @@ def _check_lines(command: OrderCommand, caller: Caller) -> None:
     named = command.quantities or lines
     caller.check_works_at(*(lines[product_id] for product_id in named if product_id in lines))
     if isinstance(command, Amend):
-        caller.check_works_at(*command.locations.values())
-        if named.keys() - lines.keys() - command.locations.keys():
-            caller.check_works_at(*(order.locations or command.terms.locations))
+        is_free = bool(named.keys() - lines.keys() - command.locations.keys())
+        allowed = (order.locations or command.terms.locations) if is_free else ()
+        caller.check_works_at(*command.locations.values(), *allowed)
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

@@ -44,9 +44,11 @@ PERMISSIONS: Mapping[str, str] = {
 
 FOR_CUSTOMERS = frozenset(
     {
-        *("POST /orders", "GET /orders", "GET /orders/{orderId}", "PATCH /orders/{orderId}"),
+        *("POST /orders", "GET /orders", "GET /orders/{orderId}"),
         *("GET /products", "GET /products/{productId}"),
     }
 )
-"""The routes that customers may call without a permission, for products and their own orders. The setting `customersMayAmend`
-decides about `PATCH`."""
+"""The routes that customers may call without a permission, for products and their own orders."""
+
+AMEND = "PATCH /orders/{orderId}"
+"""The route that customers may call, too, with the setting `customersMayAmend`."""

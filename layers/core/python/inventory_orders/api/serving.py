@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from inventory_orders.api.permissions import (
+    AMEND,
     ANY_PERMISSION,
     EVERY_PERMISSION,
     FOR_CUSTOMERS,
@@ -101,21 +102,17 @@ class Caller:
         """
         permission = PERMISSIONS[route]
         if self.customer is not None:
-            may_call = route in FOR_CUSTOMERS
+            may_call = route in FOR_CUSTOMERS or (
+                route == AMEND and runtime.process().customers_may_amend
+            )
         else:
             may_call = permission == ANY_PERMISSION or self.has_any(permission)
         if not may_call:
-            raise self.lacks(permission)
-
-    def lacks(self, permission: str) -> ProblemError:
-        """Build the error for a request that requires a permission."""
-        is_any = permission == ANY_PERMISSION
-        needed = (
-            "any of the permissions that staff have" if is_any else f"the permission {permission}"
-        )
-        return ProblemError(
-            403, "NOT_PERMITTED", f"this requires {needed}", {"permission": permission}
-        )
+            needed = f"the permission {permission}"
+            if permission == ANY_PERMISSION:
+                needed = "any of the permissions that staff have"
+            detail = f"this requires {needed}"
+            raise ProblemError(403, "NOT_PERMITTED", detail, {"permission": permission})
 
     def has_any(self, *permissions: str) -> bool:
         """Whether the caller, an operator or a member of staff, has one of these permissions."""

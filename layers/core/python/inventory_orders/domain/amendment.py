@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from inventory_orders.domain.change import MAX_ACTIONS, MatchResult, Update
+from inventory_orders.domain.change import MAX_ACTIONS, MatchResult, T, Update
 from inventory_orders.domain.location import DEFAULT_LOCATION, product_of
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import (
@@ -17,14 +18,14 @@ from inventory_orders.domain.order_command import (
     units_of,
 )
 from inventory_orders.domain.product import Stock, StockById
-from inventory_orders.domain.purchases import BuyerKey, PurchasesByBuyer, Refunds
+from inventory_orders.domain.purchases import PurchasesByBuyer, Refunds
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
-    MAX_DETAILS,
     MAX_REJECTED_AMENDS,
     SIZE_OF_LINE,
     Asked,
     LineUnits,
+    OrderAction,
     OrderLine,
     OrderRecord,
     OrderStatus,
@@ -69,108 +70,153 @@ class Amend(OrderCommand):
     group: str | None = field(default=None, compare=False)
     locations: Mapping[str, str] = field(default_factory=dict, hash=False)
     attributes: Mapping[str, str | int | bool] | None = field(default=None, hash=False)
-    terms: Terms = field(default_factory=Terms, compare=False)
+    terms: Terms = field(default=DEFAULT_TERMS, compare=False)
 
     def _carry_out(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        refusal = self._refusal(order, status)
-        change = self._amendment(order) if refusal is None else Rejection(refusal, order.order_id)
+        reason = self._reason_to_reject(order, status)
+        change = self._amendment(order) if reason is None else Rejection(reason, order.order_id)
         if isinstance(change, Rejection) and self.terms.keeps_rejections:
-            step, none = self.step(""), Increase(order.order_id, "", {})
-            return Amendment(
-                *(self, order.require_version(), order.status, step),
-                rejected=change,
-                increase=none,
+            refused = Transition(
+                *(self, order.require_version(), order.status, self.step("")), rejected=change
             )
+            return Amendment(order.order_id, order.user_id or "", {}, transition=refused)
         return change
 
-    def _refusal(self, order: OrderRecord, status: OrderStatus) -> RejectionReason | None:
+    def _reason_to_reject(self, order: OrderRecord, status: OrderStatus) -> RejectionReason | None:
         """Why the order cannot be amended, whatever the amend says."""
         reasons = {**REASONS_OF_ENDS, OrderStatus.FULFILLED: RejectionReason.ORDER_FULFILLED}
         if not self.terms.amends_paid:
             reasons[OrderStatus.CONFIRMED] = RejectionReason.ALREADY_PAID
-        if status not in reasons and self.if_version not in (None, order.version):
-            return RejectionReason.VERSION_CHANGED
-        return reasons.get(status)
+        is_other = self.if_version not in (None, order.version)
+        return reasons.get(status, RejectionReason.VERSION_CHANGED if is_other else None)
 
     def _amendment(self, order: OrderRecord) -> Rejection | Amendment:
-        """Find the units to add and to take away. A line whose units move to another location loses them all."""
-        units, lines = units_of(order), {line.product_id: line for line in order.lines}
-        less, more = dict[str, int](), dict[str, int]()
-        kept, moved = dict[str, OrderLine](), dict[str, OrderLine]()
-        for product_id, wanted in self.quantities.items():
-            line, held = lines.get(product_id), units.get(product_id, LineUnits(0))
-            if line is not None and (held.open or held.is_delivered):
-                is_here = self.locations.get(product_id, line.location_id) == line.location_id
-                if held.is_delivered and not is_here:
-                    return Rejection(RejectionReason.PARTLY_FULFILLED, product_id)
-                (kept if is_here else moved)[product_id] = line
-            stays = 0 if product_id in moved else min(held.open, wanted)
-            less[product_id], more[product_id] = held.open - stays, wanted - stays
-        increase = Increase(
-            *(order.order_id, order.user_id or "", +Counter(more)),
+        """Find the units to add and to take away. A line whose units move to another location loses them all there."""
+        units, places = units_of(order), {line.product_id: line.location_id for line in order.lines}
+        asked = {**places, **self.locations}
+        moved = {product_id for product_id in places if asked[product_id] != places[product_id]}
+        if stuck := sorted(p for p in moved if units[p].moved[OrderAction.FULFIL]):
+            return Rejection(RejectionReason.PARTLY_FULFILLED, stuck[0])
+        more, less = self._differences(units, moved)
+        step, status = self.step("", less), _status_after(order, units, more, less)
+        amendment = Amendment(
+            *(order.order_id, str(order.user_id), more, self.group),
+            attributes=order.attributes if self.attributes is None else self.attributes,
             locations=order.locations,
             split=order.split,
-            asked_locations={**self.locations, **{p: held.location_id for p, held in kept.items()}},
+            asked_locations=asked,
             default_locations=self.terms.locations,
             named_buyers=order.buyers,
             counts_users=self.terms.counts_users and order.pseudonymised_at is None,
-            before=lines,
-            kept=kept,
-            bought={p: line.bought - less.get(p, 0) for p, line in units.items()},
-            less=+Counter(less),
-            width=len({*lines, *more}) + len(moved),
-        )
-        return self._fitting(order, increase, _status_after(order, units, increase))
-
-    def _fitting(
-        self, order: OrderRecord, increase: Increase, status: str
-    ) -> Rejection | Amendment:
-        """The amendment, if its transaction and the order's row have room for it."""
-        step = self.step("", increase.less or None)
-        size = sum(2 * (SIZE_OF_LINE + len(product_id)) for product_id in increase.quantities)
-        size += MAX_ATTRIBUTES_SIZE + (0 if order.asked else order.size)
-        if increase.quantities and increase.width >= MAX_ACTIONS:
-            return Rejection(RejectionReason.TOO_MANY_PRODUCTS, order.order_id)
-        if not has_room(order, step, size):
-            return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
-        return Amendment(
-            *(self, order.require_version(), status, step),
+            transition=Transition(self, order.require_version(), status, step),
             stores_rejection=self.terms.keeps_rejections,
-            split=order.split,
-            increase=increase,
+            bought={p: held.bought - less[p] for p, held in units.items()},
+            moved=moved,
         )
+        return amendment.unless_too_big()
+
+    def _differences(
+        self, units: Mapping[str, LineUnits], moved: Set[str]
+    ) -> tuple[Counter[str], Counter[str]]:
+        """The units to add and to take away, by product id. Those of products that are moved are all taken away."""
+        more, less = Counter[str](), Counter[str]()
+        for product_id, wanted in self.quantities.items():
+            is_open = units.get(product_id, LineUnits(0)).open
+            stays = 0 if product_id in moved else min(is_open, wanted)
+            more[product_id], less[product_id] = wanted - stays, is_open - stays
+        return +more, +less
 
 
-def _status_after(order: OrderRecord, units: Mapping[str, LineUnits], increase: Increase) -> str:
+def _status_after(
+    order: OrderRecord,
+    units: Mapping[str, LineUnits],
+    more: Mapping[str, int],
+    less: Mapping[str, int],
+) -> str:
     """The status of an order after an amend. Without open units, it has ended."""
-    is_open = sum(line.open for line in units.values()) > sum(increase.less.values())
-    if increase.quantities or is_open:
+    if more or any(held.open > less.get(p, 0) for p, held in units.items()):
         return order.status
-    is_delivered = any(line.is_delivered for line in units.values())
+    is_delivered = any(held.moved[OrderAction.FULFIL] for held in units.values())
     return OrderStatus.FULFILLED if is_delivered else OrderStatus.CANCELLED
 
 
 @dataclass(frozen=True)
-class Increase(Order):
-    """The units that an amend adds, which are judged and sold like an order of these units.
+class Amendment(Order):
+    """The change that an amend makes to a stored order. Units that it adds are judged and sold like an order of these units.
 
     Attributes:
-        before: The order's lines, by product id.
-        kept: Those whose units stay where they are, so that more can only come from there.
+        transition: The change without these units: others go back into stock as by a cancellation.
+        stores_rejection: Whether a rejection is stored and published.
         bought: Units of each line that stay bought, by product id.
-        less: Units that the amend takes away, by product id.
-        width: How many rows the amended order and this amend concern.
+        moved: The products whose units move to another location. Other lines get more units only from where they are.
     """
 
-    before: Mapping[str, OrderLine] = field(default_factory=dict)
-    kept: Mapping[str, OrderLine] = field(default_factory=dict)
+    transition: Transition = field(kw_only=True)
+    stores_rejection: bool = True
     bought: Mapping[str, int] = field(default_factory=dict)
-    less: Mapping[str, int] = field(default_factory=dict)
-    width: int = 0
+    moved: Set[str] = frozenset()
+
+    def unless_too_big(self) -> Rejection | Amendment:
+        """Reject it if its transaction, a later cancellation, or the order's row would have no room for it."""
+        order, step = self.transition.order, self.transition.step
+        rows = len({*self.lines_before, *self.quantities}) + len(self.moved) + len(self.buyers)
+        if self.quantities and rows >= MAX_ACTIONS:
+            return Rejection(RejectionReason.TOO_MANY_PRODUCTS, order.order_id)
+        if not has_room(order, step, self.record_size - order.size):
+            return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
+        return self
+
+    @property
+    def lines_before(self) -> dict[str, OrderLine]:
+        """The order's lines, by product id."""
+        return {line.product_id: line for line in self.transition.order.lines}
+
+    @property
+    def record_size(self) -> int:
+        # A new line is stored twice: in the step, too. The first amend also keeps the order as it was.
+        lines = 2 * sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
+        return sum(
+            (self.transition.record_size, self.transition.order.size, lines, MAX_ATTRIBUTES_SIZE)
+        )
+
+    @property
+    def gives_back(self) -> Mapping[str, int]:
+        return self.transition.gives_back
+
+    @cached_property
+    def offers(self) -> tuple[tuple[str, ...], ...]:
+        return tuple((*offer, *self.gives_back) for offer in super().offers)
+
+    def is_limited(self, limited: Set[str]) -> bool:
+        lines = self.transition.order.lines
+        return super().is_limited(limited) or any(line.limit_group for line in lines)
+
+    @property
+    def refunds(self) -> Refunds:
+        # With additional units, the limits apply to the difference.
+        return {} if self.quantities else self.transition.refunds
+
+    def lane_units(self, short: Set[str]) -> Mapping[str, int]:
+        return self._taken(super().lane_units(short))
+
+    def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
+        return self.transition.rejected or super().judge(self._taken(products), purchases)
+
+    def deltas(self, products: StockById) -> Mapping[str, int]:
+        return {**self.transition.deltas(products), **super().deltas(self._taken(products))}
+
+    def _taken(self, values: Mapping[str, T]) -> dict[str, T]:
+        """The values of the products from which units are taken."""
+        return {key: value for key, value in values.items() if key not in self.gives_back}
 
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
-        line = self.kept.get(product_of(product_id))
-        if product and line and product.created_at != line.product_created_at:
+        line = self.lines_before.get(product_of(product_id))
+        if (
+            product
+            and line
+            and line.key == product_id
+            and line.product_created_at != product.created_at
+        ):
             return RejectionReason.UNKNOWN_PRODUCT
         return super()._why(product_id, product)
 
@@ -179,134 +225,41 @@ class Increase(Order):
 
         A line is charged as a whole: if its product's limit or group has changed, all its units are charged anew.
         """
-        units = Counter[str | None]()
-        for product_id, quantity in self.less.items():
-            units[self.before[product_id].limit_group] -= quantity
-        for key, row in products.items():
-            product_id, line = product_of(key), self.before.get(product_of(key))
-            before = None if line is None else line.limit_group
+        units, before = Counter[str | None](), self.lines_before
+        less = self.transition.step.quantities if self.quantities else None
+        units.subtract(self.transition.order.groups_of(less or {}))
+        for key, row in self._taken(products).items():
+            product_id = product_of(key)
             group = row.charged_group if row is not None and self.buyers else None
             units[group] += self.quantities[product_id]
-            if group != before:
-                units[group] += self.bought.get(product_id, 0)
-                units[before] -= self.bought.get(product_id, 0)
+            if product_id in before:
+                units[before[product_id].limit_group] -= self.bought[product_id]
+                units[group] += self.bought[product_id]
         return {group: n for group, n in units.items() if n and group is not None}
 
-
-@dataclass(frozen=True)
-class Amendment(Transition):
-    """The change that an amend makes to a stored order: units go back as by a cancellation, or are taken as by an order.
-
-    Attributes:
-        increase: The units to add.
-    """
-
-    command: Amend
-    split: bool = field(default=False, kw_only=True)
-    increase: Increase = field(kw_only=True)
-
-    @property
-    def group(self) -> str | None:
-        return self.command.group
-
-    @property
-    def offers(self) -> Sequence[Collection[str]]:
-        return [(*offer, *self.gives_back) for offer in self.increase.offers]
-
-    @property
-    def product_ids(self) -> Collection[str]:
-        return {**dict.fromkeys(self.increase.product_ids), **self.gives_back}.keys()
-
-    @property
-    def buyers(self) -> Collection[BuyerKey]:
-        return self.increase.buyers if self.increase.quantities else ()
-
-    @property
-    def is_charged(self) -> bool:
-        return any(line.limit_group for line in self.increase.before.values())
-
-    @property
-    def refunds(self) -> Refunds:
-        # With additional units, the limits apply to the difference.
-        return {} if self.buyers else self.order.refunds(self.increase.less)
-
-    @property
-    def record_size(self) -> int:
-        lines = sum(2 * (SIZE_OF_LINE + len(product_id)) for product_id in self.increase.quantities)
-        return 2 * super().record_size + lines + MAX_ATTRIBUTES_SIZE
-
-    def lane_units(self, short: Set[str]) -> Mapping[str, int]:
-        return self.increase.lane_units(short)
-
-    def rejection(self, products: StockById) -> Rejection | None:
-        return self.rejected or self.increase.rejection(self._taken(products))
-
-    def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
-        return self.rejected or self.increase.judge(self._taken(products), purchases)
-
-    def charges(self, products: StockById) -> Mapping[str, int]:
-        return self.increase.charges(self._taken(products)) if self.buyers else {}
-
-    def decisive_rows(
-        self,
-        why: Callable[[Collection[str]], Rejection | None],
-        offers: Sequence[Collection[str]],
-    ) -> Sequence[Collection[str]]:
-        return self.increase.decisive_rows(why, offers)
-
-    def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
-        return self.increase.final_rejection(rejections)
-
-    def deltas(self, products: StockById) -> Mapping[str, int]:
-        return {
-            **super().deltas(products),
-            **self.increase.deltas(self._taken(products)),
-        }
-
-    def _taken(self, products: StockById) -> StockById:
-        """The products, or pages, from which units are taken."""
-        taken = self.increase.product_ids
-        return {key: product for key, product in products.items() if key in taken}
-
-    def record(
+    def record(  # type: ignore[override]  # an order is written once, but amended later
         self, rejection: Rejection | None, after: Mapping[str, Stock], at: str
     ) -> Update[OrderRecord]:
-        order, increase = self.order, self.increase
+        order, step = self.transition.order, self.transition.step
         if rejection is not None:
-            kept = replace(
-                rejection,
-                shortages=rejection.shortages[:MAX_DETAILS],
-                limits=rejection.limits[:MAX_DETAILS],
-            )
-            rejected = (*order.rejected_amends, RejectedAmend(self.step.step_id or "", at, kept))
-            written = replace(
-                order,
-                rejected_amends=rejected[-MAX_REJECTED_AMENDS:],
-                last_updated_at=at,
-                version=order.version + 1,
-            )
-            return Update(order, written)
-        taken = {p: after[p] for p in after.keys() & set(increase.product_ids)}
-        added = tuple(replace(line, asked_location=None) for line in increase.lines(taken))
-        step = replace(self.step, added=added)
-        written = super(Amendment, replace(self, step=step)).record(None, after, at).after
-        lines = dict(increase.before)
-        for line in added:
-            held = lines.get(line.product_id)
-            lines[line.product_id] = line if held is None else _joined(held, line)
-        attributes = self.command.attributes
-        if added or attributes is not None:
+            rejected = (*order.rejected_amends, RejectedAmend(step.step_id or "", at, rejection))
+            written = replace(order, rejected_amends=rejected[-MAX_REJECTED_AMENDS:])
+            return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
+        taken = self.lines(self._taken(after)) if self.quantities else ()
+        added = tuple(replace(line, asked_location=None) for line in taken)
+        change = replace(self.transition, step=replace(step, added=added))
+        written, lines = change.record(None, after, at).after, self.lines_before
+        if added or self.attributes != order.attributes:
             written = replace(written, asked=order.asked or Asked(order.lines, order.attributes))
-        given = order.attributes if attributes is None else attributes
-        return Update(order, replace(written, lines=tuple(lines.values()), attributes=given))
-
-
-def _joined(held: OrderLine, added: OrderLine) -> OrderLine:
-    """A line with additional units. If it had no units left, or they moved, it names the place of the new ones."""
-    return replace(
-        added,
-        quantity=held.quantity + added.quantity,
-        backordered=held.backordered + added.backordered,
-        asked_location=held.asked_location,
-        other=held.other,
-    )
+        for line in added:
+            held = lines.get(line.product_id, replace(line, quantity=0, backordered=0))
+            # The line names the place of the latest units.
+            lines[line.product_id] = replace(
+                line,
+                quantity=held.quantity + line.quantity,
+                backordered=held.backordered + line.backordered,
+                asked_location=held.asked_location,
+                other=held.other,
+            )
+        amended = replace(written, lines=tuple(lines.values()), attributes=self.attributes)
+        return Update(order, amended)

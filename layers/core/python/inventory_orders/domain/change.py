@@ -126,10 +126,9 @@ class Change:
         """Whose purchases the limits of its products limit; empty if no limits apply to it."""
         return ()
 
-    @property
-    def is_charged(self) -> bool:
-        """Whether its buyers' purchases have to be read even if its products have no purchase limits any more."""
-        return False
+    def is_limited(self, limited: Set[str]) -> bool:
+        """Whether its buyers' purchases may change, given the products with purchase limits."""
+        return not limited.isdisjoint(self.product_ids)
 
     @property
     def refunds(self) -> Refunds:
@@ -245,6 +244,11 @@ class Decision:
     def has_record(self) -> bool:
         """Whether the decision is stored in a record."""
         return self.rejection is None or (self.change.stores_rejection and self.rejection.is_final)
+
+    @property
+    def records(self) -> Sequence[Change]:
+        """The parts of its change whose records are written."""
+        return self.change.parts if self.has_record else ()
 
     @property
     def keys(self) -> set[object]:

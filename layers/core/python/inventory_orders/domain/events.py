@@ -151,9 +151,10 @@ def _of_rejected_amends(before: Image, order: Mapping[str, Any]) -> Iterator[Eve
     earlier = [each["stepId"] for each in before.get("rejectedAmends", ())]
     new = [each for each in order.get("rejectedAmends", ()) if each["stepId"] not in earlier]
     for rejected in new:
-        ending, data = f":{rejected['stepId']}", {**order, "rejectedAmend": rejected}
-        kind = EventType.ORDER_AMEND_REJECTED
-        yield _order_event(kind, data, None, ending if len(new) > 1 else "")
+        data, ending = {**order, "rejectedAmend": rejected}, f":{rejected['stepId']}"
+        yield _order_event(
+            *(EventType.ORDER_AMEND_REJECTED, data, None, ending if len(new) > 1 else "")
+        )
 
 
 OF_STEPS = {
@@ -365,10 +366,9 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
 
 
 def _rejected_amend(row: Any, order_id: str) -> dict[str, Any]:
-    subject = _take(row, "subject", str)
     return {
         **{name: _take(row, name, str) for name in ("stepId", "at", "reason")},
-        **({} if subject == order_id else public_key(subject)),
+        **({} if row.get("subject") == order_id else public_key(_take(row, "subject", str))),
         **_optional(row, {"shortages": list, "limits": list}),
     }
 
@@ -402,7 +402,12 @@ def _step(step: Any, notes: Mapping[str, type]) -> dict[str, Any]:
     }
 
 
-_TO_REFUND = (OrderAction.CANCEL, OrderAction.RETURN)
+_OF_PAID: Mapping[str, Mapping[str, bool]] = {
+    OrderAction.CANCEL: {"refund": True},
+    OrderAction.RETURN: {"refund": True},
+    OrderAction.AMEND: {"paid": True},
+}
+"""What is said of a step of an order that was paid, by action."""
 
 
 def _add_up(
@@ -422,11 +427,7 @@ def _add_up(
     for step in steps:
         _add_units(step, units)
         is_paid |= step["action"] == OrderAction.CONFIRM
-        is_amend = step["action"] == OrderAction.AMEND
-        if is_paid and is_amend:
-            step["paid"] = True
-        if is_paid and (step["action"] in _TO_REFUND or (is_amend and "items" in step)):
-            step["refund"] = True
+        step.update(_OF_PAID.get(step["action"], {}) if is_paid else {})
     for item in items:
         moved = units[item["productId"]].moved
         item |= {_COUNTS[action]: n for action, n in moved.items() if n and action in _COUNTS}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -119,11 +119,6 @@ class Order(Change):
             yield [product_id for product_id in line if product_id not in short][:1] or line
 
     @property
-    def width(self) -> int:
-        """How many rows its transaction writes at most, besides its record and the rows of its buyers."""
-        return len(self.quantities)
-
-    @property
     def record_size(self) -> int:
         # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage is
         # stored instead of a line's times, and there may be one for each offer.
@@ -160,21 +155,15 @@ class Order(Change):
     ) -> Rejection | None:
         """Why an offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
         bought = [purchases[key].units for key in self.buyers if key in purchases]
-        limits = [_limit(group, wanted, products, bought) for group, wanted in charges.items()]
-        exceeded = {each.group: each for each in limits if each.bought + each.wanted > each.limit}
-        limited = exceeded or charges
-        rows = tuple(key for key, row in products.items() if row and row.charged_group in limited)
-        if self.width + len(self.buyers) >= MAX_ACTIONS:
+        limits = _exceeded_limits(products, charges, bought)
+        groups = {each.group for each in limits} or charges.keys()
+        rows = tuple(filter(partial(_is_of, products, groups), products))
+        reason = RejectionReason.PURCHASE_LIMIT if limits else RejectionReason.TOO_MANY_GROUPS
+        if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
             reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
-        elif exceeded:
-            reason = RejectionReason.PURCHASE_LIMIT
-        elif any(len({*+Counter(each), *charges}) > MAX_GROUPS for each in bought):
-            reason = RejectionReason.TOO_MANY_GROUPS
-        else:
+        elif not limits and all(map(partial(_has_room, charges), bought)):
             return None
-        return Rejection(
-            reason, rows[0], asked=self._asked(products), limits=tuple(exceeded.values()), rows=rows
-        )
+        return Rejection(reason, rows[0], asked=self._asked(products), limits=limits, rows=rows)
 
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
         """Why a row cannot supply its line."""
@@ -262,13 +251,7 @@ class Order(Change):
             if rejection is not None or hold is None
             else datetime.fromisoformat(at) + timedelta(seconds=hold)
         )
-        why: dict[str, Any] = {}
-        if rejection is not None:
-            why = {
-                "reason": rejection.reason,
-                "shortages": rejection.shortages,
-                "limits": rejection.limits,
-            }
+        shortages, limits = (rejection.shortages, rejection.limits) if rejection else ((), ())
         return OrderRecord(
             self.order_id,
             self.user_id,
@@ -278,7 +261,9 @@ class Order(Change):
             created_at=at,
             last_updated_at=at,
             status_at=at,
-            **why,
+            reason=None if rejection is None else rejection.reason,
+            shortages=shortages,
+            limits=limits,
             hold_seconds=self.hold_seconds,
             expires_at=None if end is None else end.isoformat(timespec="microseconds"),
             attributes=self.attributes,
@@ -381,13 +366,32 @@ class CancelledBeforehand(Change):
         )
 
 
-def _limit(
-    group: str, wanted: int, products: StockById, bought: Iterable[Mapping[str, int]]
-) -> ExceededLimit:
-    """The lowest limit of a group's products, next to what buyers have bought and want. It may not be exceeded."""
-    limits = [row.purchase_limit for row in products.values() if row and row.charged_group == group]
-    already = max((units.get(group, 0) for units in bought), default=0)
-    return ExceededLimit(group, min(limits), already, wanted)
+def _exceeded_limits(
+    products: StockById, charges: Mapping[str, int], bought: Sequence[Mapping[str, int]]
+) -> tuple[ExceededLimit, ...]:
+    """The limits that buyers would exceed, one for each group: the lowest one of the order's products."""
+    lowest: dict[str | None, int] = {}
+    for row in products.values():
+        if row is not None:
+            limit = row.purchase_limit
+            lowest[row.charged_group] = min(limit, lowest.get(row.charged_group, limit))
+    found = (
+        ExceededLimit(
+            group, lowest[group], max((u.get(group, 0) for u in bought), default=0), wanted
+        )
+        for group, wanted in charges.items()
+    )
+    return tuple(each for each in found if each.bought + each.wanted > each.limit)
+
+
+def _is_of(products: StockById, groups: Collection[str], key: str) -> bool:
+    """Whether units of a row are charged to one of some groups."""
+    return (row := products[key]) is not None and row.charged_group in groups
+
+
+def _has_room(charges: Mapping[str, int], bought: Mapping[str, int]) -> bool:
+    """Whether a buyer's row has room for the groups of an order. Groups without units are about to be removed."""
+    return len({*+Counter(bought), *charges}) <= MAX_GROUPS
 
 
 def _rank(rejection: Rejection) -> int:

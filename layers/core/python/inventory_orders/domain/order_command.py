@@ -208,11 +208,8 @@ class OrderCommand(Change):
                 stored = _content_of(self._as_sent(step, order, number))
                 other = OtherRequest.between(stored, _content_of(self.step("", self.quantities)))
                 return other if other.differences else IdempotencyMatch.SAME_REQUEST
-        for rejected in order.rejected_amends:
-            if rejected.step_id == self.step_id:
-                other = OtherRequest.between({"action": OrderAction.AMEND}, {"action": self.action})
-                return other if other.differences else rejected.rejection
-        return None
+        told = order.rejected_amends if self.action is OrderAction.AMEND else ()
+        return next((each.rejection for each in told if each.step_id == self.step_id), None)
 
     def _as_sent(self, step: Step, order: OrderRecord, number: int) -> Step:
         """Restore what a step asked for. An amend says how many units of some products are open after the first `number` steps."""
@@ -248,35 +245,31 @@ class OrderCommand(Change):
                 assert_never(unknown)
 
     def _confirm(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        told = order.confirmation_rejected
-        reason = None if told is None else _reason_of(order, told)
-        is_told = told is not None and (
-            reason is not RejectionReason.VERSION_CHANGED or told.if_version == self.if_version
+        told, is_paid = (
+            order.confirmation_rejected,
+            status not in (*REASONS_OF_ENDS, OrderStatus.PENDING),
         )
-        if reason is not None and is_told:
-            # The sender was told to refund the payment, so the answer stays the same.
-            return Rejection(reason, order.order_id)
-        is_paid = status not in REASONS_OF_ENDS and status is not OrderStatus.PENDING
+        if told is not None:
+            final = _reason_of(order, told)
+            if final is not RejectionReason.VERSION_CHANGED or told.if_version == self.if_version:
+                # The sender was told to refund the payment, so the answer stays the same.
+                return Rejection(final, order.order_id)
         is_paid |= status is not OrderStatus.REJECTED and order.confirmed_at is not None
-        if not is_paid and status is not OrderStatus.PENDING:
-            # A late payment: the row records it.
-            rejection = Rejection(REASONS_OF_ENDS[status], order.order_id)
-        elif self._is_of_version(order, is_paid=is_paid):
-            if is_paid:
-                return IdempotencyMatch.SAME_REQUEST
-            return self._transition(OrderStatus.CONFIRMED, order)
-        else:
-            # Another total was paid: the row records that, too.
-            rejection = Rejection(RejectionReason.VERSION_CHANGED, order.order_id)
-        return Transition(
-            self, order.require_version(), order.status, self.step(""), rejected=rejection
-        )
+        late = None if is_paid else REASONS_OF_ENDS.get(status)
+        if reason := late or self._other_version(order, is_paid=is_paid):
+            # A late payment, or one of another total: the row records it.
+            version, refused = order.require_version(), Rejection(reason, order.order_id)
+            return Transition(self, version, order.status, self.step(""), rejected=refused)
+        if is_paid:
+            return IdempotencyMatch.SAME_REQUEST
+        return self._transition(OrderStatus.CONFIRMED, order)
 
-    def _is_of_version(self, order: OrderRecord, *, is_paid: bool) -> bool:
-        """Whether the version that was paid is the order's or, if it is paid, the one that was confirmed."""
+    def _other_version(self, order: OrderRecord, *, is_paid: bool) -> RejectionReason | None:
+        """`VERSION_CHANGED` if another version was paid than the order's or, if it is paid, the confirmed one."""
         confirmed = [s.if_version for s in order.steps if s.action == OrderAction.CONFIRM]
-        versions = confirmed if is_paid else [order.version]
-        return self.if_version in (None, *versions) or None in versions
+        versions = (confirmed or [None]) if is_paid else [order.version]
+        is_right = None in (self.if_version, *versions) or self.if_version in versions
+        return None if is_right else RejectionReason.VERSION_CHANGED
 
     def _extend(self, order: OrderRecord) -> MatchResult:
         if order.expires_at is None:
@@ -307,17 +300,11 @@ class OrderCommand(Change):
 
     def _unfulfil(self, order: OrderRecord) -> MatchResult:
         delivered = {p: line.delivered for p, line in units_of(order).items() if line.delivered}
-        moved = self.quantities or delivered
-        for product_id, quantity in (moved or {order.order_id: 1}).items():
+        moved = self.quantities or delivered or {order.order_id: 1}
+        for product_id, quantity in moved.items():
             if quantity > delivered.get(product_id, 0):
                 return Rejection(RejectionReason.NOT_DELIVERED, product_id)
-            handed_over = (
-                step.at
-                for step in order.steps
-                if step.action == OrderAction.FULFIL
-                and product_id in (step.quantities or {product_id})
-            )
-            if max(handed_over) < self.since:
+            if _handed_over_at(order, product_id) < self.since:
                 return Rejection(RejectionReason.TOO_LATE, product_id)
         return self._transition(OrderStatus.CONFIRMED, order, moved)
 
@@ -337,7 +324,7 @@ class OrderCommand(Change):
                 return Rejection(RejectionReason.NOT_OPEN, product_id)
         if moved == still_open:
             is_handed_over = self.action is OrderAction.FULFIL or any(
-                line.is_delivered for line in units_of(order).values()
+                line.moved[OrderAction.FULFIL] for line in units_of(order).values()
             )
             status = OrderStatus.FULFILLED if is_handed_over else OrderStatus.CANCELLED
         return self._transition(status, order, moved)
@@ -433,7 +420,7 @@ class Transition(Change):
 
     @property
     def refunds(self) -> Refunds:
-        is_unsold = self.step.action in (OrderAction.CANCEL, OrderAction.EXPIRE)
+        is_unsold = self.step.action in (OrderAction.CANCEL, OrderAction.EXPIRE, OrderAction.AMEND)
         return self.order.refunds(self.step.quantities or {}) if is_unsold else {}
 
     def written_on(self, page: OutboundPage) -> Transition:
@@ -476,10 +463,7 @@ class Transition(Change):
             # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in order.steps if not (extends and s.action == step.action))
-            names = {"status_at", _STAMPS.get(self.status, "status_at")}
-            stamps: dict[str, Any] = dict.fromkeys(names, at)
-            if step.action == OrderAction.UNFULFIL:
-                stamps |= {"confirmed_at": order.confirmed_at, "fulfilled_at": None}
+            stamps = _stamps(step.action, self.status, at)
             # A hold ends when its status changes.
             is_held = self.status == OrderStatus.PENDING
             written = replace(
@@ -490,6 +474,19 @@ class Transition(Change):
                 **({} if self.status == order.status else stamps),
             )
         return Update(order, replace(written, last_updated_at=at, version=order.version + 1))
+
+
+def _stamps(action: str, status: str, at: str) -> dict[str, Any]:
+    """The times that an action sets when it changes the status of an order. An order was paid before a hand-over is taken back."""
+    if action == OrderAction.UNFULFIL:
+        return {"status_at": at, "fulfilled_at": None}
+    return dict.fromkeys({"status_at", _STAMPS.get(status, "status_at")}, at)
+
+
+def _handed_over_at(order: OrderRecord, product_id: str) -> str:
+    """When units of a product were handed over last."""
+    fulfilled = (step for step in order.steps if step.action == OrderAction.FULFIL)
+    return max(s.at for s in fulfilled if product_id in (s.quantities or {product_id}))
 
 
 def _content_of(step: Step) -> dict[str, object]:

@@ -71,13 +71,6 @@ class OutboundPage:
         left = {lot: n for lot, n in {**self.units, **units}.items() if n}
         return replace(self, version=self.version + 1, units=left)
 
-    def can_take(self, leaving: Mapping[Generation, int]) -> bool:
-        """Whether it has room for units that leave, or lists enough of those that have not left after all."""
-        added = sum(lot not in self.units for lot in leaving)
-        return len(self.units) + added <= MAX_OUTBOUND_ENTRIES and all(
-            self.units.get(lot, 0) + n >= 0 for lot, n in leaving.items()
-        )
-
     def without(self, folded: Collection[Generation]) -> OutboundPage:
         """Return the next version of the page, without some of its entries."""
         units = {lot: n for lot, n in self.units.items() if lot not in folded}

@@ -134,7 +134,7 @@ class Draft:
             supply.sources.get(p, p) for p in (*decision.deltas, *decision.checked)
         }
         places = (places | decision.purchases) - self.places
-        records = len(decision.change.parts) if decision.has_record else 0
+        records = len(decision.records)
         actions = self.actions + len(places) + records
         size = self.size + supply.size(places) + records * decision.change.record_size
         if limits is not None and (
@@ -174,14 +174,8 @@ def plan(
         for p in known
     }
     choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
-    decisions: list[Decision] = []
-    stopped: set[str] = set()
-    for change in _contested_last(changes, supply.contested) if supply.contested else changes:
-        decision = None if change.group in stopped else choice.decide(change)
-        if decision is not None:
-            decisions.append(decision)
-        elif change.group is not None:
-            stopped.add(change.group)
+    in_sequence = _contested_last(changes, supply.contested) if supply.contested else changes
+    decisions = choice.decide_all(in_sequence)
     if choice.doubted:
         written = {product_id for decision in decisions for product_id in decision.deltas}
         decisions += choice.proven_by(written, supply.contested)
@@ -252,6 +246,18 @@ class _Choice:
     waiting: list[Waiting] = field(default_factory=list)
     doubted: list[Waiting] = field(default_factory=list)
 
+    def decide_all(self, changes: Iterable[Change]) -> list[Decision]:
+        """Decide changes in turn. Omits those that are waiting or doubted, and those that follow one of them in its group."""
+        decisions: list[Decision] = []
+        stopped: set[str] = set()
+        for change in changes:
+            decision = None if change.group in stopped else self.decide(change)
+            if decision is not None:
+                decisions.append(decision)
+            elif change.group is not None:
+                stopped.add(change.group)
+        return decisions
+
     def decide(self, change: Change) -> Decision | None:
         """Accept the first offer with enough units, or reject the change. Returns None if the change is waiting or doubted.
 
@@ -318,9 +324,11 @@ class _Choice:
                 self.working[product_id] = after
         for key in decision.buyers:
             self.bought[key] = self.bought[key].plus(decision.charges)
-        for key, units in decision.change.refunds.items():
-            if key in self.bought:
-                self.bought[key] = self.bought[key].plus({group: -n for group, n in units.items()})
+        self.bought |= {
+            key: self.bought[key].plus({group: -n for group, n in units.items()})
+            for key, units in decision.change.refunds.items()
+            if key in self.bought
+        }
         return decision
 
     def why(self, change: Change, offer: Collection[str]) -> Rejection | None:
@@ -374,22 +382,22 @@ class _Choice:
             return set()
         products = {product_id: rows[product_id] for product_id in offer}
         rejection = change.judge(products, self.bought)
-        charges = change.charges(products) if rejection is None else {}
+        charges: Mapping[str, int] = {}
         if rejection is None:
             wanted = deltas = change.deltas(products)
+            charges = change.charges(products)
         else:
             wanted, deltas = {short.product_id: -short.wanted for short in rejection.shortages}, {}
             self.found_short |= {rejection.subject, *wanted} & products.keys()
-        lacking = {
-            product_id
-            for product_id, delta in wanted.items()
-            if (product := products[product_id]) is not None
-            and product.is_partial
-            and not product.may_change_by(delta)
-        }
+        lacking = {p for p, delta in wanted.items() if _is_lacking(products[p], delta)}
         self.found_short |= lacking
         buyers = change.buyers if charges else ()
         return lacking or Decision(change, rejection, deltas, offer, (), charges, buyers)
+
+
+def _is_lacking(product: Stock | None, delta: int) -> bool:
+    """Whether a row or page cannot change by `delta` units, but lanes may hold more units."""
+    return product is not None and product.is_partial and not product.may_change_by(delta)
 
 
 def _without_backorders(product: Stock | None) -> Stock | None:
@@ -524,7 +532,7 @@ def with_purchases(transaction: Transaction, purchases: dict[BuyerKey, Purchases
         transaction: The transaction.
         purchases: The rows after the previous transaction. Those that this one updates are replaced.
     """
-    if not any(decision.purchases for decision in transaction.decisions):
+    if not any(map(attrgetter("purchases"), transaction.decisions)):
         return transaction
     charges: dict[BuyerKey, Counter[str]] = {}
     for decision in transaction.decisions:

@@ -197,11 +197,6 @@ class LineUnits:
         return self.quantity - self.moved[OrderAction.CANCEL] - self.moved[OrderAction.EXPIRE]
 
     @property
-    def is_delivered(self) -> bool:
-        """Whether units were handed over, even if they came back."""
-        return self.moved[OrderAction.FULFIL] > 0
-
-    @property
     def delivered(self) -> int:
         """Units that were handed over and did not come back."""
         return self.moved[OrderAction.FULFIL] - self.moved[OrderAction.RETURN]
@@ -393,10 +388,9 @@ class OrderRecord:
     @property
     def as_asked(self) -> OrderRecord:
         """The order with the lines and attributes that were ordered first."""
-        asked = self.asked
-        return (
-            self if asked is None else replace(self, lines=asked.lines, attributes=asked.attributes)
-        )
+        if self.asked is None:
+            return self
+        return replace(self, lines=self.asked.lines, attributes=self.asked.attributes)
 
     def units(self, steps: int | None = None) -> dict[str, LineUnits]:
         """Add up what steps have done with the units of each line, by product id.
@@ -420,11 +414,16 @@ class OrderRecord:
 
     def refunds(self, units: Mapping[str, int]) -> Refunds:
         """What its buyers may buy again if units of its lines, by product id, are not bought after all."""
+        given = +self.groups_of(units)
+        return dict.fromkeys(self.charged_buyers, given) if given else {}
+
+    def groups_of(self, units: Mapping[str, int]) -> Counter[str]:
+        """Add up units of its lines, by product id, by the group to which they were charged."""
         groups = Counter[str]()
         for line in self.lines:
             if line.limit_group is not None:
                 groups[line.limit_group] += units.get(line.product_id, 0)
-        return dict.fromkeys(self.charged_buyers, given) if (given := +groups) else {}
+        return groups
 
     def require_version(self) -> OrderRecord:
         """Check that the order has a valid version, and return the order.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
@@ -232,11 +232,7 @@ class PendingChanges(dict[RecordKey, Change]):
         if change is None or record is None:
             return change
         asked = self.by_key[key]
-        meaning: MatchResult | CorruptItemError
-        try:
-            meaning = record if isinstance(record, CorruptItemError) else asked.match(record)
-        except CorruptItemError as error:
-            meaning = error
+        meaning = _meaning_of(record, asked)
         if isinstance(meaning, CorruptItemError):
             self.give_up([change], meaning.code, str(meaning))
         elif meaning is IdempotencyMatch.SAME_REQUEST:
@@ -310,6 +306,16 @@ class PendingChanges(dict[RecordKey, Change]):
                 stats.measured["RetriesExhausted"].append(kind is Outcome.RETURNED)
         outcomes = tuple(self._outcomes[key] for key in self.by_key)
         return CommitReport(outcomes, stats, self._failure)
+
+
+def _meaning_of(
+    record: Record | CorruptItemError, change: Change
+) -> MatchResult | CorruptItemError:
+    """Compare a change with its record. An unreadable or contradictory record is returned as an error."""
+    try:
+        return record if isinstance(record, CorruptItemError) else change.match(record)
+    except CorruptItemError as error:
+        return error
 
 
 class Batch:
@@ -401,21 +407,21 @@ class Batch:
         It is read again in each round, because the round may have waited, and a rival of one buyer costs all orders of a
         transaction another round.
         """
-        rows, known = found.allocation.rows, self.known.purchases
-        limited = {p for p, row in rows.items() if row is not None and row.purchase_limit}
-        orders = (
-            c
-            for c in self.pending.values()
-            if c.is_charged or not limited.isdisjoint(c.product_ids)
-        )
-        unknown = {key for order in orders for key in order.buyers}
-        unknown -= known.keys() if self.looks_again else set()
+        known = self.known.purchases
+        unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
         if unknown:
             snapshot = read(self._client, sorted(unknown), self.deadline, self.stats)
             self._learn_snapshot(snapshot)
             self._do_without(snapshot.unprocessed, consistent_records=False)
         contested = frozenset(key for key in known if self._client.contested.has(key.buyer))
         return replace(found, purchases=known, contested=contested)
+
+    def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
+        """The buyers of pending orders that name a product with a purchase limit."""
+        rows = found.allocation.rows.items()
+        limited = {p for p, row in rows if row is not None and row.purchase_limit}
+        orders = (c for c in self.pending.values() if c.is_limited(limited))
+        return {key for order in orders for key in order.buyers}
 
     def learn_purchases(self, key: BuyerKey, reason: CancellationReason) -> None:
         """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that."""
@@ -489,23 +495,33 @@ class Batch:
         proven: list[Decision] = []
         for portion in in_portions(by_keys, len(by_keys), len, READ_LIMIT):
             snapshot = self._read_at_once({*chain.from_iterable(portion)})
-            rows = known.rows if snapshot is None else snapshot.products
             for keys in portion:
-                checked = [key for key in keys if isinstance(key, str) and snapshot is None]
-                bought = [key for key in keys if isinstance(key, BuyerKey) and snapshot is None]
-                may_check = all(rows.get(key) is not None for key in checked)
-                for change, decisive in by_keys[keys] if may_check else ():
-                    rejection = prove(change, decisive, rows, known.purchases)
-                    if rejection is not None:
-                        decision = Decision(change, rejection, {}, checked, checked, buyers=bought)
-                        proven.append(decision)
+                proven += self._proven(keys, by_keys[keys], snapshot)
         certain = {decision.change.record_key for decision in proven}
         for change, _ in doubted:
             if change.record_key not in certain:
                 self.pending.count_retries(change, 1)
-        return Supply(Allocation(known.rows), purchases=known.purchases).arrange(
-            proven, self.limits
-        )
+        supply = Supply(Allocation(known.rows), purchases=known.purchases)
+        return supply.arrange(proven, self.limits)
+
+    def _proven(
+        self,
+        keys: Sequence[str | BuyerKey],
+        doubted: Iterable[Waiting],
+        snapshot: Snapshot | None,
+    ) -> Iterator[Decision]:
+        """Yield the rejections that a snapshot shows. Without one, they check the known rows, which all have to exist."""
+        rows, checked = self.known.rows, keys
+        if snapshot is not None:
+            rows, checked = snapshot.products, ()
+        products = [key for key in checked if isinstance(key, str)]
+        buyers = [key for key in checked if isinstance(key, BuyerKey)]
+        if None in map(rows.get, products):
+            return
+        for change, decisive in doubted:
+            rejection = prove(change, decisive, rows, self.known.purchases)
+            if rejection is not None:
+                yield Decision(change, rejection, {}, products, products, buyers=buyers)
 
     def _read_at_once(self, keys: Collection[str | BuyerKey]) -> Snapshot | None:
         """Read rows in one transaction; None if it fails."""

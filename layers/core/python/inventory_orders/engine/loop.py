@@ -448,18 +448,23 @@ class Engine:
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
         """Process the reason why an action was cancelled. Returns whether it lost to a concurrent writer."""
-        product_id, found = reason.product_id, reason.found
-        if reason.action.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
-            return batch.learn_record(reason.action.subject, found)  # type: ignore[arg-type]
-        if isinstance(reason.action.subject, BuyerKey):
-            batch.learn_purchases(reason.action.subject, reason)
-        if reason.action.kind is not ActionKind.PRODUCT:
-            return reason.is_lost
+        key, kind = reason.action.subject, reason.action.kind
+        if kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
+            return batch.learn_record(key, reason.found)  # type: ignore[arg-type]
+        if isinstance(key, BuyerKey):
+            batch.learn_purchases(key, reason)
+        elif kind is ActionKind.PRODUCT:
+            self._learn_row(batch, reason)
+        return reason.is_lost
+
+    def _learn_row(self, batch: Batch, reason: CancellationReason) -> None:
+        """Learn why a product's row was not written."""
+        product_id = reason.product_id
         if reason.is_lost:
             self.client.rivals.observe(product_id)
         match reason.meaning:
             case Meaning.CONDITION_FAILED:
-                batch.known.learn(product_id, found)
+                batch.known.learn(product_id, reason.found)
             case Meaning.RIVAL:
                 batch.known.forget(product_id)
             case Meaning.THROTTLED:
@@ -470,7 +475,6 @@ class Engine:
                 pass
             case _:
                 assert_never(reason.meaning)
-        return reason.is_lost
 
     # ------------------------------------------------------------------ settle
 

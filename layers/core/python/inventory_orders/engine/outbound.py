@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from inventory_orders.domain.change import Decision, Transaction, Update
 from inventory_orders.domain.outbound import (
+    MAX_OUTBOUND_ENTRIES,
     OUTBOUND_KEYS,
     Generation,
     OutboundKey,
@@ -47,23 +49,24 @@ class OutboundPages:
             StoreError: The pages could not be read.
         """
         is_fresh, limits = not self._pages, batch.limits
-        self._pages = self._pages or self._read(batch)
+        if is_fresh:
+            self._read(batch)
         # Each change writes a record and, if units are lost, the rows of its buyers.
         actions = 1 + max(len(decision.change.refunds) for decision in leaving)
         most = min((limits.actions - 1) // actions, limits.changes)
         size = limits.size - MAX_PAGE_SIZE
         portions = in_portions(leaving, most, lambda d: d.change.record_size, size)
         pages = dict(self._pages)
-        arranged = [one for some in portions for one in self._place(some, pages, batch)]
+        arranged = [*chain.from_iterable(self._place(some, pages, batch) for some in portions)]
         if not is_fresh and sum(len(one.decisions) for one in arranged) < len(leaving):
             # The sweep may have made room on pages that other processes wrote last.
             self._pages = {}
             return self.arrange(leaving, batch)
         return tuple((with_purchases(one, batch.known.purchases),) for one in arranged)
 
-    def _read(self, batch: Batch) -> dict[OutboundKey, OutboundPage]:
+    def _read(self, batch: Batch) -> None:
         found = read_all(self._client, OUTBOUND_KEYS, batch.deadline, batch.stats).outbound
-        return {key: page for key, page in found.items() if isinstance(page, OutboundPage)}
+        self._pages = {key: page for key, page in found.items() if isinstance(page, OutboundPage)}
 
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage], batch: Batch
@@ -103,7 +106,12 @@ class OutboundPages:
         self, units: Mapping[Generation, int], pages: Mapping[OutboundKey, OutboundPage]
     ) -> OutboundPage | None:
         """Choose the page that this process prefers, or another page if that one cannot take the units; None if none can."""
-        fitting = [page for page in pages.values() if page.can_take(units)]
+        fitting = [
+            page
+            for page in pages.values()
+            if len(page.units) + sum(lot not in page.units for lot in units) <= MAX_OUTBOUND_ENTRIES
+            and all(page.units.get(lot, 0) + n >= 0 for lot, n in units.items())
+        ]
         if not fitting:
             return None
         other = fitting[int(self._client.policy.random() * len(fitting))]

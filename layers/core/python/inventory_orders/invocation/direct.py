@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
+from inventory_orders.domain.amendment import Amendment
 from inventory_orders.domain.location import left_out, location_of, product_of, public_key
 from inventory_orders.domain.order_command import MAX_HOLD, OrderCommand, Transition
 from inventory_orders.domain.product import Product
@@ -167,18 +168,15 @@ def of_command(
         return result
     result["orderId"] = command.order_id
     order = None
-    if isinstance(outcome.applied, Transition):
+    if isinstance(outcome.applied, Transition | Amendment):
         order = outcome.applied.record(None, outcome.after, outcome.at).after
         gives_back = outcome.applied.gives_back
-        result["stockReturned"] = {
-            product_of(key): gives_back[key] for key in outcome.after if key in gives_back
-        }
-    elif outcome.kind in (Outcome.APPLIED, Outcome.REPLAYED):
-        order = read_order(command.order_id, client, deadline)
-        result |= _earlier_step(command, outcome, order)
-    elif outcome.kind is Outcome.REJECTED:
+        came = gives_back.keys() & outcome.after.keys()
+        result["stockReturned"] = {product_of(key): gives_back[key] for key in sorted(came)}
+    elif outcome.kind is not Outcome.RETURNED:
         stored = read_order(command.order_id, client, deadline)
         result |= of_details(outcome.rejection) | _earlier_step(command, outcome, stored)
+        order = stored if outcome.rejection is None else None
     if command.until and order is not None and command.until > (order.expires_at or command.until):
         result["message"] = (
             f"until: the hold ends at {order.expires_at}, not at {command.until}, because a hold ends at most "

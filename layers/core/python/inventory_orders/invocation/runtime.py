@@ -31,9 +31,6 @@ RESERVED_SECONDS = WORST_CASE_SECONDS_OF_ONE_CALL + 3.0
 """Seconds between the deadline and the end of an invocation. A call that starts just before the deadline has to end in them, and
 SQS has to be answered."""
 
-_TAKEN_BACK_WITHIN = timedelta(hours=24)
-"""How long after a hand-over it may be taken back without `force`."""
-
 
 class Process:
     """An execution environment of a function: its settings, and objects that are created from them once.
@@ -103,9 +100,11 @@ class Process:
         """What the stage decides about amends, and about hand-overs that are taken back now."""
         from inventory_orders.domain.amendment import Terms  # noqa: PLC0415 - not all functions change orders
 
-        since = timestamp(SystemClock().now() - _TAKEN_BACK_WITHIN)
-        is_allowed = "AMEND_PAID" in self._environment
-        return Terms(self.locations, self.counts_users, amends_paid=is_allowed, since=since)
+        return Terms(
+            *(self.locations, self.counts_users),
+            amends_paid="AMEND_PAID" in self._environment,
+            since=timestamp(SystemClock().now() - timedelta(hours=24)),
+        )
 
     @property
     def customers_may_amend(self) -> bool:

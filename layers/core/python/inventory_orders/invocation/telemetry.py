@@ -9,7 +9,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from operator import and_
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from aws_lambda_powertools import Logger, Metrics
@@ -133,9 +132,9 @@ def emit_wait(seconds: float) -> None:
 def emit_commands(report: CommitReport, commands: Sequence[OrderCommand], now: datetime) -> None:
     """Count the outcomes of commands on orders, and measure how late holds expired."""
     done = _emit_transitions(report)
-    written = (o.is_written_rejection for o in report.outcomes)
-    confirms = (command.action is OrderAction.CONFIRM for command in commands)
-    add("ConfirmationsRejected", sum(map(and_, written, confirms)))
+    each = zip(commands, report.outcomes, strict=True)
+    confirms = (outcome for command, outcome in each if command.action is OrderAction.CONFIRM)
+    add("ConfirmationsRejected", sum(outcome.is_written_rejection for outcome in confirms))
     ended = [c.order.expires_at for c in done if c.command.action is OrderAction.EXPIRE]
     delays = (now - datetime.fromisoformat(at) for at in ended if at is not None)
     add("ExpiryDelay", *(delay.total_seconds() for delay in delays))
@@ -144,7 +143,8 @@ def emit_commands(report: CommitReport, commands: Sequence[OrderCommand], now: d
 
 def _emit_transitions(report: CommitReport) -> list[Transition]:
     """Count the changes of stored orders, and return them."""
-    done = [o.applied for o in report.outcomes if isinstance(o.applied, Transition)]
+    applied = (getattr(o.applied, "transition", o.applied) for o in report.outcomes)
+    done = [change for change in applied if isinstance(change, Transition)]
     # An order whose hand-over is taken back was confirmed before.
     reached = Counter(
         change.status
@@ -155,8 +155,8 @@ def _emit_transitions(report: CommitReport) -> list[Transition]:
     for status, count in reached.items():
         add(f"Orders{status.capitalize()}", count)
     for action in (OrderAction.RETURN, OrderAction.AMEND):
-        count = sum(change.command.action is action for change in done)
-        add(f"Orders{action.past.capitalize()}", count)
+        moved = sum(change.command.action is action for change in done)
+        add(f"Orders{action.past.capitalize()}", moved)
     return done
 
 

@@ -138,32 +138,26 @@ class Snapshot:
     def add_item(self, key: Key, item: Item | None) -> None:
         """Convert and add a stored item; None if the key has no item."""
         found = read_item(key, item)
-        if found is None and type(key) in _NEW:
-            found = _NEW[type(key)](key, 0, new_epoch())
         match key:
             case PageKey():
-                self.pages[key] = found
+                self.pages[key] = found or Page(key, 0, new_epoch())
             case OutboundKey():
-                self.outbound[key] = found
+                self.outbound[key] = found or OutboundPage(key, 0, new_epoch())
             case BuyerKey():
-                self.purchases[key] = found
-            case str() if isinstance(found, CorruptItemError):
-                self.unreadable[key] = found
+                self.purchases[key] = found or Purchases(key, 0, new_epoch())
             case str():
-                self.products[key] = found
+                self._add_product(key, found)
             case OrderKey() | AdjustmentKey():
                 if found is not None:
                     self.records[key] = found
             case unknown:
                 assert_never(unknown)
 
-
-_NEW: Mapping[type, Callable[[Any, int, str], Any]] = {
-    PageKey: Page,
-    OutboundKey: OutboundPage,
-    BuyerKey: Purchases,
-}
-"""What stands for an item that does not exist yet, with version 0 and a new epoch."""
+    def _add_product(self, key: str, found: Product | CorruptItemError | None) -> None:
+        if isinstance(found, CorruptItemError):
+            self.unreadable[key] = found
+        else:
+            self.products[key] = found
 
 
 def new_epoch() -> str:

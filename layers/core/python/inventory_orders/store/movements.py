@@ -95,7 +95,7 @@ def rows_of(order: Row | None) -> dict[Key, Row]:
         UnpublishableError: The order's row is unreadable.
     """
     try:
-        found = [] if order is None else map(drop_none, _movements(read_order(order)))
+        found = [] if order is None else _with_first_references(_movements(read_order(order)))
         return {(row["stockMonth"], row["movementId"]): row for row in found}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnpublishableError(
@@ -104,35 +104,47 @@ def rows_of(order: Row | None) -> dict[Key, Row]:
 
 
 def _movements(order: OrderRecord) -> Iterator[Row]:
-    lines = order.as_asked.lines
-    taken = {line.product_id: line for line in lines if line.product_created_at}
+    units = {line.product_id: LineUnits(line.quantity) for line in order.as_asked.lines}
+    taken = {line.product_id: line for line in order.as_asked.lines if line.product_created_at}
     for line in taken.values():
         yield _row(order, line, 0, order.created_at, line.quantity) | _taken(line, PLACE)
-    first = dict[object, Row]()
-    units = {line.product_id: LineUnits(line.quantity) for line in lines}
-    steps = [
-        (step, move_units(units, step.action, step.quantities, step.more)) for step in order.steps
-    ]
-    # Steps that moved no units do not count, because a second extension replaces the first.
-    moving = ((step, moved) for step, moved in steps if moved or step.added)
-    for number, (step, moved) in enumerate(moving, 1):
-        rows = [
-            _row(order, taken[product_id], number, step.at, moved[product_id])
-            | _of_step(step, product_id, moved[product_id])
-            for product_id in sorted(moved.keys() & taken.keys())
-        ]
-        rows += [
-            _row(order, line, number, step.at, line.quantity)
-            | _notes(step)
-            | _taken(line, step.action)
-            for line in step.added
-        ]
+    number = 1
+    for step in order.steps:
+        moved = move_units(units, step.action, step.quantities, step.more)
+        yield from _rows_of_step(order, number, step, moved, taken)
         # Later steps concern the units where the last ones were taken.
         taken |= {line.product_id: line for line in step.added}
-        for row in rows:
-            reference = row.get("reference")
-            is_first = first.setdefault(reference, row) is row
-            yield row | {"firstReference": reference if is_first else None}
+        # Steps that moved no units do not count, because a second extension replaces the first.
+        number += bool(moved or step.added)
+
+
+def _with_first_references(rows: Iterable[Row]) -> Iterator[Row]:
+    """Note a reference in the first row of an order that has it, and drop attributes without a value."""
+    first = dict[object, Row]()
+    for row in rows:
+        reference = row.get("reference")
+        is_first = first.setdefault(reference, row) is row
+        yield drop_none(row | {"firstReference": reference if is_first else None})
+
+
+def _rows_of_step(
+    order: OrderRecord,
+    number: int,
+    step: Step,
+    moved: Mapping[str, int],
+    taken: Mapping[str, OrderLine],
+) -> list[Row]:
+    """The rows of a step, given the units that it moved, and the line that says where they were taken, by product id."""
+    of_moved = (
+        _row(order, taken[product_id], number, step.at, moved[product_id])
+        | _of_step(step, product_id, moved[product_id])
+        for product_id in sorted(moved.keys() & taken.keys())
+    )
+    of_added = (
+        _row(order, line, number, step.at, line.quantity) | _notes(step) | _taken(line, step.action)
+        for line in step.added
+    )
+    return [*of_moved, *of_added]
 
 
 def _taken(line: OrderLine, action: str) -> Row:

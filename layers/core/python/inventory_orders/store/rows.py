@@ -25,6 +25,7 @@ from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPa
 from inventory_orders.domain.product import Product, ProductStatus
 from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import (
+    MAX_DETAILS,
     NOTES,
     NOTES_OF_ADJUSTMENT,
     SCANNED,
@@ -508,7 +509,7 @@ def read_order(row: Row) -> OrderRecord:
         status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
-        limits=_read_limits(row),
+        limits=tuple(ExceededLimit(**each) for each in row.get("limits", ())),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
@@ -565,20 +566,18 @@ def _rejected_row(rejected: RejectedAmend) -> Row:
             "at": rejected.at,
             "reason": rejection.reason,
             "subject": rejection.subject,
-            "shortages": [*map(shortage_row, rejection.shortages)] or None,
-            "limits": [*map(asdict, rejection.limits)] or None,
+            # An order has room for some details only.
+            "shortages": [*map(shortage_row, rejection.shortages[:MAX_DETAILS])] or None,
+            "limits": [*map(asdict, rejection.limits[:MAX_DETAILS])] or None,
         }
     )
 
 
 def _read_rejected(row: Row) -> RejectedAmend:
-    details = _read_shortages(row), (), (), _read_limits(row)
-    rejection = Rejection(RejectionReason[row["reason"]], _text(row, "subject"), *details)
+    reason, subject = RejectionReason[row["reason"]], _text(row, "subject")
+    limits = tuple(ExceededLimit(**each) for each in row.get("limits", ()))
+    rejection = Rejection(reason, subject, _read_shortages(row), limits=limits)
     return RejectedAmend(_text(row, "stepId"), _text(row, "at"), rejection)
-
-
-def _read_limits(row: Row) -> tuple[ExceededLimit, ...]:
-    return tuple(ExceededLimit(**each) for each in row.get("limits", ()))
 
 
 def _read_shortages(row: Row) -> tuple[Shortage, ...]:
@@ -651,7 +650,7 @@ def _step_row(step: Step) -> Row:
             "action": step.action,
             "at": step.at,
             "stepId": step.step_id,
-            "items": None if step.quantities is None else items,
+            "items": items or None,
             "restock": step.restock,
             "outPage": step.out_page,
             "outVersion": step.out_version,

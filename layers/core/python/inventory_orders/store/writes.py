@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -388,22 +388,18 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         for u in transaction.updates
     ]
     actions += [fold_action(lot, -units, now) for lot, units in transaction.on_hand.items()]
-    actions += [page_action(update, at) for update in transaction.pages]
-    if transaction.outbound is not None:
-        actions.append(page_action(transaction.outbound, at))
-    actions += [page_action(update, at) for update in transaction.purchases]
+    outbound = () if transaction.outbound is None else (transaction.outbound,)
+    counted = (*transaction.pages, *outbound, *transaction.purchases)
+    actions += [page_action(update, at) for update in counted]
     actions += [refund_action(key, units, at) for key, units in transaction.refunds.items()]
     if transaction.release is not None:
         lease = transaction.release
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
-    return [*actions, *_record_actions(transaction, at)]
-
-
-def _record_actions(transaction: Transaction, at: str) -> Iterator[Action]:
     for decision, after in zip(transaction.decisions, transaction.stock_after_each(), strict=True):
-        for part in decision.change.parts if decision.has_record else ():
+        for part in decision.records:
             record = part.record(decision.rejection, after, at)
-            yield record_action(part.record_key, record)
+            actions.append(record_action(part.record_key, record))
+    return actions
 
 
 def record_action(key: RecordKey, write: Record | Update[OrderRecord]) -> Action:
