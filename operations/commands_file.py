@@ -384,14 +384,14 @@ class _RefusedError(Exception):
         self.code = code
 
 
-def _stock_of(change: Transition, at: str) -> dict[str, Product]:
+def _stock_of(change: Transition | Amendment, at: str) -> dict[str, Product]:
     """Stand for the stock that an amend would take. Only the service knows what there is."""
     if not isinstance(change, Amendment):
         return {}
-    known = {line.key: line.product_created_at for line in change.order.lines}
+    known = {line.key: line.product_created_at for line in change.lines_before.values()}
     return {
         key: Product(key, 0, 0, 1, known.get(key) or at, ProductStatus.ACTIVE)
-        for key in change.increase.offers[0]
+        for key in change.offers[0]
     }
 
 
@@ -412,7 +412,7 @@ def _apply(command: OrderCommand, orders: dict[OrderKey, Any], now: str) -> bool
     match meaning:
         case None:
             orders[key] = command.record(None, {}, now)
-        case Transition(rejected=None):
+        case Transition(rejected=None) | Amendment():
             orders[key] = meaning.record(None, _stock_of(meaning, now), now).after
         case Transition(rejected=Rejection() as refused) | (Rejection() as refused):
             raise _RefusedError(refused.reason.value, refused.words)

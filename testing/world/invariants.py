@@ -277,6 +277,7 @@ def _check_units(
         steps = [one for one in steps if one["action"] != "extend"]
     require(after["steps"] == [*steps, step], f"order {name} went from {steps} to {after['steps']}")
     ids = [one["stepId"] for one in after["steps"] if "stepId" in one]
+    ids += [one["stepId"] for one in after.get("rejectedAmends", ())]
     require(len(ids) == len(set(ids)), f"order {name} has the steps {ids}")
     open_, delivered = units_of(before)
     moved = named(step)
@@ -285,6 +286,12 @@ def _check_units(
     goes_back = MOVES[step["action"], step.get("restock")][0] > 0 if moved else False
     _check_lines({"orderId": name, "status": "PENDING", "items": step.get("added", ())}, written)
     lines = {line["productId"]: line for line in before["items"]}
+    for added in step.get("added", ()):
+        line = lines.get(added["productId"], added)
+        require(
+            key_of(line) != key_of(added) or line["productCreatedAt"] == added["productCreatedAt"],
+            f"{step} of order {name} adds units of another generation to {line}",
+        )
     for item in step.get("items", ()):
         line = lines[item["productId"]]
         product = world.row("Products", key_of(line)) or {}

@@ -20,7 +20,7 @@ from testing.schedules.in_turn.shop import Fault
 from testing.world.clock import virtual_time
 from testing.world.events import order_body
 from testing.world.faults import cancelled
-from tests.support.http import TEA, WAIT, Api
+from tests.support.http import JSON, TEA, WAIT, Api
 
 QUEUED = Terms(keeps_rejections=True)
 
@@ -436,7 +436,9 @@ def test_fewer_and_more_units_of_a_product_in_lanes_in_one_batch(shop):
 def api(tea_shop):
     api = Api(tea_shop)
     group = {"OPERATORS_CLAIM_NAME": "cognito:groups", "OPERATORS_CLAIM_VALUE": "operators"}
-    api.shop.restart(USER_ID_CLAIM="sub", CUSTOMERS_MAY_AMEND="true", **group)
+    api.shop.restart(
+        USER_ID_CLAIM="sub", CUSTOMERS_MAY_AMEND="true", SHOW_STOCK="availability", **group
+    )
     body = order_body("o-1", {TEA: 2}, "u-7")
     assert api("POST", "/orders", body, WAIT).status == 201
     return api
@@ -445,7 +447,7 @@ def api(tea_shop):
 def patch(api, step_id="a", quantity=3, user=None, headers=(), **more):
     body = {"stepId": step_id, "items": [{"productId": TEA, "quantity": quantity}], **more}
     claims = None if user is None else {"sub": user}
-    return api("PATCH", "/orders/o-1", body, dict(headers), claims=claims)
+    return api("PATCH", "/orders/o-1", body, {**JSON, **dict(headers)}, claims=claims)
 
 
 def test_an_order_is_amended_over_http_if_it_still_has_the_version(api):
