@@ -147,6 +147,7 @@ def is_answered_with_no(row: Row | None, command: Row) -> bool:
             )
             actions = {step["action"] for step in row.get("steps", ())}
             is_needed = "unfulfil" in actions and "stepId" not in command
+            is_too_much |= status == "FULFILLED" and is_new and "stepId" in command
             return status in OVER or is_too_much or is_needed
         case "unfulfil":
             return is_new and (not delivered or not named(command) <= delivered)

@@ -302,6 +302,7 @@ def test_a_late_duplicate_of_the_hand_over_is_refused_and_a_new_one_names_its_st
     assert shipped.do("fulfil").cause == "STEP_ID_NEEDED"
     assert kinds(shipped.do("fulfil", "s"), shipped.do("fulfil", "s")) == ["APPLIED", "REPLAYED"]
     assert shipped.do("fulfil").kind is Outcome.REPLAYED
+    assert shipped.do("fulfil", "t").cause == "ORDER_FULFILLED"
 
 
 def test_a_hand_over_is_taken_back_within_a_day_or_with_force(shipped):

@@ -292,7 +292,9 @@ class OrderCommand(Change):
         if self.quantities:
             return self._move_open(order, status)
         if status is OrderStatus.FULFILLED:
-            return IdempotencyMatch.SAME_REQUEST
+            if self.step_id is None:
+                return IdempotencyMatch.SAME_REQUEST
+            return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
         undone = any(step.action == OrderAction.UNFULFIL for step in order.steps)
         if undone and self.step_id is None:
             return Rejection(RejectionReason.STEP_ID_NEEDED, order.order_id)
