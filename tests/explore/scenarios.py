@@ -1863,7 +1863,7 @@ _AMENDED = (
     Scenario(
         "amend against the same order, sent again",
         [stock(p=3), warm_up("S", order("o", p=2))],
-        [places(amend("a", p=1)), buys("o", p=2), places(amend("b", p=3))],
+        [places(amend("a", p=3)), buys("o", p=2), places(amend("b", p=1))],
         check=_is_one_order,
     ),
     Scenario(
