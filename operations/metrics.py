@@ -36,6 +36,7 @@ METRICS: Mapping[str, Metric] = {
     "OrdersCancelled": Metric("batch, if not 0", "orders cancelled"),
     "OrdersExpired": Metric("batch, if not 0", "expired holds"),
     "OrdersReturned": Metric("batch, if not 0", "returns of units"),
+    "OrdersAmended": Metric("batch, if not 0", "amends of orders"),
     "ConfirmationsRejected": Metric(
         "batch, if not 0", "confirmations rejected: refund the payments"
     ),

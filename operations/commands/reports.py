@@ -20,6 +20,8 @@ from inventory_orders.domain.location import (
     product_of,
     stock_key,
 )
+from inventory_orders.domain.record import OrderAction
+from inventory_orders.domain.rejection import RejectionReason
 
 from ..errors import UserError
 from ..prices import EXPORT_GIGABYTE
@@ -441,9 +443,13 @@ def _show_orders(found: Iterable[Mapping[str, Any]], wanted: OrderFilter) -> Non
 
 
 def _status(order: Mapping[str, Any]) -> str:
-    """Describe the status of an order: why it was rejected, and whether a payment came too late."""
-    late = ", paid too late" if "confirmationRejected" in order else ""
-    return " ".join(order[name] for name in ("status", "reason") if name in order) + late
+    """Describe the status of an order: why it was rejected, and whether a payment has to be refunded."""
+    status = " ".join(order[name] for name in ("status", "reason") if name in order)
+    refused = order.get("confirmationRejected")
+    if refused is None:
+        return status
+    is_other = refused["reason"] == RejectionReason.VERSION_CHANGED
+    return f"{status}, {'another version was paid' if is_other else 'paid too late'}"
 
 
 def _goods(order: Mapping[str, Any]) -> str:
@@ -458,9 +464,12 @@ def _goods(order: Mapping[str, Any]) -> str:
 
 
 def _show_one_order(order: Mapping[str, Any]) -> None:
-    """Show the steps of an order, why it was rejected, its buyers, and whether a late payment has to be refunded."""
+    """Show the steps of an order, why it or amends of it were rejected, its buyers, and whether a payment has to be refunded."""
     if "steps" in order:
         _show_steps(order["steps"])
+    for refused in order.get("rejectedAmends", ()):
+        when, step_id, reason = (refused[name] for name in ("at", "stepId", "reason"))
+        screen.print(f"The amend {escape(step_id)} was rejected at {when[:16]}: {escape(reason)}.")
     if "shortages" in order:
         rows = [
             (
@@ -480,8 +489,10 @@ def _show_one_order(order: Mapping[str, Any]) -> None:
         screen.print(f"Looked for at: {escape(asked)}.")
     if "confirmationRejected" in order:
         late = order["confirmationRejected"]
+        is_other = late["reason"] == RejectionReason.VERSION_CHANGED
+        what = "was for another version of the order" if is_other else "came too late"
         screen.print(
-            f"\n[bold]Refund it[/]: the payment of {late['at'][:16]} came too late ({escape(late['reason'])})."
+            f"\n[bold]Refund it[/]: the payment of {late['at'][:16]} {what} ({escape(late['reason'])})."
         )
 
 
@@ -496,13 +507,22 @@ def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
         (
             step["at"][:16],
             " ".join(filter(None, [step["action"], step.get("stepId")])),
-            _units(step.get("items", ())),
+            _units_of(step),
             step.get("actor", ""),
             ", ".join(step[note] for note in ("reference", "reason") if note in step),
         )
         for step in steps
     ]
     screen.print("", table_of(("when", "step", "units", "by", "for"), rows))
+
+
+def _units_of(step: Mapping[str, Any]) -> str:
+    """The units that a step moved; for an amend, those that it added and those that it took away."""
+    if step["action"] != OrderAction.AMEND:
+        return _units(step.get("items", ()))
+    changed = [(1, item) for item in step.get("added", ())]
+    changed += [(-1, item) for item in step.get("items", ())]
+    return ", ".join(f"{sign * item['quantity']:+} {_name_in(item)}" for sign, item in changed)
 
 
 def _still_open(order: Mapping[str, Any], location: str | None) -> list[dict[str, Any]]:

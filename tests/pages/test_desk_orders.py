@@ -500,7 +500,7 @@ def test_a_mistaken_hand_over_is_undone_at_once_or_by_line(page, desk):
     said(page, "Undo the hand-over of 3 Earl Grey, 1 Hojicha of o-1: done")
     page.get_by_role("heading", name="paid, to ship").wait_for()
     assert desk.stock(TEA)["onHand"] == on_hand
-    # The next hand-over is no duplicate of the first one.
+    # The next hand-over is not a duplicate of the first one.
     page.get_by_role("button", name="Hand over", exact=True).click()
     said(page, "Hand over o-1: done")
 

@@ -99,6 +99,7 @@ class Story:
         self.reject_orders()
         self.move_orders()
         self.return_units()
+        self.amend_orders()
         self.cancel_orders()
         self.pay_late()
         self.cancel_before_orders()
@@ -330,6 +331,22 @@ class Story:
         for order_id, restock in (("returned-sellable", True), ("returned-broken", False)):
             self.place(order_id, units("tea", 2), then=["confirm", "fulfil"])
             self.part("return", order_id, "return-1", units("tea"), restock=restock, actor="ben")
+
+    def amend_orders(self) -> None:
+        """Amend orders, reject amends and a payment for an earlier version, and undo a hand-over."""
+        self.place("amended", units("tea", 3), units("mug"), attributes={"gift": True})
+        lines = units("tea", 4), units("mug", 0), units("kettle")
+        self.part("amend", "amended", "changed", *lines, attributes={"gift": False})
+        amend = {"action": "amend", "stepId": "too-many"}
+        too_many = amend | {"orderId": "amended", "items": [units("mug", 99)]}
+        beyond = amend | {"orderId": "charged-to-buyers", "items": [units("shoe-42", 3)]}
+        self.deliver("Order", too_many, beyond)
+        self.command("confirm", "amended", ifVersion=1, expected="REFUSED")
+        self.command("confirm", "amended", ifVersion=4)
+        self.place("amended-to-nothing", units("tea", 2))
+        self.part("amend", "amended-to-nothing", "nothing", units("tea", 0))
+        self.place("hand-over-undone", units("tea", 2), then=["confirm", "fulfil"])
+        self.part("unfulfil", "hand-over-undone", "still-here", units("tea"), actor="ben")
 
     def cancel_orders(self) -> None:
         """Cancel orders, in whole and in part, and let a hold end."""

@@ -189,6 +189,9 @@ def test_every_open_order_takes_its_next_commands_and_the_books_balance(version,
 
 def command(action, order):
     fields = {"action": action, "orderId": order["orderId"]}
+    if action == "fulfil":
+        # Without an id, it could be a duplicate of a hand-over that was undone.
+        fields |= {"stepId": "left-later"}
     if action == "return":
         items = [{"productId": order["items"][0]["productId"], "quantity": 1}]
         fields |= {"stepId": "return-later", "items": items, "restock": True}
@@ -290,8 +293,9 @@ def test_orders_are_shown_and_published_with_all_that_consumers_received(version
             validate(event.type, event.detail())
         if data := received.get((row["orderId"], row["_version"])):
             compared += 1
-            without_step = {name: value for name, value in data.items() if name != "step"}
-            assert public_order(row).items() >= without_step.items(), kept.key
+            of_event = ("step", "rejectedAmend")
+            of_order = {name: value for name, value in data.items() if name not in of_event}
+            assert public_order(row).items() >= of_order.items(), kept.key
     assert compared > 40
 
 
@@ -315,7 +319,7 @@ def test_every_status_action_reason_and_type_of_event_has_an_entry():
     late = {
         each["confirmationRejected"]["reason"] for each in orders if "confirmationRejected" in each
     }
-    assert late == {"ORDER_REJECTED", "ORDER_CANCELLED", "ORDER_EXPIRED"}
+    assert late == {"ORDER_REJECTED", "ORDER_CANCELLED", "ORDER_EXPIRED", "VERSION_CHANGED"}
     assert {row["status"] for row in all_rows(Table.PRODUCTS)} == set(ProductStatus)
     assert {row["reason"] for row in adjustments} == REASONS | REASONS_OF_SENDERS
     pages = [kept for version in VERSIONS for kept in version.rows_of(Table.ALLOTMENTS)]
@@ -342,8 +346,7 @@ def test_every_attribute_of_the_domain_classes_has_an_entry_with_a_value():
     }
     # Only the test that writes rows back has lines and steps with unknown attributes. Orders store what was asked.
     assert attributes - found == {
-        *((OrderLine, "other"), (Step, "other")),
-        *((Rejection, "asked"), (Rejection, "limits")),
+        *((OrderLine, "other"), (Step, "other"), (Rejection, "asked")),
     }
 
 

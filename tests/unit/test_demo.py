@@ -341,7 +341,7 @@ def day(shop, tables, numbers=range(40)):
     tables.list("tea", len(numbers) - 5)
     tables.list("mug", 200)
     rows, worker, said = {}, tables.worker(), []
-    lines = ({"tea": 1} if number % 5 == 0 else {"tea": 1, "mug": 2} for number in numbers)
+    lines = ({"tea": 1} if number % 13 in (0, 9) else {"tea": 1, "mug": 2} for number in numbers)
     changes = [Order(f"{shop.run}-{n}", "u", line) for n, line in zip(numbers, lines, strict=True)]
     terms = Terms(keeps_rejections=True)
     while changes:

@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 31_360
+MAX_WORDS_IN_ALL = 31_640
 
 MAX_WORDS = {
     "README.md": 625,
@@ -24,9 +24,9 @@ MAX_WORDS = {
     "docs/locations.md": 610,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_740,
+    "docs/reference.md": 3_840,
     "docs/runbook.md docs/operations.md": 4_385,
-    "docs/orders.md docs/api.md docs/data-model.md": 6_020,
+    "docs/orders.md docs/api.md docs/data-model.md": 6_295,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_955,
     "docs/glossary.md": 615,
@@ -35,7 +35,7 @@ MAX_WORDS = {
     "docs/drops.md": 265,
     "docs/desk.md": 1_240,
     "docs/package.md": 240,
-    "docs/versions.md": 168,
+    "docs/versions.md": 170,
 }
 """The pages that are written by hand, in groups with a word limit each."""
 

@@ -7,11 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from inventory_orders.domain.adjustment import Adjustment, Transfer
+from inventory_orders.domain.amendment import Terms
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import InvalidMessageError, Outcome
-from inventory_orders.messages.commands import parse_adjustment
+from inventory_orders.messages.commands import parse_adjustment, parse_order_command
 from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from local.commands import main
@@ -370,3 +371,25 @@ def test_an_order_that_named_no_locations_shows_where_its_units_were_looked_for(
     asked = {"default_locations": ("lyon", "")}
     assert shop.do(Order("o-short", "u-8", {"tea": 4000}, **asked)) == [Outcome.REJECTED]
     assert "Looked for at: lyon, (default)." in run("orders", "o-short").stdout
+
+
+def test_an_order_shows_how_it_was_amended_and_which_payment_was_for_another_version(shop):
+    order = {"orderId": "o-1"}
+    more = [{"productId": "tea", "quantity": 3}, {"productId": "mug", "quantity": 0}]
+    most = [{"productId": "tea", "quantity": 4000}]
+    assert shop.do(Order("o-1", "u-8", {"tea": 2, "mug": 1}, locations=("lyon", ""))) == [
+        Outcome.APPLIED
+    ]
+    terms = Terms(keeps_rejections=True)
+    for command in (
+        {"action": "amend", "stepId": "more", "items": more},
+        {"action": "amend", "stepId": "most", "items": most},
+        {"action": "confirm", "ifVersion": 1},
+    ):
+        shop.do(parse_order_command(json.dumps(order | command), terms))
+    shown = run("orders", "o-1").stdout
+    assert "+1 tea, -1 mug" in shown
+    assert "The amend most was rejected at 2" in shown
+    assert "INSUFFICIENT_STOCK." in shown
+    assert "PENDING, another version was paid" in shown
+    assert "was for another version of the order (VERSION_CHANGED)." in " ".join(shown.split())

@@ -517,7 +517,7 @@ export const T = {
     willChange: (changes) => `Changes: ${changes}.`, nothingYet: "Nothing is changed yet.", nothingChanged: "Change the units of at least one product.",
     twice: (productId) => `${productId} is in the order already: change its units above.`,
     amendsToNothing: "Nothing is left to ship, so this cancels the order.", yesAmend: "Yes, change it",
-    accepted: "sent; the result appears here as soon as it is known", notAmended: (why) => `Change refused: ${why}`,
+    accepted: "sent; the result appears here shortly", notAmended: (why) => `Change refused: ${why}`,
     workCancel: (orderId) => `Cancel ${orderId}`,
     cancelAll: "Cancel the whole order", cancelRest: "Cancel everything not shipped yet", yesCancel: "Yes, cancel",
     warning: (restock) => `${restock ? "The units go back into stock." : "The units are written off and not sold again."} This cannot be undone.`,
