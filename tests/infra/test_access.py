@@ -32,7 +32,7 @@ ACCESS = """
 lambda.amazonaws.com     | sts:AssumeRole          | the role of every function | trust policy
 # The HTTP API. A route without AWS_IAM or JWT would be public.
 everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET /orders/{orderId} | route to Api live
-everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
+everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil, POST /orders/{orderId}/unfulfil, PATCH /orders/{orderId} | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products, GET /barcodes | route to Api live
 everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history | route to Api live
 everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /transfers, GET /about, GET /today, GET /changes | route to Api live
