@@ -41,6 +41,7 @@ ROUTES = {
     "GET /products/{productId}/transfers": "Api",
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",
+    "GET /counts": "Api",
     "POST /counts": "CountStock",
 }
 """The routes, each with the function that answers. API Gateway answers 404 to all other requests."""

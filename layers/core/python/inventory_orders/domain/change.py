@@ -121,6 +121,11 @@ class Change:
         return None
 
     @property
+    def stamps(self) -> Mapping[str, Any]:
+        """Attributes of `Product` that it sets in the rows that it changes, besides their units."""
+        return {}
+
+    @property
     def record_size(self) -> int:
         """The maximum size of its record, in bytes."""
         return 600

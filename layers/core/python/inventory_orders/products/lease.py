@@ -31,6 +31,7 @@ from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.adjustment import COUNT
 from inventory_orders.domain.location import in_words, key_in, public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product, ProductStatus
@@ -70,8 +71,6 @@ from inventory_orders.store.writes import (
     take_lease,
     unix,
 )
-
-_COUNT = "COUNT"
 
 # How often `commit` tries to read how many units have left. Constant hand-overs can prevent this read.
 _TRIES = 8
@@ -315,7 +314,7 @@ class Lease:
             self.product_id,
             adjustment_id,
             after.stock_count - before.stock_count,
-            _COUNT,
+            COUNT,
             before.created_at,
             after.version,
             timestamp(moment),
@@ -396,7 +395,7 @@ class Lease:
             return None
         if (
             (stored.reason, stored.counted, stored.product_created_at)
-            == (_COUNT, count.counted, count.product_created_at)
+            == (COUNT, count.counted, count.product_created_at)
             # A count under an earlier lease is a different one.
             and (stored.product_version or 0) > self.product.version
         ):

@@ -14,6 +14,7 @@ from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageK
 from inventory_orders.domain.barcode import BarcodeKey, code_and_units, key_of_barcode
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
+    DEFAULT_NAME,
     in_words,
     key_in,
     location_of,
@@ -84,6 +85,8 @@ _OWN_OF_PRODUCT = {
         "lentTo",
         "places",
         "barcodes",
+        "countPlace",
+        "countedAt",
         "of",
         "locationId",
         *LOCK,
@@ -173,6 +176,8 @@ def product_row(product: Product) -> Row:
             "lentTo": product.lent_to or None,
             "places": product.places or None,
             "barcodes": product.barcodes or None,
+            "countPlace": location_of(product.product_id) or DEFAULT_NAME,
+            "countedAt": product.counted_at or None,
             "locationId": location_of(product.product_id) or None,
             "of": product_of(product.product_id) if location_of(product.product_id) else None,
         }
@@ -197,6 +202,7 @@ def read_product(item: Item) -> Product:
             backorder_limit=int(item.get("backorderLimit", _ZERO)["N"]),
             low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
             last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
+            counted_at=item.get("countedAt", item["createdAt"])["S"],
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
             lent_to=frozenset(map(int, item.get("lentTo", _NO_TEXTS)["SS"])),
             places=frozenset(item.get("places", _NO_TEXTS)["SS"]),
@@ -403,6 +409,10 @@ def adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "productVersion": adjustment.product_version,
         "appliedAt": adjustment.applied_at,
         "counted": adjustment.counted,
+        "countedAt": adjustment.counted_at,
+        "stocktake": None
+        if adjustment.counted is None
+        else adjustment.notes.get("reference", "").casefold() or None,
         "onHandDelta": adjustment.on_hand_delta,
         "transferWith": adjustment.transfer_with,
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
@@ -480,6 +490,7 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         product_version=row.get("productVersion"),
         applied_at=row.get("appliedAt", ""),
         counted=row.get("counted"),
+        counted_at=row.get("countedAt"),
         notes={name: row[name] for name in NOTES_OF_ADJUSTMENT if name in row},
         rejection=rejection,
         on_hand_delta=row.get("onHandDelta"),

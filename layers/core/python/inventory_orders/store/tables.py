@@ -49,6 +49,7 @@ class Index(NamedTuple):
 
 
 BY_LEVEL = Index("byLevel", ("status", "productId"))
+BY_COUNT = Index("byCount", ("countPlace", "countedAt"))
 BY_USER = Index("byUser", ("userId", "createdAt"), ("status", "statusAt", "suppliedFrom"))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
 BY_STATUS = Index(
@@ -60,16 +61,21 @@ BY_TIME = Index(
     "byTime",
     ("productId", "appliedAt"),
     (
-        *("delta", "onHandDelta", "reason", "counted", "rejected", "transferWith"),
+        *("delta", "onHandDelta", "reason", "counted", "countedAt", "rejected", "transferWith"),
         *("actor", "reference", "productCreatedAt", "productVersion"),
     ),
+)
+BY_STOCKTAKE = Index(
+    "byStocktake",
+    ("stocktake", "appliedAt"),
+    ("delta", "counted", "countedAt", "actor", "reference"),
 )
 BY_REFERENCE = Index("byReference", ("firstReference", "movementId"))
 
 INDEXES = {
-    Table.PRODUCTS: (BY_LEVEL,),
+    Table.PRODUCTS: (BY_LEVEL, BY_COUNT),
     Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT),
-    Table.STOCK_ADJUSTMENTS: (BY_TIME,),
+    Table.STOCK_ADJUSTMENTS: (BY_TIME, BY_STOCKTAKE),
     Table.MOVEMENTS: (BY_REFERENCE,),
 }
 
