@@ -115,7 +115,8 @@ def _begin(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     before = level.product.counted_at
     snapshot = Snapshot(at, level.on_hand, before).text
     times = {"countedAt": at, "lastCountedAt": before}
-    return {"result": "BEGUN", **named_key(key), "snapshot": snapshot, **times}
+    units = {} if command.get("blind", False) else {"onHand": level.on_hand}
+    return {"result": "BEGUN", **named_key(key), "snapshot": snapshot, **times, **units}
 
 
 def _count(command: dict[str, Any], deadline: Deadline) -> direct.Answer:

@@ -201,8 +201,9 @@ def test_beginning_names_what_is_missing(shop):
     assert shop.invoke("count_stock", asked)["result"] == "APPLIED"
 
 
-def test_the_answers_before_a_count_do_not_show_the_units(shop):
-    begun = begin(shop, "mug")
+def test_a_blind_count_does_not_show_the_units_before_it(shop):
+    assert begin(shop, "mug")["onHand"] == 5
+    begun = begin(shop, "mug", blind=True)
     assert begun.keys() == {"result", "productId", "locationId", "snapshot", "countedAt"} | {
         "lastCountedAt"
     }

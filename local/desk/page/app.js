@@ -34,6 +34,7 @@ const PARTS = [
   { name: "orders", views: ["order", "pick"], needs: ["orders.read"] },
   { name: "scan", needs: ["orders.fulfil"] },
   { name: "products", views: ["product", "drop", "receive"], needs: ["stock.read"] },
+  { name: "count", views: ["stocktake"], needs: ["stock.count"] },
   { name: "dead-letters", at: ["local"] },
   { name: "lanes", at: ["local"] },
   { name: "dashboard", path: "dashboard", at: ["embedded"] },
