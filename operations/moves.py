@@ -98,7 +98,7 @@ class Moves:
             count.notes,
             names_location=count.names_location,
             counted=count.counted,
-            counted_at=count.counted_at,
+            stamps={"counted_at": count.counted_at},
             counted_before=level.counted_at,
         )
 

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
 from inventory_orders.clock import Deadline, timestamp
-from inventory_orders.domain.adjustment import COUNT, Adjustment
-from inventory_orders.domain.location import in_words, key_in, named_key
+from inventory_orders.domain.location import key_in, named_key
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey, AdjustmentRecord
-from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.outcomes import UnsuccessfulError
 from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
-from inventory_orders.errors import (
-    ContentionError,
-    CorruptItemError,
-    InvalidMessageError,
-    Outcome,
-    ProductNotFoundError,
-    RejectedError,
-)
+from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
-from inventory_orders.lanes.levels import read_level
-from inventory_orders.messages.commands import notes_in
-from inventory_orders.products.lease import Lease
-from inventory_orders.store.rows import drop_none
+from inventory_orders.messages.commands import count_as_of, notes_in, snapshot_text
+from inventory_orders.products.lease import Lease, read_on_hand
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -52,119 +39,52 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
-    match command["action"]:
-        case "begin":
-            return _begin(command, deadline)
-        case "count":
-            return _count(command, deadline)
-    return _under_lease(command, deadline)
+    as_of_a_time = {"begin": _begin, "count": _count}.get(command["action"])
+    return (as_of_a_time or _under_lease)(command, deadline)
 
 
 # ---------------------------------------------------------------------- as of a time
 
 
-class Snapshot(NamedTuple):
-    """What was known of a product when a count of it began.
-
-    Attributes:
-        at: The time, as stored.
-        on_hand: The units on hand.
-        counted_before: The row's `countedAt`.
-    """
-
-    at: str
-    on_hand: int
-    counted_before: str
-
-    @property
-    def text(self) -> str:
-        """The snapshot as the caller sends it back. It hides the units, but does not protect them."""
-        return base64.urlsafe_b64encode(json.dumps(self).encode()).decode()
-
-    @classmethod
-    def of(cls, text: str) -> Snapshot:
-        """Read a snapshot that a caller has sent back.
-
-        Raises:
-            InvalidMessageError: It is not a snapshot.
-        """
-        try:
-            at, on_hand, counted_before = json.loads(base64.urlsafe_b64decode(text))
-            return cls(str(at), int(on_hand), str(counted_before))
-        except (ValueError, TypeError):
-            detail = "snapshot: is not one that begin returned; send that one unchanged"
-            raise InvalidMessageError("SCHEMA_VIOLATION", detail, "snapshot") from None
-
-
 def _begin(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
-    client, key, stats = runtime.process().engine.client, key_in(command), CommitStats()
-    if "adjustmentId" in command:
-        earlier = _find(client, AdjustmentKey(key, command["adjustmentId"]), deadline)
-        if earlier is not None:
-            return {"result": "COUNTED_BEFORE", **_shown(earlier)}
+    client, key = runtime.process().engine.client, key_in(command)
+    if earlier := _booked(client, AdjustmentKey(key, command["adjustmentId"]), deadline):
+        return {"result": "COUNTED_BEFORE", **earlier}
     at = timestamp(client.clock.now())
-    level = read_level(client, key, deadline, stats)
-    emit_stats(stats)
-    if level is None:
-        raise ProductNotFoundError(f"there is no product {in_words(key)}")
-    unnamed = None if "locationId" in command else Rejection.of_unnamed_location(level.product)
-    if unnamed is not None:
-        raise RejectedError(unnamed.words, unnamed.reason)
-    if not level.is_exact:
-        raise ContentionError(f"other requests kept changing {in_words(key)}")
-    before = level.product.counted_at
-    snapshot = Snapshot(at, level.on_hand, before).text
-    times = {"countedAt": at, "lastCountedAt": before}
-    units = {} if command.get("blind", False) else {"onHand": level.on_hand}
-    return {"result": "BEGUN", **named_key(key), "snapshot": snapshot, **times, **units}
+    row, on_hand = read_on_hand(client, key, deadline, CommitStats())
+    times = {"countedAt": at, "lastCountedAt": row.counted_at}
+    units = {} if command.get("blind", False) else {"onHand": on_hand}
+    snapshot = snapshot_text(at, on_hand, row.counted_at)
+    return {"result": "BEGUN", **named_key(key), **times, **units, "snapshot": snapshot}
 
 
 def _count(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
-    snapshot = Snapshot.of(command["snapshot"])
-    count = Adjustment(
-        key_in(command),
-        command["adjustmentId"],
-        command["counted"] - snapshot.on_hand,
-        COUNT,
-        notes_in(command, NOTES_OF_ADJUSTMENT),
-        names_location="locationId" in command,
-        counted=command["counted"],
-        counted_at=snapshot.at,
-        counted_before=snapshot.counted_before,
-    )
-    engine = runtime.process().engine
+    count, engine = count_as_of(command), runtime.process().engine
     report = engine.apply([count], deadline)
     emit_stats(report.stats, report.failure)
     outcome = report.outcome_of_one()
     if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
         raise UnsuccessfulError(outcome, direct.of_shortages(outcome.rejection))
-    # A replay may be of another person's count, with another snapshot.
-    record = _find(engine.client, count.record_key, deadline)
-    return direct.of_outcome(outcome) | ({} if record is None else _shown(record))
+    # A replay may be of another person's count.
+    return direct.of_outcome(outcome) | _booked(engine.client, count.record_key, deadline)
 
 
-def _find(
-    client: RetryingClient, key: AdjustmentKey, deadline: Deadline
-) -> AdjustmentRecord | None:
-    found = client.call(lambda: client.store.get_record(key), deadline)
-    if isinstance(found, CorruptItemError):
-        raise found
-    return found if isinstance(found, AdjustmentRecord) else None
-
-
-def _shown(count: AdjustmentRecord) -> direct.Answer:
-    """The fields of an answer that show a count that is booked."""
-    return named_key(count.product_id) | drop_none(
-        {
-            "adjustmentId": count.adjustment_id,
-            "counted": count.counted,
-            "delta": count.delta,
-            "countedAt": count.counted_at,
-            "appliedAt": count.applied_at,
-            "version": count.product_version,
-            **{name: count.notes.get(name) for name in ("actor", "reference")},
-        }
-    )
+def _booked(client: RetryingClient, key: AdjustmentKey, deadline: Deadline) -> direct.Answer:
+    """The fields of an answer that show a count that is booked; empty if there is none."""
+    count = client.call(lambda: client.store.get_record(key), deadline)
+    if not isinstance(count, AdjustmentRecord) or count.counted is None:
+        return {}
+    shown = {
+        "adjustmentId": count.adjustment_id,
+        "counted": count.counted,
+        "delta": count.delta,
+        "countedAt": count.counted_at,
+        "appliedAt": count.applied_at,
+        "version": count.product_version,
+        **{name: count.notes.get(name) for name in ("actor", "reference")},
+    }
+    known = {name: value for name, value in shown.items() if value is not None}
+    return named_key(count.product_id) | known
 
 
 # ---------------------------------------------------------------------- under a lease

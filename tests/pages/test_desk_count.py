@@ -142,7 +142,7 @@ def test_two_people_count_one_shelf_at_once_nothing_is_booked_twice_and_each_is_
     other.get_by_role("button", name="Another stocktake").click()
     other.get_by_label("Stocktake").fill("Spring")
     counted(other, desk, TEA, 50)
-    page.get_by_role("button", name="Count Earl Grey again").click()
+    page.get_by_role("button", name="Count again: Earl Grey").click()
     page.locator("[name=counted]").fill("58")
     enter(page)
     said(page, "Earl Grey: 58, as expected")

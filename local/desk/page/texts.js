@@ -377,7 +377,7 @@ export const T = {
     booked: (product, units, difference) => [`${product}: ${units}`, difference].filter(Boolean).join(", "),
     asExpected: "as expected", differs: (units) => `${units} against the books`, isBooked: "Booked",
     before: (product, units, whoAndWhen) => `${product} was counted before: ${units} ${whoAndWhen}. Nothing was booked.`,
-    again: "Count again", againOf: (product) => `Count ${product} again`, send: "Send again",
+    again: "Count again", againOf: (product) => `Count again: ${product}`, send: "Send again",
     failures: {
       COUNTED_SINCE: "nothing was booked, because another count of it was booked after this one began: count it again",
       BELOW_FLOOR: "nothing was booked, because open orders hold more than you counted. Count again; if the units are missing, cancel them in their orders as lost first",

@@ -30,7 +30,7 @@ class Adjustment(Change):
         names_location: Whether the sender has named the location. If not, and the product has several, it is rejected.
         counted: For a count, the units found at an earlier time. `delta` is how many more these are than were on hand then,
             so it is right whatever has come and left since.
-        counted_at: For a count, that time.
+        stamps: For a count, that time as `counted_at`.
         counted_before: For a count, the product's `counted_at` at that time. If it differs now, another count has corrected
             the same units, or the product is of another generation. So the count is rejected.
     """
@@ -43,7 +43,7 @@ class Adjustment(Change):
     transfer_with: str | None = None
     names_location: bool = field(default=True, compare=False)
     counted: int | None = None
-    counted_at: str | None = None
+    stamps: Mapping[str, Any] = field(default_factory=dict, compare=False)
     counted_before: str | None = None
 
     id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
@@ -52,10 +52,6 @@ class Adjustment(Change):
     @property
     def record_key(self) -> AdjustmentKey:
         return AdjustmentKey(self.product_id, self.adjustment_id)
-
-    @property
-    def stamps(self) -> Mapping[str, Any]:
-        return {} if self.counted_at is None else {"counted_at": self.counted_at}
 
     @property
     def product_ids(self) -> Collection[str]:
@@ -93,7 +89,7 @@ class Adjustment(Change):
             notes=self.notes,
             rejection=rejection,
             transfer_with=self.transfer_with,
-            counted_at=self.counted_at,
+            counted_at=self.stamps.get("counted_at"),
         )
 
     def match(self, record: AdjustmentRecord) -> IdempotencyMatch | OtherRequest | Rejection:
@@ -103,11 +99,9 @@ class Adjustment(Change):
 
 def _content_of(adjustment: Adjustment | AdjustmentRecord) -> dict[str, object]:
     """What makes two adjustments the same request, by names that the sender knows."""
-    units = "delta" if adjustment.counted is None else "counted"
-    content: dict[str, object] = {
-        units: getattr(adjustment, units),
-        "reason": adjustment.reason,
-    }
+    counted = adjustment.counted
+    units = {"delta": adjustment.delta} if counted is None else {"counted": counted}
+    content: dict[str, object] = {**units, "reason": adjustment.reason}
     if adjustment.transfer_with is not None:
         side = "to" if adjustment.delta < 0 else "from"
         content[side] = location_of(adjustment.transfer_with)

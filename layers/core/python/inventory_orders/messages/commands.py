@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import Counter
@@ -10,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.adjustment import COUNT, Adjustment, Decrement, Transfer
 from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
@@ -386,6 +387,40 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
             "SCHEMA_VIOLATION", "to: must not be the same location as from", "to"
         )
     return Transfer(source, target, document["transferId"], quantity, notes)
+
+
+def count_as_of(document: Mapping[str, Any]) -> Adjustment:
+    """Convert a validated command into the correction by a count that began when its snapshot was taken.
+
+    Raises:
+        InvalidMessageError: The snapshot is not one that `snapshot_text` returned.
+    """
+    try:
+        at, on_hand, before = json.loads(base64.urlsafe_b64decode(document["snapshot"]))
+        return Adjustment(
+            key_in(document),
+            document["adjustmentId"],
+            document["counted"] - on_hand,
+            COUNT,
+            notes_in(document, NOTES_OF_ADJUSTMENT),
+            counted=document["counted"],
+            stamps={"counted_at": at},
+            counted_before=before,
+        )
+    except (ValueError, TypeError):
+        detail = "snapshot: is not one that begin returned; send that one unchanged"
+        raise InvalidMessageError("SCHEMA_VIOLATION", detail, "snapshot") from None
+
+
+def snapshot_text(at: str, on_hand: int, counted_before: str) -> str:
+    """Write what `count_as_of` has to know. This hides the units on hand from a person who counts, but does not protect them.
+
+    Args:
+        at: When the count began, as stored.
+        on_hand: The units on hand at that time.
+        counted_before: The product's `counted_at` at that time.
+    """
+    return base64.urlsafe_b64encode(json.dumps([at, on_hand, counted_before]).encode()).decode()
 
 
 def new_product(document: Mapping[str, Any]) -> NewProduct:
