@@ -103,6 +103,8 @@ PAGES = (
     Page("GET /products/{slow}/history", 20),
     Page("GET /products/{usual}/transfers"),
     Page("GET /products/{hot}/transfers"),
+    Page("GET /counts", 40),
+    Page("GET /counts?reference=nothing"),
     Page("GET /stock", 40),
     Page("GET /stock?limit=100"),
     Page("GET /stock?status=LOW_STOCK&limit=50", 50),

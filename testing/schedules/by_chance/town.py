@@ -178,6 +178,7 @@ class Town(CheckedWorld):
 
         return {
             "counter": Staff.count,
+            "walker": Staff.count_as_of_a_time,
             "mover": Staff.transfer,
             "till": Staff.decrement,
             "buyer": lambda staff: staff.relist(since),
