@@ -38,9 +38,9 @@ ROUTES = {
     "POST /products/{productId}/adjustments": "AdjustStock",
     "POST /products/{productId}/transfers": "AdjustStock",
     "GET /products/{productId}/history": "Api",
-    "GET /products/{productId}/transfers": "Api",
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",
+    "GET /transfers": "Api",
     "GET /counts": "Api",
     "POST /counts": "CountStock",
 }

@@ -33,8 +33,9 @@ const PARTS = [
   { name: "today", needs: ["orders.read", "stock.read"] },
   { name: "orders", views: ["order", "pick"], needs: ["orders.read"] },
   { name: "scan", needs: ["orders.fulfil"] },
-  { name: "products", views: ["product", "drop", "receive"], needs: ["stock.read"] },
+  { name: "products", views: ["product", "drop", "receive", "labels"], needs: ["stock.read"] },
   { name: "count", views: ["stocktake"], needs: ["stock.count"] },
+  { name: "transfers", views: ["send", "arrive"], needs: ["stock.read"] },
   { name: "dead-letters", at: ["local"] },
   { name: "lanes", at: ["local"] },
   { name: "dashboard", path: "dashboard", at: ["embedded"] },
@@ -42,6 +43,7 @@ const PARTS = [
   { name: "contract", path: "contract", at: ["local"] },
 ];
 
+const UNKNOWN = "unknown"; // no view has this name
 const states = new Map();
 const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live.on, kind: "on" } };
 const notLive = (why) => ({ text: T.live.off(why), kind: "off" });
@@ -209,7 +211,7 @@ function placeOf({ pathname, hash }) {
   if (part) return [part.name];
   const [, name = "", ...ids] = hash.split("/").map(decoded);
   const owner = PARTS.find((each) => each.name === name || each.views?.includes(name));
-  return name === "search" || (owner && isHere(owner)) ? [name, ...ids] : beginning();
+  return name === "" ? beginning() : name === "search" || (owner && isHere(owner)) ? [name, ...ids] : [UNKNOWN];
 }
 
 // Callers who work at one location begin with its orders to ship.
@@ -233,11 +235,11 @@ async function open() {
   shown.view?.stop?.(shown.state);
   if (!states.has(at)) states.set(at, {});
   const mine = (opening += 1);
-  const found = await Promise.race([import(`./${name.replace("-", "_")}.js`), pause(LOAD_MILLISECONDS)]).catch(() => undefined);
+  const found = name === UNKNOWN ? undefined : await Promise.race([import(`./${name.replace("-", "_")}.js`), pause(LOAD_MILLISECONDS)]).catch(() => undefined);
   if (mine !== opening) return;
   arrive(at);
   forgetMessages();
-  const error = hasNoPage() ? T.noPage : found ? "" : T.gone(isLocal());
+  const error = hasNoPage() ? T.noPage : name === UNKNOWN ? T.unknownPage(decoded(location.hash)) : found ? "" : T.gone(isLocal());
   const view = error ? null : found;
   Object.assign(shown, { name, view, ids, state: states.get(at), isRead: false, isAfresh: true, error, notice: "" });
   view?.start?.(shown.state, ids);

@@ -2,16 +2,18 @@
 // many people count.
 import { keyed } from "lit-html/directives/keyed.js";
 import { live } from "lit-html/directives/live.js";
+import { cameraOf } from "./camera.js";
 import { about, may, ownLocations, worksAt } from "./caller.js";
 import { changed, draftOf, drop } from "./drafts.js";
 import { age, locationName, moment, nameOf, number, person, signed } from "./format.js";
+import { written } from "./goods.js";
 import { goodsOf } from "./meaning.js";
 import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, checkbox, choice, hint, hrefOf, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
 import { sendForm } from "./scanner.js";
 import { api, command } from "./server.js";
-import { sharedId } from "./session.js";
+import { digest } from "./session.js";
 import { sound } from "./sound.js";
 import { T } from "./texts.js";
 
@@ -30,7 +32,8 @@ const emptyStocktake = (place = "") => ({ name: T.stocktake.nameOf(today()), pla
 const isCounting = ({ open }) => open !== undefined && open.earlier === undefined;
 const isBegun = ({ open, lines }) => open !== undefined || lines.length > 0;
 const isUnits = (units) => Number.isInteger(units) && units >= 0 && units <= MOST_UNITS;
-const idOf = async ({ name, place }, { productId, round }) => (await sharedId("count", name, place, productId)) + round;
+// Two people who count the same product make the same id.
+const idOf = async ({ name, place }, { productId, round }) => `count-${await digest(JSON.stringify([written(name), place, productId]))}-${round}`;
 
 // What had not begun before a reload has to be counted again.
 function kept() {
@@ -278,7 +281,7 @@ function scanOf(state) {
     if (text.trim()) scan(text, state);
   };
   const input = html`<input name="scanned" data-first autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
-  const form = html`<form @submit=${take}>${labelled(T.receive.scan, input)}<button>${T.scan.enter}</button>${messageOf(COUNT)}</form>`;
+  const form = html`<form @submit=${take}>${labelled(T.receive.scan, input)}<button>${T.scan.enter}</button>${cameraOf(COUNT, (text) => scan(text, state))}${messageOf(COUNT)}</form>`;
   return html`<section class="card">${isBegun(stocktake) ? nothing : headOf(state)}<div class="scan">${form}${stocktake.open ? openOf(state) : nothing}</div></section>`;
 }
 

@@ -31,11 +31,7 @@ const stored = (name) => JSON.parse(sessionStorage.getItem(name));
 const store = (name, value) => sessionStorage.setItem(name, JSON.stringify(value));
 const encoded = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 const random = () => encoded(crypto.getRandomValues(new Uint8Array(32)));
-const digest = async (text) => encoded(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
-
-// The beginning of an id that is the same on all devices. Two people write one name in different ways: "LS-4711" and "ls-4711 ".
-export const sharedId = async (prefix, name, ...parts) => `${prefix}-${await digest(JSON.stringify([name.normalize("NFKC").trim().replace(/\s+/g, " ").toLowerCase(), ...parts]))}-`;
-
+export const digest = async (text) => encoded(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
 const claimsOf = (token) => {
   const text = atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"));
   return JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
