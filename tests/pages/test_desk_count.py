@@ -89,7 +89,7 @@ def test_fifteen_products_are_counted_blind_on_a_phone_with_few_taps_and_scans(p
     fewer = sum(found.values()) - sum(there.values())
     facts = page.locator("dl").inner_text().split("\n")
     assert facts[1::2] == ["15", "15", "0", f"{fewer:,}"]
-    report = page.get_by_role("table", name="Counted").get_by_role("row")
+    report = page.get_by_role("table", name="Counted", exact=True).get_by_role("row")
     assert report.count() == 16
     first = report.filter(has=page.get_by_text(products[0], exact=True)).inner_text()
     assert all(words in first for words in (f"{there[products[0]]:,}", f"{5 - there[products[0]]}"))

@@ -394,6 +394,8 @@ export const T = {
     expectedUnits: "Expected", counts: "Counts", differing: "Different from the books", surplus: "Units more", shortfall: "Units fewer",
     missing: "Not counted", noneMissing: "Everything at these places was counted.", noCounts: "Nothing was counted under this name.",
     tooMany: "These are not all counts: there are too many to show.",
+  },
+
   // ---------------------------------------------------------------- transfers, with what differs from a delivery
   transfers: {
     note: "Transfer note", since: "On the way since", none: "Nothing is on the way.",
