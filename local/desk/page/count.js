@@ -12,7 +12,7 @@ import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, checkbox, choice, hint, hrefOf, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
 import { sendForm } from "./scanner.js";
-import { api, command } from "./server.js";
+import { api, command, randomId } from "./server.js";
 import { digest } from "./session.js";
 import { sound } from "./sound.js";
 import { T } from "./texts.js";
@@ -139,12 +139,10 @@ async function resend(state) {
   return lines.every(({ state: at }) => at === "booked");
 }
 
-// Ends the open count with its number. The same product, counted again, is one line, unless both counts are booked.
-function shelve(state) {
-  const { stocktake } = state;
-  const line = Object.assign(stocktake.open, { state: "sent" });
+// Ends the open count with its number.
+function shelve({ stocktake }) {
+  stocktake.lines.unshift(Object.assign(stocktake.open, { state: "sent" }));
   delete stocktake.open;
-  stocktake.lines = [line, ...stocktake.lines.filter(({ productId, state: at }) => productId !== line.productId || at === "booked")];
 }
 
 function finish(state) {
@@ -173,6 +171,8 @@ async function look(state, entry) {
     keep(state);
     return reject(T.pair(`${called(stocktake, entry)}:`, message));
   }
+  // What was refused of the same product is settled.
+  if (!entry.earlier) stocktake.lines = stocktake.lines.filter((line) => line === entry || line.productId !== entry.productId || line.state !== "again");
   keep(state);
   if (entry.earlier) return reject(before(stocktake, entry));
   // What went wrong before stays on the screen.
@@ -184,7 +184,7 @@ async function look(state, entry) {
 function count(state, entry) {
   const { stocktake } = state;
   if (isCounting(stocktake) && isUnits(stocktake.open.units)) shelve(state);
-  const made = (stocktake.open = { round: 1, ...entry });
+  const made = (stocktake.open = { key: randomId("count"), round: 1, ...entry });
   keep(state);
   focus("counted");
   return queue(state, () => look(state, made));
@@ -308,9 +308,8 @@ function countedOf(state) {
     { text: T.stocktake.counted, kind: "amount", cell: ({ units }) => number(units) },
     { text: "", kind: "wide", cell: (line) => stateOf(state, line) },
   ];
-  const keyOf = ({ productId, text, round }) => `${productId ?? text} ${round}`;
   const rows = stocktake.lines;
-  return rows.length ? card(T.stocktake.countedHere(rows.length), table({ label: T.stocktake.counted, columns, rows, keyOf })) : nothing;
+  return rows.length ? card(T.stocktake.countedHere(rows.length), table({ label: T.stocktake.counted, columns, rows, keyOf: ({ key }) => key })) : nothing;
 }
 
 function dueOf({ due, isAll }, state) {
