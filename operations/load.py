@@ -396,19 +396,7 @@ class _Writer:
 
     def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]:
         """Book counts through the engine."""
-        counts = [line.content for line in batch]
-        snapshot = self._reader.read([key for c in counts for key in (c.product_id, c.record_key)])
-        answers = [
-            _problem(count.product_id, snapshot.unreadable[count.product_id])
-            if count.product_id in snapshot.unreadable
-            else _correction(
-                count,
-                snapshot.products[count.product_id],
-                snapshot.records.get(count.record_key),
-                moves,
-            )
-            for count in counts
-        ]
+        answers = self._corrections([line.content for line in batch], moves)
         changes = [each for each in answers if isinstance(each, Adjustment)]
         self._pace(len(changes))
         report = self._engine.apply(changes, self._lease_deadline())
@@ -418,6 +406,20 @@ class _Writer:
         return [
             _of_outcome(each, next(outcomes)) if isinstance(each, Adjustment) else each
             for each in answers
+        ]
+
+    def _corrections(self, counts: Sequence[Count], moves: Moves) -> list[Adjustment | Answer]:
+        """Return the change that books each count, or the answer if there is none."""
+        keys = [key for count in counts for key in (count.product_id, count.record_key)]
+        found = self._reader.read(keys)
+        return [
+            _problem(count.product_id, found.unreadable[count.product_id])
+            if count.product_id in found.unreadable
+            else _correction(
+                *(count, found.products[count.product_id]),
+                *(found.records.get(count.record_key), moves),
+            )
+            for count in counts
         ]
 
     def _lease_deadline(self) -> Deadline:

@@ -13,7 +13,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
 from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
-from inventory_orders.messages.commands import count_as_of, notes_in, snapshot_text
+from inventory_orders.messages.commands import count_as_of, notes_in, snapshot_of
 from inventory_orders.products.lease import Lease, read_on_hand
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _begin(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     row, on_hand = read_on_hand(client, key, deadline, CommitStats())
     times = {"countedAt": at, "lastCountedAt": row.counted_at}
     units = {} if command.get("blind", False) else {"onHand": on_hand}
-    snapshot = snapshot_text(at, on_hand, row.counted_at)
+    snapshot = snapshot_of(at, on_hand, row.counted_at)
     return {"result": "BEGUN", **named_key(key), **times, **units, "snapshot": snapshot}
 
 

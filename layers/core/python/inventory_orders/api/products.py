@@ -383,29 +383,19 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    query, limit = request.query, limit_of(request.query)
+    query, limit, stocktake = request.query, limit_of(request.query), request.query.get("reference")
     client, deadline = reading()
-    index, key = BY_STOCKTAKE, query.get("reference", "").casefold()
-    if not key:
-        index, key = BY_COUNT, location_in(query) or DEFAULT_NAME
+    index, key = BY_COUNT, location_in(query) or DEFAULT_NAME
+    if stocktake:
+        index, key = BY_STOCKTAKE, stocktake.casefold()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         listing = partial(lists.list_entries, client.store, index, key, limit, after)
         rows, last = client.call(listing, deadline)
-        shown = [
-            public_key(row["productId"]) | {name: row[name] for name in _COUNT if name in row}
-            for row in rows
-            if caller.works_at(location_of(row["productId"]))
-        ]
-        return {"counts": shown}, last
+        seen = (row for row in rows if caller.works_at(location_of(row["productId"])))
+        return {"counts": [public_key(r["productId"]) | _shown_adjustment(r) for r in seen]}, last
 
     return answer_with_page(f"#COUNTS {index.name} {key}", query, read_page, deadline)
-
-
-_COUNT = (
-    *("countedAt", "adjustmentId", "counted", "delta"),
-    *("appliedAt", "actor", "reference"),
-)
 
 
 def shown_change(row: Row) -> direct.Answer:

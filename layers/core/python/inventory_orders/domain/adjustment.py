@@ -99,9 +99,11 @@ class Adjustment(Change):
 
 def _content_of(adjustment: Adjustment | AdjustmentRecord) -> dict[str, object]:
     """What makes two adjustments the same request, by names that the sender knows."""
-    counted = adjustment.counted
-    units = {"delta": adjustment.delta} if counted is None else {"counted": counted}
-    content: dict[str, object] = {**units, "reason": adjustment.reason}
+    content: dict[str, object] = {
+        "delta": adjustment.delta if adjustment.counted is None else None,
+        "counted": adjustment.counted,
+        "reason": adjustment.reason,
+    }
     if adjustment.transfer_with is not None:
         side = "to" if adjustment.delta < 0 else "from"
         content[side] = location_of(adjustment.transfer_with)

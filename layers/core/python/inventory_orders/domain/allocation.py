@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from inventory_orders.domain.allotments import DEPOT, NO_UNITS, Page, PageEntry, PageKey
@@ -167,7 +166,7 @@ class Allocation:
         page: PageKey | None,
         *,
         moves_goods: bool = False,
-        stamps: Mapping[str, Any] = MappingProxyType({}),
+        stamps: Mapping[str, Any] | None = None,
     ) -> None:
         """Add units to a page or row, or take them away if `delta` is negative, for an order or adjustment.
 
@@ -179,7 +178,7 @@ class Allocation:
             row = self.row(product_id)
             on_hand = row.on_hand + delta if moves_goods else row.on_hand
             row = row.with_stock(row.stock_count + delta, row.version)
-            self._set_row(replace(row, on_hand=on_hand, **stamps))
+            self._set_row(replace(row, on_hand=on_hand, **(stamps or {})))
         else:
             held = self.page_stock(product_id, page)
             self._change(page, product_id, delta, held.created_at)

@@ -401,12 +401,7 @@ def order_row(order: OrderRecord) -> Row:
 def adjustment_row(adjustment: AdjustmentRecord) -> Row:
     """Convert an adjustment into its row."""
     delta, rejection = adjustment.delta, adjustment.rejection
-    is_in_transit = (
-        adjustment.reason in STEPS_OF_TRANSFERS
-        and adjustment.transfer_with is None
-        and "reference" in adjustment.notes
-    )
-    row = dict(adjustment.notes) | {
+    row = {**adjustment.notes, **_keys_of_reference(adjustment)} | {
         "productId": adjustment.product_id,
         "adjustmentId": adjustment.adjustment_id,
         # A rejection moves no units, so the sum over all rows is right.
@@ -417,18 +412,21 @@ def adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "appliedAt": adjustment.applied_at,
         "counted": adjustment.counted,
         "countedAt": adjustment.counted_at,
-        "stocktake": None
-        if adjustment.counted is None
-        else adjustment.notes.get("reference", "").casefold() or None,
         "onHandDelta": adjustment.on_hand_delta,
         "transferWith": adjustment.transfer_with,
-        "transferShard": shard_of(product_of(adjustment.product_id), TRANSFER_SHARDS)
-        if is_in_transit
-        else None,
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
         "shortages": [*map(shortage_row, rejection.shortages if rejection else ())] or None,
     }
     return drop_none(row)
+
+
+def _keys_of_reference(adjustment: AdjustmentRecord) -> Row:
+    """The keys of an adjustment in the sparse indexes of stocktakes and of transfers in transit."""
+    if adjustment.counted is not None:
+        return {"stocktake": adjustment.notes.get("reference", "").casefold() or None}
+    is_step = adjustment.reason in STEPS_OF_TRANSFERS and adjustment.transfer_with is None
+    shard = shard_of(product_of(adjustment.product_id), TRANSFER_SHARDS)
+    return {"transferShard": shard if is_step and "reference" in adjustment.notes else None}
 
 
 def shortage_row(short: Shortage) -> Row:
