@@ -160,8 +160,8 @@ class Lease:
         try:
             if self.product.lent_to:
                 self._reclaim(in_time)
-            found = read_on_hand(self.client, self.product_id, in_time, self.stats)
-            self._keep(0.0, in_time, "acquire it again", found[1])
+            _, on_hand = read_on_hand(self.client, self.product_id, in_time, self.stats)
+            self._keep(0.0, in_time, "acquire it again", on_hand)
         except InventoryOrdersError:
             # If the lease cannot be released, it expires by itself.
             with suppress(InventoryOrdersError):
