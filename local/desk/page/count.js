@@ -167,7 +167,8 @@ async function look(state, entry) {
     await begin(state, entry);
   } catch ({ message }) {
     if (stocktake.open === entry) delete stocktake.open;
-    stocktake.lines = stocktake.lines.filter((line) => line !== entry);
+    // A number that was typed stays in sight, until it is counted again.
+    Object.assign(entry, { state: "again", why: message });
     keep(state);
     return reject(T.pair(`${called(stocktake, entry)}:`, message));
   }

@@ -8,6 +8,7 @@ import { pagesOf } from "./server.js";
 import { T } from "./texts.js";
 
 const [MOST_PAGES, MOST_PAGES_DUE] = [50, 5]; // of counts, and of products at a place that were not counted
+const MOST_FOLLOWED = 200; // counts
 
 async function countsOf(reference) {
   const counts = [];
@@ -41,6 +42,7 @@ const expectedOf = ({ counted, delta }) => counted - delta;
 
 export async function read([name = ""], state) {
   const { counts, isAll } = await countsOf(name);
+  state.isLong = counts.length > MOST_FOLLOWED;
   const since = counts.map(madeAt).sort()[0];
   const places = [...new Set(counts.map(({ locationId = "" }) => locationId))].sort();
   const left = await Promise.all(places.map((place) => notCountedAt(place, since)));
@@ -49,7 +51,8 @@ export async function read([name = ""], state) {
   return { counts, isAll, missing, areAllMissing: left.every((each) => each.isAll) };
 }
 
-export const follows = ({ products, isAll }) => !isAll || products.length > 0;
+// A long list is not read again and again.
+export const follows = ({ products, isAll }, _, { isLong }) => !isLong && (!isAll || products.length > 0);
 
 function columnsOf(names) {
   const product = ({ productId, locationId }) => html`<div>${link(nameOf(names, productId), "product", productId, ...(locationId ? [locationId] : []))}<small>${productId}</small></div>`;
