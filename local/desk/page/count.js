@@ -86,10 +86,10 @@ async function wrongAt(place) {
 }
 
 export async function read(_, state) {
-  const { stocktake } = state;
-  const found = await (state.kind === "wrong" ? wrongAt : dueAt)(stocktake.place);
+  const { stocktake, kind } = state;
+  const found = await (kind === "wrong" ? wrongAt : dueAt)(stocktake.place);
   stocktake.names = await namesOf([{ items: [...found.due, ...stocktake.lines] }], stocktake.names);
-  return found;
+  return { ...found, kind };
 }
 
 export const follows = ({ products, isAll }) => !isAll || products.length > 0;
@@ -313,8 +313,8 @@ function countedOf(state) {
   return rows.length ? card(T.stocktake.countedHere(rows.length), table({ label: T.stocktake.counted, columns, rows, keyOf: ({ key }) => key })) : nothing;
 }
 
-function dueOf({ due, isAll }, state) {
-  const { stocktake, kind, rows: most } = state;
+function dueOf({ due, isAll, kind }, state) {
+  const { stocktake, rows: most } = state;
   const isCounted = new Set(stocktake.lines.filter(({ state: at }) => at === "booked").map(({ productId }) => productId));
   const left = due.filter(({ productId }) => !isCounted.has(productId));
   const columns = [
@@ -331,7 +331,7 @@ function dueOf({ due, isAll }, state) {
     state.rows += ROWS;
     page.draw();
   };
-  const kinds = may("stock.read") && !stocktake.isBlind ? choice("kind", T.allProducts.show, Object.entries(T.stocktake.kinds), { value: kind, onChange: choose }) : nothing;
+  const kinds = may("stock.read") && !stocktake.isBlind ? choice("kind", T.allProducts.show, Object.entries(T.stocktake.kinds), { value: state.kind, onChange: choose }) : nothing;
   const list = left.length ? table({ label: T.stocktake.due, columns, rows: left.slice(0, most), keyOf: ({ productId }) => productId }) : hint(T.stocktake.none[kind]);
   const rest = left.length > most ? button(T.allProducts.more, more) : isAll ? nothing : hint(T.stocktake.notAll);
   return card(T.stocktake.due, kinds, list, rest);
