@@ -1035,6 +1035,6 @@ def check_answer(world, function, command, answer):
 
 FIELDS = {None, "eventTime", "to", "name", "price", "stepId", "items", "attributes", "orderId"}
 """The fields whose values may be wrong in a way that their schema cannot describe."""
-DONE = {"APPLIED", "ACQUIRED", "RENEWED", "RELEASED", "COMMITTED", "SWEPT"}
-NOT_DONE = {"REFUSED", "RETRY_LATER", "STALE", "LEASE_WAS_OVER"}
+DONE = {"APPLIED", "ACQUIRED", "BEGUN", "RENEWED", "RELEASED", "COMMITTED", "SWEPT"}
+NOT_DONE = {"REFUSED", "RETRY_LATER", "STALE", "LEASE_WAS_OVER", "COUNTED_BEFORE"}
 RESULTS = {"REPLAYED", *DONE, *NOT_DONE}
