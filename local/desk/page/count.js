@@ -96,7 +96,7 @@ export const follows = ({ products, isAll }) => !isAll || products.length > 0;
 
 // ---------------------------------------------------------------- counting
 
-const whoAndWhen = ({ actor, appliedAt }) => T.by(actor === about.caller.name ? T.you : person(actor), moment(appliedAt));
+const whoAndWhen = ({ actor, appliedAt }) => (actor ? T.by(actor === about.caller.name ? T.you : person(actor), moment(appliedAt)) : moment(appliedAt));
 const before = (stocktake, { productId, earlier }) => T.stocktake.before(called(stocktake, { productId }), T.units(earlier.counted), whoAndWhen(earlier));
 
 // Begins a count, unless this round of it has been counted.
@@ -290,7 +290,10 @@ function stateOf(state, line) {
   const { stocktake } = state;
   const { state: at, why, delta, earlier, productId, text, round } = line;
   const next = at === "again" && !earlier ? round : round + 1;
-  const again = () => count(state, { productId, text, round: next });
+  const again = () => {
+    if (at === "again") stocktake.lines = stocktake.lines.filter((one) => one !== line);
+    count(state, { productId, text, round: next });
+  };
   const words = at === "booked" ? (stocktake.isBlind ? T.stocktake.isBooked : differenceOf(line)) : at === "sent" ? T.receive.states.sent : "";
   const press = at === "sent" ? button(T.stocktake.send, () => queue(state, () => resend(state))) : button(T.stocktake.again, again, { label: T.stocktake.againOf(called(stocktake, line)) });
   const failed = at === "booked" || !(why || earlier) ? nothing : problem(problemOf(stocktake, line));

@@ -385,13 +385,12 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
     """
     query, limit, stocktake = request.query, limit_of(request.query), request.query.get("reference")
     client, deadline = reading()
-    index, key = BY_COUNT, location_in(query) or DEFAULT_NAME
-    if stocktake:
-        index, key = BY_STOCKTAKE, stocktake.casefold()
+    due = BY_COUNT, location_in(query) or DEFAULT_NAME
+    index, key = (BY_STOCKTAKE, stocktake.casefold()) if stocktake else due
+    listing = partial(lists.list_entries, client.store, index, key, limit)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        listing = partial(lists.list_entries, client.store, index, key, limit, after)
-        rows, last = client.call(listing, deadline)
+        rows, last = client.call(partial(listing, after), deadline)
         seen = (row for row in rows if caller.works_at(location_of(row["productId"])))
         return {"counts": [public_key(r["productId"]) | _shown_adjustment(r) for r in seen]}, last
 

@@ -391,11 +391,11 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
 
 def count_as_of(document: Mapping[str, Any]) -> Adjustment:
     """Convert a validated command into the correction by a count that began when its snapshot was written."""
-    at, units, counted_before = document["snapshot"].split(" ")
+    at, hidden, counted_before = document["snapshot"].split(" ")
     return Adjustment(
         key_in(document),
         document["adjustmentId"],
-        document["counted"] - _hidden(int(units), at),
+        document["counted"] - (int(hidden) ^ zlib.crc32(at.encode())),
         COUNT,
         notes_in(document, NOTES_OF_ADJUSTMENT),
         counted=document["counted"],
@@ -412,12 +412,7 @@ def snapshot_of(at: str, on_hand: int, counted_before: str) -> str:
         on_hand: The units on hand at that time.
         counted_before: The product's `counted_at` at that time.
     """
-    return f"{at} {_hidden(on_hand, at)} {counted_before}"
-
-
-def _hidden(units: int, at: str) -> int:
-    """Hide a number of units, or show a hidden one."""
-    return units ^ zlib.crc32(at.encode())
+    return f"{at} {on_hand ^ zlib.crc32(at.encode())} {counted_before}"
 
 
 def new_product(document: Mapping[str, Any]) -> NewProduct:
