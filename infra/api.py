@@ -38,9 +38,9 @@ ROUTES = {
     "POST /products/{productId}/adjustments": "AdjustStock",
     "POST /products/{productId}/transfers": "AdjustStock",
     "GET /products/{productId}/history": "Api",
-    "GET /products/{productId}/transfers": "Api",
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",
+    "GET /transfers": "Api",
     "POST /counts": "CountStock",
 }
 """The routes, each with the function that answers. API Gateway answers 404 to all other requests."""

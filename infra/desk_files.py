@@ -37,13 +37,14 @@ _KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
     ".webmanifest": "application/manifest+json",
 }
 _COMPRESSED = {".png"}
 _CONFIG = b'<script id="config" type="application/json"></script>'
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src 'self'; "
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; manifest-src 'self'; "
     "connect-src 'self' {issuer}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; report-uri reports"
 )
 _HEADERS = {
@@ -132,10 +133,11 @@ def run_esbuild(*arguments: str) -> str:
 
 
 def _bundles() -> dict[str, bytes]:
-    """Bundle all scripts into one, and all style sheets into another."""
+    """Bundle all scripts into one, and all style sheets into another. The decoder of the camera is a file of its own."""
     with tempfile.TemporaryDirectory() as out:
         options = ("--bundle", "--minify", "--format=esm", "--entry-names=[name]-[hash]")
-        run_esbuild("app.js", "page.css", *options, f"--outdir={out}")
+        assets = ("--loader:.wasm=file", "--asset-names=[name]-[hash]")
+        run_esbuild("app.js", "../decoder.js", "page.css", *options, *assets, f"--outdir={out}")
         return {path.name: path.read_bytes() for path in Path(out).iterdir()}
 
 

@@ -210,10 +210,10 @@ def read_stock(aws: Aws, product_id: str) -> StockLevel | None:
     return read_level(RetryingClient(aws.store()), product_id, deadline, CommitStats())
 
 
-def on_the_way(aws: Aws, keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Find a product's transfers in transit, as `list_transfers` describes them. `keys` are those of the product's rows."""
-    found, _ = list_transfers(aws.store(), [*keys])
-    return found
+def on_the_way(aws: Aws) -> list[dict[str, Any]]:
+    """List transfers in transit, as `list_transfers` describes them."""
+    found, _ = list_transfers(aws.store())
+    return [each for each, _ in found if each["units"] > 0]
 
 
 def read_everywhere(aws: Aws, product_id: str) -> list[StockLevel]:

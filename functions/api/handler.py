@@ -47,9 +47,9 @@ _ROUTES = {
     "GET /products/{productId}/history": Route(
         products.list_history, ("locationId", *_TIMES, *_PAGE)
     ),
-    "GET /products/{productId}/transfers": Route(products.list_transfers),
     "GET /stock": Route(products.list_stock, ("status", "inLanes", "locationId", *_PAGE)),
     "GET /stock/{productId}": Route(products.get_stock, ("locationId",)),
+    "GET /transfers": Route(products.list_transfers),
 }
 
 

@@ -66,7 +66,7 @@ _SERVERS = f"""servers:
   - {{url: {_AS}customer, description: embedded AWS with the token of the customer {tokens.CUSTOMER}}}
 """
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src 'self'; "
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; manifest-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 # Swagger UI's style sheet contains its icons as images.

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
+    from rich.table import Table
 
     from inventory_orders.domain.product import Product
     from inventory_orders.lanes.levels import StockLevel
@@ -576,8 +577,8 @@ def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) ->
         product = product_with(aws, product)
     levels = _read_one(aws, product, location)
     if len(levels) > 1:
-        keys = [level.product.product_id for level in levels]
-        total = shown_total(levels, aws.locations) | {"onTheWay": on_the_way(aws, keys)}
+        lots = [lot for lot in on_the_way(aws) if lot["productId"] == product]
+        total = shown_total(levels, aws.locations) | {"onTheWay": lots}
         if as_json:
             print_json(total)
         else:
@@ -589,6 +590,43 @@ def _show_one(aws: Aws, product: str, location: str | None, *, as_json: bool) ->
     if not as_json:
         for level in levels:
             _show_count(aws, level.product)
+
+
+@on_stack(app)
+def transfers(
+    location: AtLocation = None, as_json: AsJson = False, account: Target | None = None
+) -> None:
+    """List the transfers in transit, the oldest first: units that have left a location, and neither arrived nor been lost.
+
+    With a location, only transfers from or to it.
+    """
+    from ..stock import on_the_way  # noqa: PLC0415 - the layer is slow to import
+
+    aws = aws_of(account, aside if as_json else screen)
+    with reading("the transfers"):
+        listed = on_the_way(aws)
+    lots = [lot for lot in listed if location is None or location in lot["from"] + lot["to"]]
+    if as_json:
+        print_json(lots)
+        return
+    if lots:
+        screen.print(_transfers_of(lots), "")
+    references = counted(len({lot["reference"] for lot in lots}), "reference")
+    units = counted(sum(lot["units"] for lot in lots), "unit")
+    screen.print(f"[bold]{units}[/] on the way, under {references}.")
+
+
+def _transfers_of(lots: Iterable[Mapping[str, Any]]) -> Table:
+    headings = ("on the way", "product", "from", "to", "reference", "since")
+    rows = [
+        (
+            *(lot["units"], lot["productId"]),
+            *(", ".join(map(location_name, lot[side])) for side in ("from", "to")),
+            *(lot["reference"], lot["since"][:16]),
+        )
+        for lot in lots
+    ]
+    return table_of(headings, rows, {"on the way"})
 
 
 def _read_one(aws: Aws, product: str, location: str | None) -> list[StockLevel]:
@@ -645,20 +683,11 @@ def _show_total(total: Mapping[str, Any], levels: Sequence[StockLevel]) -> None:
     numbers = ("on hand", "committed", "available", "low at")
     rows = [_line_of(level, in_lanes=False)[1:-1] for level in levels]
     screen.print(table_of(("location", *numbers, "status"), rows, numbers))
-    lots = [
-        (
-            *(lot["units"], ", ".join(map(location_name, lot["from"]))),
-            lot["reference"],
-            lot["since"],
-        )
-        for lot in total["onTheWay"]
-    ]
+    lots = total["onTheWay"]
     if lots:
-        headings = ("on the way", "from", "reference", "since")
-        rows = [(*lot[:-1], lot[-1][:16]) for lot in lots]
-        screen.print("", table_of(headings, rows, {"on the way"}), "")
+        screen.print("", _transfers_of(lots), "")
     about = "" if total["isExact"] else "about "
-    on_the_way = f", and {sum(lot[0] for lot in lots):,} on the way" if lots else ""
+    on_the_way = f", and {sum(lot['units'] for lot in lots):,} on the way" if lots else ""
     screen.print(
         f"[bold]{escape(total['productId'])}[/]: {about}{total['onHand']:,} on hand, {total['committed']:,} committed, "
         f"{total['available']:,} available at {counted(len(levels), 'location')}{on_the_way}. "

@@ -15,6 +15,7 @@ import pytest
 from infra.api import ROUTES
 from inventory_orders.clock import SystemClock, timestamp
 from inventory_orders.domain.allotments import DEPOT, MAX_LANES, PageKey
+from inventory_orders.domain.record import AdjustmentKey
 from inventory_orders.retry import EARLY_DELIVERIES
 from inventory_orders.store import movements
 from inventory_orders.store.lane_leases import read_lane_leases, release_lane
@@ -185,6 +186,11 @@ def hold_and_idle_units(shop):
     paid["statusAt"] = paid["createdAt"]
     shop.aws.dynamodb.put_item(TableName=shop.aws.tables[Table.ORDERS], Item=encode(paid))
     then = {"S": "2026-01-01T00:00:00.000000+00:00"}
+    # A transfer ended long ago.
+    arrival = {"reason": {"S": "TRANSFER_IN"}, "reference": {"S": "van-7"}, "delta": {"N": "1"}}
+    arrival |= {"transferShard": {"S": "00"}, "appliedAt": then}
+    item = key_item(AdjustmentKey(shop.new_id, "m-1")) | arrival
+    shop.aws.dynamodb.put_item(TableName=shop.aws.tables[Table.STOCK_ADJUSTMENTS], Item=item)
     page = PageKey.of(DEPOT, shop.new_id)
     shop.update(Table.ALLOTMENTS, page, "SET lastUpdatedAt = :value", then)
     # Movements were once recorded late.
@@ -307,6 +313,7 @@ EVENTS = {
     "GET stock that is low": lambda s: asked("GET", "/stock", status="LOW_STOCK"),
     "GET stock of a lent product": asked_after(Preparation.lent, "GET", "/stock/{}"),
     "GET adjustments": asked_after(Preparation.product, "GET", "/products/{}/adjustments"),
+    "GET transfers": lambda s: asked("GET", "/transfers"),
     "GET history": asked_after(Preparation.product, "GET", "/products/{}/history"),
 }
 
@@ -380,6 +387,7 @@ NEEDED = {
             + ExpiryQueue sqs:SendMessage
             + ProductsTable dynamodb:DescribeTable
             + OrdersTable/byStatus dynamodb:Query
+            + StockAdjustmentsTable/byTransfer dynamodb:Query
             + MovementsTable dynamodb:BatchWriteItem
         hold and idle units: AllotmentsTable dynamodb:BatchGetItem
             + ExpiryQueue sqs:GetQueueAttributes
@@ -389,6 +397,7 @@ NEEDED = {
             + mapping-of-ProductsTable-to-PublishEvents lambda:GetEventSourceMapping
         hold and idle units: AllotmentsTable dynamodb:ConditionCheckItem
             + OrdersTable/byLatePayment dynamodb:Query
+            + StockAdjustmentsTable dynamodb:UpdateItem
             + mapping-of-OrdersTable-to-RecordMovements lambda:GetEventSourceMapping
         hold and idle units: OrdersTable dynamodb:BatchGetItem
             + MovementsTable dynamodb:UpdateItem
@@ -409,6 +418,7 @@ NEEDED = {
         GET orders by reference: MovementsTable/byReference dynamodb:Query
         GET history: StockAdjustmentsTable/byTime dynamodb:Query
         GET history: MovementsTable dynamodb:Query
+        GET transfers: StockAdjustmentsTable/byTransfer dynamodb:Query
         GET adjustments: StockAdjustmentsTable dynamodb:Query
         GET products by a search: WordsTable dynamodb:Query
         GET what was scanned: BarcodesTable dynamodb:GetItem

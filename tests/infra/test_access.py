@@ -34,15 +34,15 @@ lambda.amazonaws.com     | sts:AssumeRole          | the role of every function 
 everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET /orders/{orderId} | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products, GET /barcodes | route to Api live
-everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history, GET /products/{productId}/transfers | route to Api live
-everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /about, GET /today, GET /changes | route to Api live
+everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history | route to Api live
+everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /transfers, GET /about, GET /today, GET /changes | route to Api live
 everybody with a signature | execute-api:Invoke | POST /products, PATCH /products/{productId}, DELETE /products/{productId} | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/discontinue, POST /products/{productId}/list-again | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/adjustments, POST /products/{productId}/transfers | route to AdjustStock live
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment, byLevel, byTime, byReference | role
+Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment, byLevel, byTime, byTransfer, byReference | role
 Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -89,6 +89,9 @@ ManageProducts           | sqs:SendMessage         | CatalogueDeadLetterQueue   
 ChangeOrders             | sqs:SendMessage         | OrderCommandDeadLetterQueue, ExpiryDeadLetterQueue | role
 # Holds that are about to end.
 Sweep                    | dynamodb:Query          | byExpiry, byStatus, byLatePayment | role
+# Transfers that have ended.
+Sweep                    | dynamodb:Query          | byTransfer              | role
+Sweep                    | dynamodb:UpdateItem     | StockAdjustments        | role
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB requires each action within a transaction.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
@@ -137,6 +140,7 @@ DynamoDB                 | maintains byExpiry      | Orders                  | g
 DynamoDB                 | maintains byStatus      | Orders                  | global secondary index
 DynamoDB                 | maintains byLatePayment | Orders                  | global secondary index
 DynamoDB                 | maintains byTime        | StockAdjustments        | global secondary index
+DynamoDB                 | maintains byTransfer    | StockAdjustments        | global secondary index
 DynamoDB                 | maintains byReference   | Movements               | global secondary index
 DynamoDB                 | maintains byLevel       | Products                | global secondary index
 DynamoDB                 | maintains a stream      | Orders, Products        | stream specification

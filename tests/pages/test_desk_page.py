@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.desk import TOKEN, desk_of_shop
+from tests.support.desk import TOKEN, desk_for, desk_of_shop
 from tests.support.pages import module
 
 
@@ -29,6 +29,15 @@ def test_without_the_token_the_page_says_which_address_to_open(failing, desk):
     opened.value.get_by_role("link", name="Lady Grey").wait_for()
     opened.value.close()
     failing.get_by_text("Embedded AWS on this machine: stage shop").wait_for()
+
+
+def test_an_unknown_address_says_so(page):
+    with desk_for(page) as desk:
+        page.goto(f"{desk.origin}/desk/#/ordres")
+        page.get_by_text("the desk has no page #/ordres: choose one above, or search").wait_for()
+        assert page.get_by_role("navigation").get_by_role("link", name="Orders").is_visible()
+        page.goto(f"{desk.origin}/desk/#/")
+        page.get_by_role("heading", level=1, name="Today").wait_for()
 
 
 def test_a_product_may_be_called_as_what_every_object_has(page):

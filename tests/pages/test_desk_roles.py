@@ -43,10 +43,10 @@ def controls(page):
 
 
 def test_a_role_sees_what_it_may_do(page, desk):
-    all_parts = ["Today", "Orders", "Scan", "Products"]
+    all_parts = ["Today", "Orders", "Scan", "Products", "Transfers"]
     for role, allowed in (
         ("pickers", ["Today", "Orders", "Scan"]),
-        ("stock", ["Today", "Products"]),
+        ("stock", ["Today", "Products", "Transfers"]),
         ("support", ["Today", "Orders"]),
         ("owners", all_parts),
     ):
@@ -113,6 +113,12 @@ def test_whoever_works_at_one_location_begins_there_and_handles_its_lines(page, 
     scan(page, TEA, "Enter")
     page.get_by_role("button", name="Book 1 line").click()
     said(page, "Nothing was booked, because your role does not work at munich.", "alert")
+    # It receives what is sent to it.
+    show(page, desk, "transfers", "Transfers")
+    page.get_by_role("link", name="van-7").click()
+    page.get_by_role("button", name="Everything arrived").click()
+    page.get_by_role("button", name="Book 1 line").click()
+    said(page, "Book 1 line of van-7: 1 booked")
 
 
 def test_each_page_makes_few_calls(page, desk):

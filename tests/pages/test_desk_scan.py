@@ -216,6 +216,13 @@ def test_what_codes_say_is_recorded_and_an_ambiguous_one_means_what_is_in_the_or
     said(page, "If it is a tracking number, scan or type it in its field.", "alert")
     assert tones(page) == ["bad", "bad"]
     assert page.get_by_label("Tracking number").input_value() == "106141412345678908"
+    # Some numbers are printed as two codes.
+    scan_all(page, "DHL-00002")
+    page.get_by_role("button", name="It is the rest of it: 106141412345678908DHL-00002").click()
+    said(page, "Tracking number 106141412345678908DHL-00002.")
+    page.get_by_role("button", name="Undo the last scan").click()
+    assert page.get_by_label("Tracking number").input_value() == "106141412345678908"
+    tones(page)
     page.get_by_role("button", name="Undo the last scan").click()
     said(page, "Undone: 106141412345678908.")
     assert page.get_by_label("Tracking number").input_value() == ""
@@ -226,6 +233,22 @@ def test_what_codes_say_is_recorded_and_an_ambiguous_one_means_what_is_in_the_or
     assert "reference" not in step
     scan_all(page, "order-2", "01234565")
     said(page, "choose one", "alert")
+
+
+def test_a_reference_of_several_orders_offers_them(page, phone):
+    for order_id in ("order-1", "order-2"):
+        phone.sell(order_id, (TEA, 2))
+        part = {
+            "stepId": "s",
+            "items": [{"productId": TEA, "quantity": 1}],
+            "reference": "pallet-7",
+        }
+        phone.command("ChangeOrders", action="fulfil", orderId=order_id, **part)
+    record_movements(phone.shop)
+    scan_all(page, "pallet-7")
+    said(page, "Several orders have this reference. Scan the order itself, or choose one:", "alert")
+    page.get_by_role("button", name="order-2", exact=True).click()
+    said(page, "Order order-2: 1 unit to pack.")
 
 
 def test_whoever_packs_an_order_that_another_person_ships_is_told(failing):

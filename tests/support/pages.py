@@ -45,6 +45,10 @@ PAGES = [
     Page("product", f"#/product/{MILK}", "Hojicha", ("Receive",)),
     Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
     Page("receive", "#/receive", "Receive a delivery"),
+    Page("labels", f"#/labels/product/{TEA}", "Labels: Earl Grey"),
+    Page("transfers", "#/transfers", "Transfers"),
+    Page("send", "#/send", "Send a transfer"),
+    Page("arrive", "#/arrive/van-7", "Receive a transfer", ("Everything arrived",)),
     Page("dead-letters", "#/dead-letters", "Dead letters", ("Edit and send again",)),
     Page("lanes", "#/lanes", "Lanes"),
     Page("search", "#/search/tea", "Search: tea"),
@@ -87,6 +91,9 @@ def fill(desk: DeskOfShop) -> None:
     desk.place("o-9", (HOT_PRODUCT, 3), user="auth0:ben")
     receipt = {"adjustmentId": "r-1", "productId": TEA, "delta": 40, "reason": "RECEIPT"}
     desk.command("AdjustStock", action="adjust", **receipt, locationId="", actor="desk:anna")
+    sent = {"adjustmentId": "s-1", "productId": TEA, "delta": -3, "reason": "TRANSFER_OUT"}
+    sent |= {"locationId": "", "sentTo": "berlin", "reference": "van-7"}
+    desk.command("AdjustStock", action="adjust", **sent)
     damage = {"adjustmentId": "r-9", "productId": TEA, "delta": -9000, "reason": "DAMAGE"}
     desk.dead_letter("StockDeadLetterQueueUrl", json.dumps(damage), "BELOW_FLOOR")
     desk.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")

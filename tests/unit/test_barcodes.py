@@ -436,6 +436,22 @@ def test_a_step_and_an_adjustment_keep_what_was_scanned(api):
     assert api("POST", "/products/pen/adjustments", receipt).status == 200
     booked = api("GET", "/products/pen/adjustments").document["adjustments"]
     assert [each.get("scanned") for each in booked] == [None, LOTS]
+    assert (
+        api(
+            "POST", "/products", {"productId": "pen", "locationId": "rome", "openingStock": 0}
+        ).status
+        == 201
+    )
+    moved = {"transferId": "t-1", "from": "", "to": "rome", "quantity": 1, "scanned": LOTS}
+    assert api("POST", "/products/pen/transfers", moved).status == 200
+    counted = {"action": "acquire", "productId": "pen", "locationId": "rome", "seconds": 60}
+    lease = api("POST", "/counts", counted).document["lease"]
+    count = {"action": "commit", "lease": lease, "counted": 1, "adjustmentId": "c-1"}
+    said = api("POST", "/counts", count | {"scanned": {"gum": ["(10)L7"]}})
+    assert said.code == (400, "SCHEMA_VIOLATION")
+    assert api("POST", "/counts", count | {"scanned": LOTS}).status == 200
+    there = api("GET", "/products/pen/adjustments", query={"locationId": "rome"}).document
+    assert [each.get("scanned") for each in there["adjustments"]] == [LOTS, None, LOTS]
     # Movements and histories are made for reading, and do not have it.
     record_movements(api.shop)
     assert "scanned" not in json.dumps([*map(decode, api.shop.items(Table.MOVEMENTS).values())])

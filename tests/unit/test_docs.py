@@ -14,25 +14,25 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 30_380
+MAX_WORDS_IN_ALL = 30_700
 
 MAX_WORDS = {
     "README.md": 600,
     "docs/README.md": 230,
     "docs/architecture.md docs/lanes.md": 3_560,
     "docs/benchmarks.md": 1_200,
-    "docs/locations.md": 580,
+    "docs/locations.md": 600,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
     "docs/reference.md": 3_725,
     "docs/runbook.md docs/operations.md": 4_385,
-    "docs/orders.md docs/api.md docs/data-model.md": 5_765,
+    "docs/orders.md docs/api.md docs/data-model.md": 5_840,
     "docs/patterns.md": 1_495,
-    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_870,
+    "docs/threat-model.md docs/costs.md docs/contributing.md": 3_900,
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/desk.md": 1_026,
+    "docs/desk.md": 1_240,
     "docs/package.md": 240,
     "docs/versions.md": 168,
 }

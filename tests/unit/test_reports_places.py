@@ -211,16 +211,22 @@ def test_one_location_of_a_product_can_be_shown(shop):
 
 def test_goods_on_their_way_are_listed_until_they_have_arrived(shop):
     first, second = ({"reference": name} for name in ("truck 7", "truck 8"))
-    do(shop, Adjustment("tea#lyon", "out-7", -6, "TRANSFER_OUT", first))
+    do(shop, Adjustment("tea#lyon", "out-7", -6, "TRANSFER_OUT", first | {"sentTo": ""}))
     do(shop, Adjustment("tea", "out-8", -5, "TRANSFER_OUT", second))
     do(shop, Transfer("tea", "tea#berlin", "at-once", 3, first))
     do(shop, Adjustment("tea", "in-7", 4, "TRANSFER_IN", first))
     do(shop, Adjustment("mug", "in-mug", 2, "TRANSFER_IN", first))
+    do(shop, Adjustment("mug", "out-mug", -1, "TRANSFER_OUT", second))
     shown = lines("stock", "tea")
-    assert [line[:5] for line in shown if "truck" in line] == [
-        ["2", "lyon", "truck", "7", shown[6][4]],
-        ["5", "(default)", "truck", "8", shown[7][4]],
-    ]
+    seven = ["2", "tea", "lyon", "(default)", "truck", "7"]
+    eight = ["5", "tea", "(default)", "truck", "8"]
+    assert [line[:-1] for line in shown if "truck" in line] == [seven, eight]
+    every = lines("transfers")
+    mug = ["1", "mug", "(default)", "truck", "8"]
+    assert [line[:-1] for line in every if "truck" in line] == [seven, eight, mug]
+    assert " ".join(every[-1]) == "8 units on the way, under 2 references."
+    there = json.loads(run("transfers", "--location", "lyon", "--json").stdout)
+    assert [lot["reference"] for lot in there] == ["truck 7"]
     assert "available at 3 locations, and 7 on the way. Left" in " ".join(shown[-1])
     found = json.loads(run("stock", "tea", "--json").stdout)["onTheWay"]
     assert [(lot["reference"], lot["units"], lot["from"]) for lot in found] == [

@@ -177,51 +177,76 @@ def test_a_count_without_a_holder_names_the_caller(api, name, holder):
 # ---------------------------------------------------------------------- transfers
 
 
-def move(api, reason, number, units, location="", reference="van-7"):
+def move(api, reason, number, units, location="", reference="van-7", product_id=TEA, **more):
     adjustment = {"adjustmentId": f"m-{number}", "delta": units, "reason": reason}
-    body = adjustment | {"reference": reference, "locationId": location}
-    said = api("POST", f"/products/{TEA}/adjustments", body)
+    body = adjustment | {"reference": reference, "locationId": location} | more
+    said = api("POST", f"/products/{product_id}/adjustments", body)
     assert said.status == 200, said.text
 
 
 def transfers(api, *roles, places="*"):
-    found = get(api, f"/products/{TEA}/transfers", *roles, places=places)
+    found = get(api, "/transfers", *roles, places=places)
     return [(each["reference"], each["units"], each["from"]) for each in found["transfers"]]
 
 
 def test_transfers_are_listed_until_their_units_have_arrived_or_are_lost(api):
     move(api, "TRANSFER_OUT", 1, -5, "berlin")
-    move(api, "TRANSFER_OUT", 2, -4, "", "van-8")
+    move(api, "TRANSFER_OUT", 2, -4, "", "van-8", "tea-lady-grey")
     both = [("van-7", 5, ["berlin"]), ("van-8", 4, [""])]
     assert transfers(api) == transfers(api, "readers") == both
     move(api, "TRANSFER_IN", 3, 2)
     assert transfers(api, "readers", places="berlin") == [("van-7", 3, ["berlin"])]
     assert transfers(api, "readers", places="(default)") == [both[1]]
-    move(api, "TRANSFER_LOST", 4, 0, "berlin")
-    move(api, "TRANSFER_IN", 5, 4, "berlin", "van-8")
-    document = get(api, f"/products/{TEA}/transfers")
-    assert document == {"transfers": [], "completeSince": None}
-    said = api("GET", "/products/no-tea/transfers")
-    assert said.code == (404, "UNKNOWN_PRODUCT")
+    move(api, "TRANSFER_LOST", 4, 0, "berlin", comment="fell off the van")
+    move(api, "TRANSFER_IN", 5, 4, "", "van-8", "tea-lady-grey")
+    assert get(api, "/transfers") == {"transfers": [], "completeSince": None}
+    said = api("GET", f"/products/{TEA}/adjustments", query={"locationId": "berlin"})
+    comments = [one.get("comment") for one in said.document["adjustments"]]
+    assert comments == [None, "fell off the van", None]
 
 
-def test_a_product_at_one_location_has_no_transfers_and_needs_no_adjustments_read(api):
-    api.shop.calls.clear()
-    assert get(api, "/products/tea-lady-grey/transfers")["transfers"] == []
-    assert "Query" not in api.shop.calls
+def test_staff_see_the_transfers_to_their_locations(api):
+    move(api, "TRANSFER_OUT", 1, -5, "berlin", sentTo="")
+    move(api, "TRANSFER_OUT", 2, -1, "berlin", "van-8", sentTo="rome")
+    assert transfers(api, "readers", places="(default)") == [("van-7", 5, ["berlin"])]
+    (found,) = get(api, "/transfers", "readers", places="rome")["transfers"]
+    assert (found["to"], found["since"] == found["changedAt"]) == (["rome"], True)
+    assert transfers(api, "readers", places="milan") == []
+    body = {"adjustmentId": "m-3", "delta": -1, "reason": "TRANSFER_OUT", "sentTo": "rome"}
+    said = api("POST", f"/products/{TEA}/adjustments", body)
+    assert said.code == (400, "SCHEMA_VIOLATION")
+    assert said.document["detail"].startswith("reference: is missing")
 
 
-def test_of_many_adjustments_the_newest_are_read_and_no_arrival_is_taken_for_missing(
-    api, monkeypatch
-):
-    monkeypatch.setattr(products, "_MOST_ADJUSTMENTS", 3)
+def test_an_ended_transfer_is_taken_off_its_list_after_a_day(api):
+    move(api, "TRANSFER_OUT", 1, -5, "berlin")
+    move(api, "TRANSFER_IN", 2, 6)
+    move(api, "TRANSFER_OUT", 3, -4, "berlin", "van-8")
+
+    def listed():
+        return {
+            row["adjustmentId"]
+            for row in api.shop.rows(Table.STOCK_ADJUSTMENTS)
+            if "transferShard" in row
+        }
+
+    api.shop.invoke("sweep", {"action": "sweep"})
+    assert listed() == {"m-1", "m-2", "m-3"}
+    api.shop.clock.sleep(86_401)
+    api.shop.invoke("sweep", {"action": "sweep"})
+    assert listed() == {"m-3"}
+    # What has ended is forgotten, so a later transfer with the same reference counts from the beginning.
+    move(api, "TRANSFER_OUT", 4, -2)
+    assert transfers(api) == [("van-8", 4, ["berlin"]), ("van-7", 2, [""])]
+
+
+def test_of_many_steps_the_newest_are_read_and_no_arrival_is_taken_for_missing(api, monkeypatch):
+    monkeypatch.setattr(products, "_MOST_STEPS", 4)
     move(api, "TRANSFER_OUT", 1, -2, "", "van-old")
     move(api, "TRANSFER_IN", 2, 2, "berlin", "van-old")
     for number in range(3, 6):
         move(api, "TRANSFER_OUT", number, -1, "berlin", f"van-{number}")
-    api.shop.calls.clear()
-    found = get(api, f"/products/{TEA}/transfers")
-    # The arrival of the oldest transfer was not read, so its departure must not count either.
-    assert [each["reference"] for each in found["transfers"]] == ["van-4", "van-5"]
+    found = get(api, "/transfers")
+    # The departure of the oldest transfer was not read, so its arrival must not count either.
+    assert [each["reference"] for each in found["transfers"]] == ["van-3", "van-4", "van-5"]
     assert found["completeSince"] < found["transfers"][0]["since"]
-    assert api.shop.calls.count("Query") == 2

@@ -33,7 +33,8 @@ const PARTS = [
   { name: "today", needs: ["orders.read", "stock.read"] },
   { name: "orders", views: ["order", "pick"], needs: ["orders.read"] },
   { name: "scan", needs: ["orders.fulfil"] },
-  { name: "products", views: ["product", "drop", "receive"], needs: ["stock.read"] },
+  { name: "products", views: ["product", "drop", "receive", "labels"], needs: ["stock.read"] },
+  { name: "transfers", views: ["send", "arrive"], needs: ["stock.read"] },
   { name: "dead-letters", at: ["local"] },
   { name: "lanes", at: ["local"] },
   { name: "dashboard", path: "dashboard", at: ["embedded"] },
@@ -41,6 +42,7 @@ const PARTS = [
   { name: "contract", path: "contract", at: ["local"] },
 ];
 
+const UNKNOWN = "unknown"; // no view has this name
 const states = new Map();
 const NEWS = { starting: { text: T.live.starting, kind: "" }, on: { text: T.live.on, kind: "on" } };
 const notLive = (why) => ({ text: T.live.off(why), kind: "off" });
@@ -208,7 +210,7 @@ function placeOf({ pathname, hash }) {
   if (part) return [part.name];
   const [, name = "", ...ids] = hash.split("/").map(decoded);
   const owner = PARTS.find((each) => each.name === name || each.views?.includes(name));
-  return name === "search" || (owner && isHere(owner)) ? [name, ...ids] : beginning();
+  return name === "" ? beginning() : name === "search" || (owner && isHere(owner)) ? [name, ...ids] : [UNKNOWN];
 }
 
 // Callers who work at one location begin with its orders to ship.
@@ -232,11 +234,11 @@ async function open() {
   shown.view?.stop?.(shown.state);
   if (!states.has(at)) states.set(at, {});
   const mine = (opening += 1);
-  const found = await Promise.race([import(`./${name.replace("-", "_")}.js`), pause(LOAD_MILLISECONDS)]).catch(() => undefined);
+  const found = name === UNKNOWN ? undefined : await Promise.race([import(`./${name.replace("-", "_")}.js`), pause(LOAD_MILLISECONDS)]).catch(() => undefined);
   if (mine !== opening) return;
   arrive(at);
   forgetMessages();
-  const error = hasNoPage() ? T.noPage : found ? "" : T.gone(isLocal());
+  const error = hasNoPage() ? T.noPage : name === UNKNOWN ? T.unknownPage(decoded(location.hash)) : found ? "" : T.gone(isLocal());
   const view = error ? null : found;
   Object.assign(shown, { name, view, ids, state: states.get(at), isRead: false, isAfresh: true, error, notice: "" });
   view?.start?.(shown.state, ids);

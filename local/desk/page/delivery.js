@@ -6,7 +6,7 @@ const ROUNDED = /^\d(?:[.,]\d+)?E\+\d+$/i; // how a spreadsheet shows a long cod
 const TYPED = /^(\S.*?)\s+(\d+)$/;
 const MOST_ELEMENTS = 10; // of a line, as the API takes them
 
-export const emptyDelivery = (place = "") => ({ note: "", place, lines: [], announced: {}, unknown: [], names: {} });
+export const emptyDelivery = (named) => ({ note: "", place: "", to: "", lines: [], announced: {}, unknown: [], names: {}, ...named });
 
 const cellOf = (text) => text.trim().replace(/^"(.*)"$/s, "$1").replaceAll('""', '"').trim();
 

@@ -129,7 +129,7 @@ export function draw(order) {
     title: T.order.title(order.orderId),
     content: html`${order.confirmationRejected ? problem(T.order.late) : nothing}
       <div class="order">
-        <section class="card"><h2 class="status">${statusOf(order)}</h2>${missingOf(order)}${aboutOf(order)}${mainAction(order)}${barcode(order.orderId)}</section>${linesOf(order)}
+        <section class="card"><h2 class="status">${statusOf(order)}</h2>${missingOf(order)}${aboutOf(order)}${mainAction(order)}${barcode(order.orderId)}<p>${link(T.labels.print, "labels", "order", order.orderId)}</p></section>${linesOf(order)}
       </div>
       <div class="cards parts">${partsOf(order)}</div>${stepsOf(order)}`,
   };

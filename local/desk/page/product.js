@@ -1,15 +1,14 @@
 // One product, or its stock at one location: its numbers, what can be done with it, and its history.
 import { may } from "./caller.js";
 import { atLocation, bookedAt, inWords, locationName, moment, number, person, price, signed } from "./format.js";
-import { idOf, refuse, withCode } from "./messages.js";
-import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, repeat, table, units } from "./parts.js";
+import { refuse, withCode } from "./messages.js";
+import { button, card, change, choice, facts, field, folded, form, hint, hrefOf, html, link, messageOf, note, notesOf, nothing, problem, table, units } from "./parts.js";
 import { countOf } from "./product_count.js";
 import { follow, historyOf } from "./product_history.js";
 import { api, carryOut, isLocal, pathOf } from "./server.js";
 import { STOCK_COLUMNS, levelOf, listing, named, numbersOf, priceField, priceIn, stockBar, totalOf } from "./stock.js";
 import { T } from "./texts.js";
 
-const ON_THE_WAY = "#"; // no location has this name
 const MOST_UNITS = 1_000_000;
 const TAKES_OFF = ["DAMAGE", "LOSS"];
 const BARCODE = /^=?[!-)+-<>-~][!-)+-~]{0,63}(\*[1-9]\d{0,5})?$/; // and its units
@@ -34,15 +33,12 @@ export async function read([productId, locationId], state) {
   // All locations share them.
   product.barcodes = details && (details.barcodes ?? []);
   if (stock.places) {
-    const { transfers } = await api("GET", pathOf("products", productId, "transfers"));
-    Object.assign(product, { total: totalOf(stock), onTheWay: transfers });
+    const { transfers } = await api("GET", "/transfers");
+    Object.assign(product, { total: totalOf(stock), onTheWay: transfers.filter((one) => one.productId === productId) });
   }
   follow(product, state);
   return product;
 }
-
-export const rowsOf = ({ onTheWay = [] }) => onTheWay;
-export const keyOf = ({ reference }) => reference;
 
 export const follows = ({ products, isAll }, [productId]) => !isAll || products.some((one) => one.productId === productId);
 
@@ -90,48 +86,28 @@ function correctionOf(product) {
   return formCard("correct", correct, delta, reason, note("correct", "reference", T.product.reference));
 }
 
-// Goods on the way are units that went out under a reference and did not come in under it.
 function transferOf(product, names) {
   const { productId, locationId: here = "" } = product;
   const transfer = (fields, id) => {
     const [from, to, quantity] = [fields.from.value, fields.to.value, fields.quantity.valueAsNumber];
-    const out = { reference: id, ...adjustment({ productId, locationId: from }, id, -quantity, "TRANSFER_OUT", fields) };
-    const atOnce = { action: "transfer", transferId: id, productId, from, to, quantity, ...notesOf(fields, ["reference"]) };
-    return act(product, "transfer", T.product.transfer(number(quantity), productId, names[from], names[to]), to === ON_THE_WAY ? out : atOnce);
+    const command = { action: "transfer", transferId: id, productId, from, to, quantity, ...notesOf(fields, ["reference"]) };
+    return act(product, "transfer", T.product.transfer(number(quantity), productId, names[from], names[to]), command);
   };
   const places = Object.entries(names);
-  return formCard(
-    "transfer",
-    transfer,
+  const fields = [
     choice("from", T.product.from, places, { value: here }),
-    choice("to", T.product.to, [...places, [ON_THE_WAY, T.product.arriveLater]], { value: Object.keys(names).find((name) => name !== here) }),
+    choice("to", T.product.to, places, { value: Object.keys(names).find((name) => name !== here) }),
     units("transfer", "quantity", T.product.unitsToTransfer, { min: 1, max: MOST_UNITS }),
     note("transfer", "reference", T.product.reference),
-  );
+  ];
+  const { title, text } = T.product.forms.transfer;
+  return card(title, form("transfer", { text, send: transfer }, fields), html`<p>${link(T.product.arriveLater, "send")}</p>`);
 }
 
-function lotOf(product, names, { reference, from, since, units: most, isGone }) {
-  const key = `arrive ${reference}`;
-  const arrive = ({ arrived: { valueAsNumber: delta }, to: { value: to } }, id) => {
-    const command = { action: "adjust", adjustmentId: id, productId: product.productId, locationId: to, delta, reason: "TRANSFER_IN", reference };
-    return act(product, key, T.product.arrival(number(delta), product.productId, names[to]), command);
-  };
-  const arrived = units(key, "arrived", T.product.unitsArrived(reference), { min: 1, max: most, value: most });
-  const to = choice("to", T.product.arriveAt, Object.entries(names), { value: Object.keys(names).find((name) => !from.includes(name)) });
-  const lose = () => {
-    const command = { action: "adjust", adjustmentId: idOf(key), productId: product.productId, locationId: from[0], delta: 0, reason: "TRANSFER_LOST", reference };
-    const question = { warning: T.product.lostWarning, yes: T.product.lostButton, kind: "danger" };
-    return act(product, key, T.product.loss(number(most), product.productId, reference), command, question);
-  };
-  const words = T.product.lot(T.units(most), reference, from.map((name) => names[name] ?? name).join(", "), moment(since));
-  if (isGone) return html`<p class="is-gone">${T.product.noneLeft(reference)}</p>${messageOf(key)}`;
-  const more = button(T.product.lostButton, lose, { kind: "danger" });
-  return html`<p>${words}</p>${form(key, { text: T.product.arriveButton, send: arrive, more }, arrived, to)}`;
-}
-
-function onTheWayOf(product, names) {
-  const { rows } = product.state;
-  return rows.length ? card(T.product.onTheWay, repeat(rows, keyOf, (lot) => lotOf(product, names, lot))) : nothing;
+function onTheWayOf({ onTheWay }, names) {
+  const placesIn = (places) => places.map((name) => names[name] ?? name).join(", ");
+  const itemOf = ({ reference, from, to, since, units: amount }) => html`<li>${link(reference, "arrive", reference)}: ${T.product.lot(T.units(amount), placesIn(from), placesIn(to), moment(since))}</li>`;
+  return onTheWay.length ? card(T.product.onTheWay, html`<ul>${onTheWay.map(itemOf)}</ul>`) : nothing;
 }
 
 // ---------------------------------------------------------------- what it is
@@ -211,7 +187,7 @@ function stockOf(product) {
     available < 0 ? problem(T.product.isShort(number(-available))) : nothing,
     leftToSell && !leftByDefault ? hint(withCode(T.product.leftOut)) : nothing,
     html`<p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>${hint(T.product.committedMeans)}
-      ${barcodes.length && !may("products.write") ? html`<p>${T.product.barcodes(barcodesInWords(barcodes))}</p>` : nothing}<p>${link(T.product.watch, "drop", productId)}</p>`,
+      ${barcodes.length && !may("products.write") ? html`<p>${T.product.barcodes(barcodesInWords(barcodes))}</p>` : nothing}<p>${link(T.product.watch, "drop", productId)}${may("products.read") ? html` · ${link(T.labels.print, "labels", "product", productId)}` : nothing}</p>`,
   );
 }
 

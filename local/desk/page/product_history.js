@@ -31,9 +31,9 @@ export function follow(product, state) {
   if (isAsked) read(product, state);
 }
 
-function wordsOf({ action, isLost, orderId, transferWith, reference, reason }) {
-  const place = transferWith === undefined ? "" : locationName({ locationId: transferWith });
-  if (orderId === undefined) return [T.history.adjusted(reason, place), reference ? `, ${reference}` : ""];
+function wordsOf({ action, isLost, orderId, transferWith, sentTo = transferWith, reference, reason, comment }) {
+  const place = sentTo === undefined ? "" : locationName({ locationId: sentTo });
+  if (orderId === undefined) return [T.history.adjusted(reason, place), ...[reference, comment].filter(Boolean).map((note) => `, ${note}`)];
   const words = T.history.ordered[isLost ? "lose" : action](link(orderId, "order", orderId));
   return [words, ...[reference, reason].filter(Boolean).map((note) => `, ${note}`)];
 }

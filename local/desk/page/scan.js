@@ -1,5 +1,6 @@
 // Ships order after order with a scanner: the order, its goods, the tracking number of the parcel, and the order again to hand it over.
 import { live } from "lit-html/directives/live.js";
+import { cameraOf } from "./camera.js";
 import { may, ownLocations } from "./caller.js";
 import { draftOf, drop } from "./drafts.js";
 import { clock, itemsInWords, number } from "./format.js";
@@ -110,10 +111,13 @@ function pack(order, { productId, units, elements: said }) {
   return accept(`${T.scan.packed(number(before + units), number(line.quantity), name)} ${toGo(order)}${isKept ? "" : ` ${T.scan.notKept}`}`);
 }
 
-// A second number never takes the place of the first one unnoticed.
-function referOnce(reference, orderIds) {
+// A second number never takes the place of the first one unnoticed. It may be the rest of it, in a code of its own.
+function referOnce(state, reference, orderIds) {
   const before = referenceIn();
-  return before && before !== reference ? reject(T.scan.hasParcel(reference, before)) : refer(reference, orderIds);
+  if (!before || before === reference) return refer(reference, orderIds);
+  const whole = before + reference;
+  const join = () => queue(state, () => orderIn(state) && referenceIn() === before && refer(whole));
+  return reject(html`${T.scan.hasParcel(reference, before)} ${whole.length > MOST_CHARACTERS ? nothing : button(T.scan.join(whole), join)}`);
 }
 
 function refer(reference, orderIds = []) {
@@ -143,10 +147,15 @@ async function deal(state, text, isReference) {
   if (product.productId !== undefined) return order ? pack(order, product) : reject(T.scan.scanOrder);
   const isOfGoods = OF_GOODS.includes(refusal);
   if (reference !== undefined && order && isReference) return refer(reference, orderIds);
-  if (reference !== undefined && order && isComplete(order)) return isOfGoods ? reject(T.scan.goodsOrParcel(why)) : referOnce(reference, orderIds);
+  if (reference !== undefined && order && isComplete(order)) return isOfGoods ? reject(T.scan.goodsOrParcel(why)) : referOnce(state, reference, orderIds);
   if (!order && refusal && !isOfGoods) return noOrder(text);
-  if (orderIds.length !== 1) return reject(why ?? T.scan.several(orderIds.join(", ")));
-  const [orderId] = orderIds;
+  if (orderIds.length === 0) return reject(why);
+  if (orderIds.length === 1) return choose(state, orderIds[0]);
+  return reject(html`${T.scan.several} ${orderIds.map((orderId) => button(orderId, () => queue(state, () => choose(state, orderId))))}`);
+}
+
+function choose(state, orderId) {
+  const order = orderIn(state);
   if (orderId === order?.orderId) return finish(state);
   return order && isBegun() ? reject(T.scan.another(orderId, order.orderId)) : open(state, orderId);
 }
@@ -249,7 +258,7 @@ export function draw(_, state) {
   return {
     content: html`<div class="scan">
       <section class="card"><form @submit=${(event) => take(event, state)}>
-        ${labelled(order ? T.scan.goods : T.scan.orderId, input)}<button>${T.scan.enter}</button>${messageOf(KEY)}
+        ${labelled(order ? T.scan.goods : T.scan.orderId, input)}<button>${T.scan.enter}</button>${cameraOf(KEY, (text) => scan(text, state))}${messageOf(KEY)}
       </form>${may("products.read") ? nothing : hint(T.scan.onlyIds)}</section>
       ${order ? orderOf(state, order) : nothing}${lastOne}
     </div>`,

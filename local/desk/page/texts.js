@@ -12,13 +12,14 @@ export const T = {
   titleOf: (title) => `${title} - Desk`,
   parts: "Pages",
   nav: {
-    today: "Today", orders: "Orders", scan: "Scan", products: "Products", "dead-letters": "Dead letters",
+    today: "Today", orders: "Orders", scan: "Scan", products: "Products", transfers: "Transfers", "dead-letters": "Dead letters",
     lanes: "Lanes", dashboard: "Dashboard", try: "Try it", contract: "API",
   },
   about: {
     today: "Is anything wrong, and what needs attention first?",
     scan: "Scan an order, its goods, and the tracking number of the parcel. Scan the order again to hand it over.",
     products: "Products that are out of stock or low come first. Open a product to receive, count, correct or transfer its stock.",
+    transfers: "What is on the way between locations, oldest first. Scan the code of a note, or open it, to receive the goods.",
     "dead-letters": "Messages that the service could not process. Send one again once its cause is repaired, or correct it. Delete messages only once they are no longer needed.",
     lanes: "The units of busy products are split into lanes, and one worker at a time sells from each lane. All these units are available to orders.",
     try: "Orders go through the HTTP API of the embedded AWS, with an operator's token.",
@@ -66,6 +67,7 @@ export const T = {
     401: "you are not signed in any more", 404: "the API has no such address",
     413: "this is too large", 429: "there are too many requests at the moment: try again in a few seconds",
   },
+  unknownPage: (address) => `the desk has no page ${address}: choose one above, or search`,
   noPage: "your role opens no page of the desk",
   notPermitted: (permission) => (permission === "any" ? "you have no role that may use the desk" : `your role does not include the permission ${permission}`),
   typedBefore: "You typed this earlier.", discardTyped: "Discard it",
@@ -142,6 +144,8 @@ export const T = {
     oldest: (ago) => `The oldest was paid ${ago}.`,
     cannotShip: (count, all) => `${all.isAll ? number(count) : T.today.ofOldest(count, all)} cannot ship until these arrive:`,
     waitFor: (count) => `(${counted(count, "order")})`,
+    onTheWay: (transfers) => noun(transfers, "transfer on the way", "transfers on the way"),
+    oldestTransfer: (ago) => `The oldest left ${ago}.`,
     unpaid: "waiting for payment",
     oldestUnpaid: (ago) => `The oldest was placed ${ago}.`,
     late: "paid too late in the last 7 days",
@@ -244,15 +248,10 @@ export const T = {
     correct: (reason, amount, product) => `${reason}: ${amount} ${product}`,
     unitsOff: "Units, such as -2 or 5", reason: "Reason", reasons: { CORRECTION: "Correction", DAMAGE: "Damage", LOSS: "Loss", RETURN: "Return" },
     takesOff: (reason, amount) => `${reason} reduces the stock, so enter ${amount}`,
-    transfer: (amount, product, from, to) => `Transfer ${amount} ${product} from ${from}${to === undefined ? "" : ` to ${to}`}`,
-    from: "From", to: "To", arriveLater: "another location, to be chosen on arrival", unitsToTransfer: "Units to transfer", onTheWay: "On the way",
-    lot: (units, reference, from, since) => `${units} under ${reference}, sent from ${from}, in transit since ${since}`,
-    arrival: (amount, product, where) => `Arrival of ${amount} ${product} at ${where}`,
-    arriveButton: "They arrived", arriveAt: "At",
-    unitsArrived: (reference) => `Units of ${reference} that arrived`,
-    noneLeft: (reference) => `No units under ${reference} are on the way any more.`,
-    loss: (amount, product, reference) => `Loss of ${amount} ${product} under ${reference}`,
-    lostButton: "They are lost", lostWarning: "If they arrive later, receive them.",
+    transfer: (amount, product, from, to) => `Transfer ${amount} ${product} from ${from} to ${to}`,
+    from: "From", to: "To", arriveLater: "Send goods that arrive later", unitsToTransfer: "Units to transfer", onTheWay: "On the way",
+    lot: (units, from, to, since) => `${units} from ${from}${to ? ` to ${to}` : ""}, since ${since}`,
+    lostWarning: "If they arrive later, receive them.",
     change: (product) => `Change ${product}`,
     changed: {
       lowStockThreshold: (units) => `warns at ${number(units)} available units`,
@@ -362,6 +361,35 @@ export const T = {
     secondPart: "Second part", secondPartOf: (product) => `Book ${product} as a second part`,
     next: "Next delivery", loses: (lines) => `${counted(lines, "line")} ${noun(lines, "has", "have")} not been booked.`,
     failures: { UNKNOWN_PRODUCT: "the product is not listed at this place: list it there, then book again" },
+  },
+
+  // ---------------------------------------------------------------- transfers, with what differs from a delivery
+  transfers: {
+    note: "Transfer note", since: "On the way since", none: "Nothing is on the way.",
+    unknown: (text) => `Nothing is on the way under ${text}.`,
+    notAll: (moment) => `Transfers that began before ${moment} are missing: book the arrival or loss of older ones first.`,
+  },
+  send: {
+    title: "Send a transfer", how: "Enter where the goods go, then scan them, or paste lines.",
+    about: (note, place, at, { to }) => `Transfer note ${note}, from ${place} to ${to || T.defaultLocation}, ${at}`,
+    note: "Transfer note", place: "From (empty: the default location)", to: "To (empty: the default location)",
+    samePlace: "Enter another location in From or To: the goods cannot stay where they are.",
+    kinds: { came: "sent" }, columns: "Two columns: product or code, and number. A blank can separate them.",
+    came: "Sent", unitsOf: (product) => `Units of ${product} sent`, next: "Next transfer",
+    book: (amount, note) => `Send ${counted(amount, "line")} under ${note}`,
+    asked: (note, lines) => `${counted(lines, "line")} of ${note} ${noun(lines, "was", "were")} sent before, and not again. Did more goods leave under this note?`,
+  },
+  arrive: {
+    title: "Receive a transfer", place: "Place (empty: the default location)",
+    about: (note, place, at, { from }) => `Transfer note ${note}, ${from ? `from ${from} ` : ""}to ${place}, ${at}`,
+    kinds: { came: "arrived" }, columns: "Two columns: product or code, and number. A blank can separate them.",
+    came: "Arrived", announced: "On the way", unitsOf: (product) => `Units of ${product} that arrived`, next: "Start again",
+    all: "Everything arrived", nothing: (note) => `Nothing is on the way under ${note} any more.`,
+    differ: (amount) => (amount ? `${counted(amount, "product differs", "products differ")} from what is on the way.` : "Everything arrived as it was sent."),
+    tooMany: (products) => `More units of ${counted(products, "product")} arrived than are on the way.`,
+    rest: "Still on the way", restIs: (units, products) => `${units} of ${counted(products, "product")}. They stay on the way until they arrive or are lost.`,
+    comment: "What happened to them", loseButton: "Book the rest as lost", bookFirst: "Book what arrived first.",
+    lose: (units, note) => `Loss of ${units} under ${note}`,
   },
 
   // ---------------------------------------------------------------- orders
@@ -475,6 +503,20 @@ export const T = {
     notListed: (orderId) => `Order ${orderId} is not among the oldest orders to ship: open it to see why, or select it again in its list.`,
   },
   barcode: (text) => `Barcode of ${text}`,
+  labels: {
+    print: "Print labels", title: (name) => `Labels: ${name}`, about: "Print without scaling (100 %), so that the codes keep the size that scanners expect.",
+    which: "Code", code: (code, units) => `${code} (${units})`, id: (id) => `the id ${id}`, copies: "Copies",
+    tooLong: "This code is too long for a label.",
+  },
+  camera: {
+    open: "Camera", close: "Close the camera", picture: "Picture of the camera",
+    failures: {
+      NotAllowedError: "This page may not use the camera. Allow it in the browser's settings for this site, and press Camera again, or type the code.",
+      NotFoundError: "No camera was found. Type the code, or use a scanner.",
+      NotReadableError: "Another program uses the camera. Close it, and press Camera again.",
+    },
+    failed: (why) => `The camera cannot be used: ${why}. Type the code, or use a scanner.`,
+  },
   scan: {
     orderId: "Order", goods: "Goods, the parcel, or the order again to hand over", enter: "Enter",
     onlyIds: "Your role reads no barcodes (permission products.read): scan or type the ids of orders and products.",
@@ -497,7 +539,8 @@ export const T = {
     otherLocation: (text) => `Order ${text} ships from another location.`,
     goodsOrParcel: (why) => T.sentence(`${why}. If it is a tracking number, scan or type it in its field`),
     hasParcel: (text, reference) => `${text} was not recorded: the tracking number is already ${reference}. To change it, undo the last scan, or use its field.`,
-    several: (orderIds) => `Several orders have this reference: ${orderIds}. Scan the order itself.`,
+    join: (whole) => `It is the rest of it: ${whole}`,
+    several: "Several orders have this reference. Scan the order itself, or choose one:",
     parcel: (reference, orderIds) => {
       const also = orderIds && ` Order ${orderIds} has it, too.`;
       return reference ? `Tracking number ${reference}.${also} Scan the order again to hand it over.` : "No tracking number.";

@@ -51,16 +51,17 @@ const seesOrders = () => may("orders.read") && ownLocations() === null;
 
 export async function read() {
   if (!isLocal() && !seesOrders() && !may("stock.read")) throw new Error(T.notPermitted("stock.read"));
-  const [orders, lists, local] = await Promise.all([
+  const [orders, lists, transfers, local] = await Promise.all([
     seesOrders() ? api("GET", "/today") : undefined,
     may("stock.read") ? Promise.all(URGENT.map(levelsWith)) : undefined,
+    may("stock.read") ? api("GET", "/transfers") : undefined,
     isLocal() ? ask("/local/today") : {},
   ]);
   const rows = (lists ?? []).flatMap(({ products }) => products);
   const missing = Object.keys(orders?.missing ?? {}).slice(0, MOST_MISSING);
   const details = await readDetails([...missing, ...rows.filter(isEmptyDefault).map(({ productId }) => productId)]);
   const names = Object.fromEntries(Object.entries(details).map(([productId, { name = productId }]) => [productId, name]));
-  return { orders: orders && { ...orders, names }, products: lists && counted(rows, details, lists.every(({ next }) => next === undefined)), ...local };
+  return { orders: orders && { ...orders, names }, products: lists && { ...counted(rows, details, lists.every(({ next }) => next === undefined)), ...transfers }, ...local };
 }
 
 // Only the embedded AWS has a dashboard here.
@@ -140,9 +141,15 @@ function ordersCard({ orders: { asOf, toShip, unpaid, paidLate, blocked, missing
   );
 }
 
-function productsCard({ products: { levels, promised, isAll } }) {
+function productsCard({ products: { levels, promised, isAll, transfers, completeSince } }) {
+  const onTheWay = new Set(transfers.map(({ reference }) => reference)).size;
   const figures = [["OUT_OF_STOCK", levels.OUT_OF_STOCK, "warn"], ["LOW_STOCK", levels.LOW_STOCK, "warn"], ["PROMISED", promised.length, "bad"]];
-  return card(T.nav.products, figures.map(([level, amount = 0, kind]) => figure(T.today.bounded(number(amount), isAll), link(T.today.levels[level], "products", level), kind)));
+  return card(
+    T.nav.products,
+    figures.map(([level, amount = 0, kind]) => figure(T.today.bounded(number(amount), isAll), link(T.today.levels[level], "products", level), kind)),
+    figure(T.today.bounded(number(onTheWay), completeSince === null), link(T.today.onTheWay(onTheWay), "transfers")),
+    onTheWay ? hint(T.today.oldestTransfer(age(transfers[0].since))) : nothing,
+  );
 }
 
 function lettersCard({ deadLetters: { count, causes } }) {

@@ -1,4 +1,4 @@
-"""Stores once a minute what lists and the desk's first page would otherwise find out with many reads."""
+"""Stores once a minute what lists and the desk's first page would otherwise find out with many reads, and takes ended transfers off their list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.events import public_order
-from inventory_orders.domain.record import OrderStatus
+from inventory_orders.domain.record import AdjustmentKey, OrderStatus
 from inventory_orders.engine.retrying_client import (
     RetryingClient,
     SweepReport,
@@ -17,12 +17,17 @@ from inventory_orders.engine.retrying_client import (
     read_orders,
 )
 from inventory_orders.lanes.levels import mark_shippable, sweep_levels
-from inventory_orders.store.lists import OrderFilter, list_orders
-from inventory_orders.store.rows import order_row
+from inventory_orders.store.lists import OrderFilter, list_orders, list_transfers
+from inventory_orders.store.rows import key_item, order_row
 from inventory_orders.store.sweep_rows import TODAY, write_swept
+from inventory_orders.store.tables import Table
+from inventory_orders.store.writes import Write
 
 MOST = 100
 """Maximum number of orders that are counted in each list."""
+
+_SETTLED = timedelta(days=1)
+"""How long the steps of a transfer stay in its index after it has ended."""
 
 _LATE = timedelta(days=7)
 """How long a late payment counts. Nothing records that it was refunded."""
@@ -35,10 +40,28 @@ def store_overview(client: RetryingClient, deadline: Deadline) -> SweepReport:
         check_time(deadline)
         at, counts = timestamp(client.clock.now()), _count_orders(client, deadline)
         client.call(partial(write_swept, client.store, TODAY, at, counts), deadline)
+    with report.noting_errors():
+        _end_transfers(client, deadline)
     # With many products in lanes, this may take long.
     with report.noting_errors():
         sweep_levels(client, deadline)
     return report
+
+
+def _end_transfers(client: RetryingClient, deadline: Deadline) -> None:
+    """Take transfers off their list a day after their last step, if nothing is in transit any more.
+
+    By then, departures that were booked after the arrival count, and the index shows all steps.
+    """
+    before, unlisted = timestamp(client.clock.now() - _SETTLED), Write("REMOVE #transferShard")
+    for each, steps in client.call(partial(list_transfers, client.store), deadline)[0]:
+        if each["units"] <= 0 and each["changedAt"] < before:
+            # Departures come first: if this is interrupted, what is left must not hide a later departure.
+            for step in sorted(steps, key=lambda step: step["delta"]):
+                key = key_item(AdjustmentKey(step["productId"], step["adjustmentId"]))
+                client.call(
+                    partial(client.store.update, Table.STOCK_ADJUSTMENTS, key, unlisted), deadline
+                )
 
 
 def _count_orders(client: RetryingClient, deadline: Deadline) -> dict[str, Any]:

@@ -31,7 +31,7 @@ PERMISSIONS: Mapping[str, str] = {
     "POST /products/{productId}/list-again": "products.write",
     "GET /products/{productId}/adjustments": "stock.read",
     "GET /products/{productId}/history": "stock.read",
-    "GET /products/{productId}/transfers": "stock.read",
+    "GET /transfers": "stock.read",
     "GET /stock": "stock.read",
     "GET /stock/{productId}": "stock.read",
     "POST /products/{productId}/adjustments": "stock.adjust",

@@ -40,7 +40,6 @@ from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
     read_all,
-    read_product,
 )
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
@@ -61,8 +60,8 @@ from inventory_orders.store.rows import Row, drop_none
 _MOST_ROWS = 300
 """Maximum number of rows that a request for several products reads: one for each product and location."""
 
-_MOST_ADJUSTMENTS = 5_000
-"""How many adjustments of a product are read at each location to find its transfers: about 150 read units."""
+_MOST_STEPS = 2_000
+"""How many steps of transfers are read of each part of their index: about 60 read units."""
 
 
 def get_product(request: Request, caller: Caller) -> HttpAnswer:
@@ -321,7 +320,15 @@ def _shown_adjustment(row: Row) -> direct.Answer:
 
 _ADJUSTMENT = (
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
-    *("scanned", "productCreatedAt", "productVersion", "rejected", "shortages"),
+    *(
+        "sentTo",
+        "comment",
+        "scanned",
+        "productCreatedAt",
+        "productVersion",
+        "rejected",
+        "shortages",
+    ),
 )
 
 
@@ -351,19 +358,20 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)
 
 
-def list_transfers(request: Request, caller: Caller) -> HttpAnswer:
-    """List a product's transfers in transit for operators, the oldest first. Staff see those from their locations.
+def list_transfers(_: Request, caller: Caller) -> HttpAnswer:
+    """List the transfers in transit for operators, the oldest first. Staff see those from and to their locations.
 
     Raises:
-        InventoryOrdersError: The product does not exist, or its adjustments cannot be read.
+        InventoryOrdersError: DynamoDB failed.
     """
     client, deadline = reading()
-    row = read_product(client, request.id_of("productId"), deadline, CommitStats())
-    # Without another location, no units can be in transit, however many adjustments there are.
-    keys = [row.product_id, *row.place_keys] if row.places else []
-    read = partial(lists.list_transfers, client.store, keys, _MOST_ADJUSTMENTS, client.side_by_side)
+    read = partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side)
     found, complete_since = client.call(read, deadline)
-    transfers = [each for each in found if any(map(caller.works_at, each["from"]))]
+    transfers = [
+        each
+        for each, _ in found
+        if each["units"] > 0 and any(map(caller.works_at, each["from"] + each["to"]))
+    ]
     return HttpAnswer(200, {"transfers": transfers, "completeSince": complete_since})
 
 

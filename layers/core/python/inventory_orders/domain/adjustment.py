@@ -113,6 +113,9 @@ TRANSFER_OUT, TRANSFER_IN = "TRANSFER_OUT", "TRANSFER_IN"
 TRANSFER_LOST = "TRANSFER_LOST"
 """The reason of an adjustment by 0: the units of a transfer that have not arrived by then are lost."""
 
+STEPS_OF_TRANSFERS = frozenset({TRANSFER_OUT, TRANSFER_IN, TRANSFER_LOST})
+"""The reasons of adjustments that say under a `reference` which units are in transit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transfer(Change):

@@ -104,8 +104,8 @@ _OF_OPEN_UNITS = frozenset(action for action in OrderAction if action.restocks i
 SCANNED = "scanned"
 """The element strings of the codes that were scanned, as a list for each product. They contain lots and serial numbers."""
 
-NOTES_OF_ADJUSTMENT = ("actor", "reference", SCANNED)
-NOTES = (*NOTES_OF_ADJUSTMENT, "reason")
+NOTES = ("actor", "reference", SCANNED, "reason")
+NOTES_OF_ADJUSTMENT = ("actor", "reference", SCANNED, "sentTo", "comment")
 """Who gave a command, why, and what was scanned. Stored as sent, and ignored when two commands are compared."""
 
 NO_NOTES: Mapping[str, Any] = MappingProxyType({})

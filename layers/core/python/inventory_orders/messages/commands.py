@@ -287,7 +287,7 @@ def notes_in(document: Mapping[str, Any], names: Iterable[str] = NOTES) -> dict[
     Raises:
         InvalidMessageError: `scanned` names a product that the command does not name.
     """
-    lines = document.get("items", [document])
+    lines = document.get("items", [document.get("lease", document)])
     named = {line.get("productId") for line in lines}
     if strange := [each for each in document.get(SCANNED, ()) if each not in named]:
         raise InvalidMessageError(

@@ -1,10 +1,11 @@
-"""Reads lists page by page: orders by user, status or late payment, ending holds, products, words, and a product's adjustments.
+"""Reads lists page by page: orders by user, status or late payment, ending holds, products, words, transfers, and adjustments.
 
 Each function raises a `StoreError` if a request fails.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,8 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
-from inventory_orders.domain.adjustment import TRANSFER_IN, TRANSFER_LOST, TRANSFER_OUT
-from inventory_orders.domain.location import DEFAULT_LOCATION, location_of
+from inventory_orders.domain.adjustment import TRANSFER_LOST, TRANSFER_OUT
+from inventory_orders.domain.location import DEFAULT_LOCATION, location_of, product_of
 from inventory_orders.domain.record import AdjustmentKey, OrderStatus
 from inventory_orders.domain.words import WordKey, first_match
 from inventory_orders.store.dynamodb import Snapshot, Store
@@ -25,11 +26,12 @@ from inventory_orders.store.tables import (
     BY_LATE_PAYMENT,
     BY_LEVEL,
     BY_STATUS,
-    BY_TIME,
+    BY_TRANSFER,
     BY_USER,
     KEYS,
     LATE_PAYMENT_SHARDS,
     SHARDS,
+    TRANSFER_SHARDS,
     Index,
     Table,
     status_shards,
@@ -366,47 +368,51 @@ def list_adjustments(
 
 
 def list_transfers(
-    store: Store, keys: Sequence[str], most: int | None = None, side_by_side: SideBySide = map
-) -> tuple[list[Row], str | None]:
-    """Find a product's transfers in transit: their units have left one location, neither arrived at another nor been lost.
+    store: Store, most: int | None = None, side_by_side: SideBySide = map
+) -> tuple[list[tuple[Row, Sequence[Row]]], str | None]:
+    """List transfers, the oldest first: the units of a product that left a location under a reference. The list is eventually consistent.
 
-    Units that were moved in one transaction are never in transit.
+    Transfers stay in the list until the sweep takes off those that have ended: all their units have arrived or were lost. Units
+    that were moved in one transaction are never in transit.
 
     Args:
         store: The tables.
-        keys: The keys of the product's rows. Units that left a location that has since been delisted are not found.
-        most: How many of the newest adjustments to read at each location, from an index; None for all.
+        most: How many of the newest steps to read of each part of the index; None for all.
         side_by_side: Calls a function on each argument, in parallel if it can.
 
     Returns:
-        The `reference` of each transfer, its `units`, the locations that they come `from`, and the time of its first step
-        (`since`), the oldest first. Also the time before which transfers are missing because not all adjustments were read;
-        None if none are.
+        The transfers, each with its steps as `BY_TRANSFER` projects them, and the time before which some are missing because not
+        all steps were read; None if none are. A transfer has its `reference` and `productId`, the `units` in transit, the
+        locations that they come `from` and, as far as known, were sent `to`, and the times of its first step (`since`) and its
+        last one (`changedAt`).
     """
     # One more shows that the last one is the only one of its time.
     size = 1000 if most is None else most + 1
-    read = partial(read_range, store, Table.STOCK_ADJUSTMENTS, BY_TIME, times=(" ", "~"), size=size)
-    newest = [*side_by_side(lambda key: [*islice(read(key), most)], keys)]
+    read = partial(
+        read_range, store, Table.STOCK_ADJUSTMENTS, BY_TRANSFER, times=(" ", "~"), size=size
+    )
+    newest = [*side_by_side(lambda shard: [*islice(read(shard), most)], SHARDS[:TRANSFER_SHARDS])]
     # For earlier transfers, the departure may have been read, but not the arrival.
     since = max((rows[-1]["appliedAt"] for rows in newest if len(rows) == most), default=None)
-    steps = [row for row in chain.from_iterable(newest) if row["appliedAt"] > (since or "")]
-    return _in_transit(sorted(steps, key=itemgetter("appliedAt"))), since
+    found = defaultdict[tuple[str, str], list[Row]](list)
+    for row in sorted(chain.from_iterable(newest), key=itemgetter("appliedAt")):
+        if row["appliedAt"] > (since or ""):
+            found[row["reference"], product_of(row["productId"])].append(row)
+    return [(_transfer(*key, steps), steps) for key, steps in found.items()], since
 
 
-def _in_transit(adjustments: Iterable[Row]) -> list[Row]:
-    found: dict[str, Row] = {}
-    for row in adjustments:
-        if row["reason"] in _OF_TRANSFERS and "transferWith" not in row:
-            new = {"since": row["appliedAt"], "units": 0, "from": []}
-            lot = found.setdefault(row.get("reference", ""), new)
-            lot["units"] = 0 if row["reason"] == TRANSFER_LOST else lot["units"] - row["delta"]
-            if row["reason"] == TRANSFER_OUT:
-                lot["from"] = sorted({*lot["from"], location_of(row["productId"])})
-    lots = ({"reference": reference, **lot} for reference, lot in found.items() if reference)
-    return [lot for lot in lots if lot["units"] > 0]
-
-
-_OF_TRANSFERS = (TRANSFER_OUT, TRANSFER_IN, TRANSFER_LOST)
+def _transfer(reference: str, product_id: str, steps: Sequence[Row]) -> Row:
+    lost = (number for number, step in enumerate(steps, 1) if step["reason"] == TRANSFER_LOST)
+    out = [step for step in steps if step["reason"] == TRANSFER_OUT]
+    return {
+        "reference": reference,
+        "productId": product_id,
+        "units": -sum(step["delta"] for step in steps[max(lost, default=0) :]),
+        "from": sorted({location_of(step["productId"]) for step in out}),
+        "to": sorted({step["sentTo"] for step in out if "sentTo" in step}),
+        "since": steps[0]["appliedAt"],
+        "changedAt": steps[-1]["appliedAt"],
+    }
 
 
 def list_holds(

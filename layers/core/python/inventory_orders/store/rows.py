@@ -10,6 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, assert_never
 
+from inventory_orders.domain.adjustment import STEPS_OF_TRANSFERS
 from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageKey
 from inventory_orders.domain.barcode import BarcodeKey, code_and_units, key_of_barcode
 from inventory_orders.domain.location import (
@@ -46,6 +47,7 @@ from inventory_orders.store.tables import (
     OTHER_STATUS_SHARDS,
     SHARDS,
     STATUS_SHARDS,
+    TRANSFER_SHARDS,
     Table,
 )
 
@@ -393,6 +395,11 @@ def order_row(order: OrderRecord) -> Row:
 def adjustment_row(adjustment: AdjustmentRecord) -> Row:
     """Convert an adjustment into its row."""
     delta, rejection = adjustment.delta, adjustment.rejection
+    is_in_transit = (
+        adjustment.reason in STEPS_OF_TRANSFERS
+        and adjustment.transfer_with is None
+        and "reference" in adjustment.notes
+    )
     row = dict(adjustment.notes) | {
         "productId": adjustment.product_id,
         "adjustmentId": adjustment.adjustment_id,
@@ -405,6 +412,9 @@ def adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "counted": adjustment.counted,
         "onHandDelta": adjustment.on_hand_delta,
         "transferWith": adjustment.transfer_with,
+        "transferShard": shard_of(product_of(adjustment.product_id), TRANSFER_SHARDS)
+        if is_in_transit
+        else None,
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
         "shortages": [*map(shortage_row, rejection.shortages if rejection else ())] or None,
     }
@@ -494,9 +504,9 @@ def _read_shortages(row: Row) -> tuple[Shortage, ...]:
     )
 
 
-def shard_of(order_id: str, shards: int, prefix: str = "") -> str:
-    """The key of an order in an index with this number of parts."""
-    return prefix + SHARDS[zlib.crc32(order_id.encode()) % shards]
+def shard_of(entry_id: str, shards: int, prefix: str = "") -> str:
+    """The key of an order or a product in an index with this number of parts."""
+    return prefix + SHARDS[zlib.crc32(entry_id.encode()) % shards]
 
 
 def _line_row(line: OrderLine) -> Row:

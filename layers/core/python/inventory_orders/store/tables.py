@@ -61,15 +61,18 @@ BY_TIME = Index(
     ("productId", "appliedAt"),
     (
         *("delta", "onHandDelta", "reason", "counted", "rejected", "transferWith"),
-        *("actor", "reference", "productCreatedAt", "productVersion"),
+        *("actor", "reference", "sentTo", "comment", "productCreatedAt", "productVersion"),
     ),
+)
+BY_TRANSFER = Index(
+    "byTransfer", ("transferShard", "appliedAt"), ("delta", "reason", "reference", "sentTo")
 )
 BY_REFERENCE = Index("byReference", ("firstReference", "movementId"))
 
 INDEXES = {
     Table.PRODUCTS: (BY_LEVEL,),
     Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT),
-    Table.STOCK_ADJUSTMENTS: (BY_TIME,),
+    Table.STOCK_ADJUSTMENTS: (BY_TIME, BY_TRANSFER),
     Table.MOVEMENTS: (BY_REFERENCE,),
 }
 
@@ -84,6 +87,9 @@ EXPIRY_SHARDS = 32
 
 LATE_PAYMENT_SHARDS = 4
 """Parts of `BY_LATE_PAYMENT`. Late payments are rare."""
+
+TRANSFER_SHARDS = 4
+"""Parts of `BY_TRANSFER`. All steps of a product's transfers are in one of them."""
 
 STATUS_SHARDS = {"PENDING": 64, "REJECTED": 64}
 """Parts of `BY_STATUS` for the statuses in which orders begin."""
