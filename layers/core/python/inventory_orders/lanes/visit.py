@@ -42,7 +42,7 @@ from inventory_orders.sequences import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# If a batch wants at most this number of rows, they are read together with the pages.
+# If a batch wants at most this number of rows, they are read together with the pages, and while it waits for the depot.
 _ROWS_WITH_PAGES = 10
 
 # Maximum number of loans in the transaction that fills the lane, and of rows that are read for it.
