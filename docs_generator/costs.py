@@ -18,7 +18,7 @@ from inventory_orders.domain.allotments import PAGES
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.record import OrderStatus
 from inventory_orders.store.sweep_rows import STOCK_PARTS
-from inventory_orders.store.tables import LATE_PAYMENT_SHARDS, status_shards
+from inventory_orders.store.tables import LATE_PAYMENT_SHARDS, TRANSFER_SHARDS, status_shards
 from local import ROOT
 from operations import prices
 from operations.prices import Bill
@@ -80,8 +80,8 @@ READ_UNITS_OF_HOLDS = 16
 _KEYS_OF_LISTS = LATE_PAYMENT_SHARDS + sum(
     len(status_shards(status)) for status in (OrderStatus.CONFIRMED, OrderStatus.PENDING)
 )
-READ_UNITS_OF_OVERVIEW = PAGES + _KEYS_OF_LISTS / 2
-"""Read units of an idle sweep for its overview: the depot's pages, and a query for each key of three lists of orders."""
+READ_UNITS_OF_OVERVIEW = PAGES + (_KEYS_OF_LISTS + TRANSFER_SHARDS) / 2
+"""Read units of an idle sweep for its overview: the depot's pages, and a query for each key of three lists of orders and of transfers."""
 WRITE_UNITS_OF_A_SWEEP = 1
 """Write units of an idle sweep: the counts for the desk's first page."""
 READ_UNITS_OF_A_SWEEP = (

@@ -88,6 +88,8 @@ def _other_location(row: Row) -> Iterator[str]:
     if "transferWith" in row:
         direction = "to" if row["delta"] < 0 else "from"
         yield f"{direction} {location_name(location_of(row['transferWith']))}"
+    if "sentTo" in row:
+        yield f"to {location_name(row['sentTo'])}"
 
 
 # ---------------------------------------------------------------------- steps of orders
@@ -240,5 +242,5 @@ def _facts(kind: str, row: Row, *names: str) -> dict[str, str]:
 
 
 def _notes(row: Row) -> list[str]:
-    by, reference = row.get("actor"), row.get("reference")
-    return [*([f"by {by}"] if by else []), *([f"({reference})"] if reference else [])]
+    by, notes = row.get("actor"), [row[name] for name in ("reference", "comment") if row.get(name)]
+    return [*([f"by {by}"] if by else []), *([f"({', '.join(notes)})"] if notes else [])]

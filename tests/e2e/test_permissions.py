@@ -387,13 +387,13 @@ NEEDED = {
             + ExpiryQueue sqs:SendMessage
             + ProductsTable dynamodb:DescribeTable
             + OrdersTable/byStatus dynamodb:Query
-            + StockAdjustmentsTable/byTransfer dynamodb:Query
             + MovementsTable dynamodb:BatchWriteItem
         hold and idle units: AllotmentsTable dynamodb:BatchGetItem
             + ExpiryQueue sqs:GetQueueAttributes
             + mapping-of-OrdersTable-to-PublishEvents lambda:GetEventSourceMapping
             + MovementsTable dynamodb:Query
         hold and idle units: AllotmentsTable dynamodb:UpdateItem
+            + StockAdjustmentsTable/byTransfer dynamodb:Query
             + mapping-of-ProductsTable-to-PublishEvents lambda:GetEventSourceMapping
         hold and idle units: AllotmentsTable dynamodb:ConditionCheckItem
             + OrdersTable/byLatePayment dynamodb:Query

@@ -57,7 +57,7 @@ LABEL = """() => {
   return { d: svg.querySelector("path").getAttribute("d"), width, height };
 }"""
 
-# A GS1-128 as it is printed, with FNC1 (\u00cf) at the beginning and after the lot.
+# How a GS1-128 is printed, with FNC1 (\u00cf) at the beginning and after the lot.
 GS1 = """(text) => {
   const { data } = new tested.default(text, {}).encode();
   const bars = [...data.matchAll(/1+/g)].map(({ index, 0: { length } }) => `M${11 + index} 0h${length}v48h-${length}z`);

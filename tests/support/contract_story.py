@@ -104,6 +104,7 @@ class Story:
         self.cancel_before_orders()
         self.change_products()
         self.delist_products()
+        self.send_goods()
         self.sell_from_lanes()
         self.sweep_with_a_refused_event()
         self.leave_units_on_pages()
@@ -220,6 +221,12 @@ class Story:
         count = {"adjustmentId": "count", "counted": 28, "actor": "ben"}
         lease = self.lease("counted")
         self.ask("count_stock", "COMMITTED", action="commit", lease=lease, **count)
+
+    def send_goods(self) -> None:
+        """Send goods to another location, and lose them on the way."""
+        van = {"locationId": "berlin", "reference": "van-7"}
+        self.receive("sent", "tea", -1, reason="TRANSFER_OUT", sentTo="lyon", **van)
+        self.receive("lost", "tea", 0, reason="TRANSFER_LOST", comment="fell off", **van)
 
     def lease(self, product_id: str) -> Any:
         """Begin to count a product."""

@@ -47,7 +47,10 @@ RELEASED: dict[str, str] = {}
 """The digest of each released version's files."""
 
 FOREIGN = {"addedByALaterVersion": {"S": "kept"}}
-REASONS = {"OPENING", "CLOSING", "COUNT", "DECREMENT", "TRANSFER_OUT", "TRANSFER_IN"}
+REASONS = {
+    *("OPENING", "CLOSING", "COUNT", "DECREMENT"),
+    *("TRANSFER_OUT", "TRANSFER_IN", "TRANSFER_LOST"),
+}
 REASONS_OF_SENDERS = {"RECEIPT", "CORRECTION"}
 
 each_version = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
@@ -156,6 +159,9 @@ def adjustment_of(row):
         return {"action": "decrement", "quantity": -delta, **ids}
     if reason in REASONS_OF_SENDERS:
         return {"action": "adjust", "delta": delta, "reason": reason, **ids}
+    if "transferShard" in row:
+        more = {"reason": reason, "reference": row["reference"]}
+        return {"action": "adjust", "delta": delta, **ids, **more}
     if reason == "TRANSFER_OUT":
         target = row["transferWith"].partition("#")[2]
         sides = {"from": ids.get("locationId", ""), "to": target, "transferId": ids["adjustmentId"]}

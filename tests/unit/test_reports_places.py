@@ -12,10 +12,12 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import parse_adjustment
+from inventory_orders.store.rows import decode
 from inventory_orders.store.tables import Table
 from local.commands import main
 from operations.commands import reports
 from operations.errors import UserError
+from operations.movements import adjustment_of
 from operations.stock import by_product, list_by_status, shown_total
 from testing.schedules.in_turn.lanes import lend
 
@@ -240,13 +242,18 @@ def test_goods_on_their_way_are_listed_until_they_have_arrived(shop):
 
 def test_goods_lost_on_their_way_are_not_listed_and_the_books_balance(shop):
     notes = {"reference": "truck 7"}
-    do(shop, Adjustment("tea#lyon", "out-7", -6, "TRANSFER_OUT", notes))
+    do(shop, Adjustment("tea#lyon", "out-7", -6, "TRANSFER_OUT", notes | {"sentTo": ""}))
     do(shop, Adjustment("tea", "in-7", 4, "TRANSFER_IN", notes))
     loss = {"productId": "tea", "locationId": "lyon", "adjustmentId": "lost-7", "delta": 0}
-    loss |= {"reason": "TRANSFER_LOST", **notes}
+    loss |= {"reason": "TRANSFER_LOST", "comment": "fell off", **notes}
     do(shop, parse_adjustment(json.dumps(loss)))
     assert json.loads(run("stock", "tea", "--json").stdout)["onTheWay"] == []
     assert (shop.stock("tea#lyon"), set(shop.unexplained().values())) == (24, {0})
+    told = {adjustment_of(decode(row)).what for row in shop.items(Table.STOCK_ADJUSTMENTS).values()}
+    assert told > {
+        *("TRANSFER_OUT out-7 to (default) (truck 7)", "TRANSFER_IN in-7 (truck 7)"),
+        "TRANSFER_LOST lost-7 (truck 7, fell off)",
+    }
     # The same reference may be used again, and lost units may turn up.
     do(shop, Adjustment("tea#lyon", "out-8", -3, "TRANSFER_OUT", notes))
     (lot,) = json.loads(run("stock", "tea", "--json").stdout)["onTheWay"]

@@ -400,7 +400,7 @@ def sweep(shop):
 def test_without_the_setting_a_sweep_sends_what_it_sent_before(sweep):
     answer, calls = sweep()
     assert answer == {"result": "SWEPT", "holds": 0, "folded": 0, "lanes": [], "products": 0}
-    assert calls == {"GetQueueAttributes": 1, "Query": 116, "BatchGetItem": 4, "UpdateItem": 1}
+    assert calls == {"GetQueueAttributes": 1, "Query": 120, "BatchGetItem": 4, "UpdateItem": 1}
 
 
 @pytest.mark.parametrize(
@@ -424,4 +424,4 @@ def test_with_the_setting_a_quiet_sweep_sends_three_more_requests(sweep, shop):
     assert (answer["published"], calls["UpdateItem"], calls["PutEvents"]) == (1, 3, 1)
     answer, calls = sweep()
     assert (answer["published"], calls["PutEvents"]) == (0, 0)
-    assert (calls["Scan"], calls["BatchGetItem"], calls.total()) == (1, 6, 125)
+    assert (calls["Scan"], calls["BatchGetItem"], calls.total()) == (1, 6, 129)

@@ -371,7 +371,7 @@ export const T = {
   },
   send: {
     title: "Send a transfer", how: "Enter where the goods go, then scan them, or paste lines.",
-    about: (note, place, at, { to }) => `Transfer note ${note}, from ${place} to ${to || T.defaultLocation}, ${at}`,
+    about: (note, place, at, { to }) => (place === (to || T.defaultLocation) ? T.send.how : `Transfer note ${note}, from ${place} to ${to || T.defaultLocation}, ${at}`),
     note: "Transfer note", place: "From (empty: the default location)", to: "To (empty: the default location)",
     samePlace: "Enter another location in From or To: the goods cannot stay where they are.",
     kinds: { came: "sent" }, columns: "Two columns: product or code, and number. A blank can separate them.",

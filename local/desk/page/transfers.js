@@ -52,7 +52,7 @@ const COLUMNS = [
 export function draw({ completeSince }, { rows }) {
   return {
     controls: may("stock.adjust") ? html`<a class="button" href=${hrefOf("send")}>${T.send.title}</a>` : nothing,
-    content: html`<div class="actions">${cameraOf(KEY, (text) => scan(text, { rows }))}</div>${messageOf(KEY)}${completeSince ? problem(T.transfers.notAll(moment(completeSince))) : nothing}
+    content: html`<div class="filters">${cameraOf(KEY, (text) => scan(text, { rows }))}</div>${messageOf(KEY)}${completeSince ? problem(T.transfers.notAll(moment(completeSince))) : nothing}
       ${rows.length ? table({ label: T.nav.transfers, columns: COLUMNS, rows, keyOf }) : hint(T.transfers.none)}`,
   };
 }
