@@ -213,7 +213,7 @@ LIFE = (
         "findScanned",
     ),
     *("changeProduct", "adjustStock", "listAdjustments", "listHistory", "listStock", "getStock"),
-    *("transferStock", "listTransfers"),
+    *("transferStock", "listTransfers", "listCounts"),
     *("discontinueProduct", "listProductAgain", "countStock", "delistProduct"),
 )
 """The routes in a sequence in which each example succeeds."""

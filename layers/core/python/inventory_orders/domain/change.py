@@ -90,6 +90,7 @@ class Change:
         moves_goods: Whether its deltas also change the units on hand, because goods come in or go out.
         outbound: Units that leave the warehouse if it is accepted; negative for units that have not left after all. They are
             written to an outbound page, not to product rows, unless no page lists units that have not left.
+        stamps: Attributes of `Product` that it sets in the rows that it changes, besides their units.
         id_reused_code: The `errorCode` if its record belongs to a different request.
     """
 
@@ -99,6 +100,7 @@ class Change:
     split: bool = False
     moves_goods: bool = False
     outbound: Mapping[Generation, int] = MappingProxyType({})
+    stamps: Mapping[str, Any] = MappingProxyType({})
     id_reused_code: ClassVar[str]
 
     @property
