@@ -147,7 +147,7 @@ def page(context: Any, forget: Callable[[], None]) -> Iterator[Any]:
 ON_THE_EMBEDDED_AWS = ("e2e", "integration")
 # Run each of these folders in one process: its tests share an embedded AWS, templates or a browser.
 IN_ONE_PROCESS = (*ON_THE_EMBEDDED_AWS, "infra", "pages")
-LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "explore", "infra", "pages", "world", "unit")
+LONGEST_FIRST = (*ON_THE_EMBEDDED_AWS, "pages", "infra", "explore", "world", "unit")
 # The first file of its folder, because an upgrade replaces all functions, so later tests start every worker again.
 UPGRADE = "test_upgrade.py"
 

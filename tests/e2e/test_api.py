@@ -1,22 +1,16 @@
 """The HTTP API on the embedded AWS: access control, and an order's life as a client sees it."""
 
 import json
-import os
-import re
-import subprocess
-import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import boto3
 import pytest
 
 from infra.api import ROUTES
 from inventory_orders.api.permissions import ANY_PERMISSION, FOR_CUSTOMERS, PERMISSIONS
-from local import ROOT
 from local.tokens import ROLES
 from tests.support.api import JsonApi
 from tests.support.stack import create
@@ -87,52 +81,6 @@ def test_requests_without_a_signature_or_permission_are_refused(api):
     finally:
         iam.delete_access_key(UserName=name, AccessKeyId=key["AccessKeyId"])
         iam.delete_user(UserName=name)
-
-
-def test_the_running_api_keeps_its_contract(aws, api, monkeypatch):
-    """Schemathesis sends signed requests, and finds no answer that breaks the API's contract."""
-    seconds = os.environ.get("API_SECONDS")
-    # The long run of `make explore` uses new random data, tries the limits of every route's values, and also follows
-    # links from one answer to the next request. The short run tries the limits of placing and listing orders.
-    usual = ("--max-examples", "3", "--seed", "1", "--phases", "examples,fuzzing")
-    with_limits = ("--phases", "examples,coverage,fuzzing")
-    if seconds:
-        usual = ("--max-time", seconds, "--max-examples", "1000")
-
-    def tested(paths, *more):
-        done = subprocess.run(
-            [
-                *(str(Path(sys.executable).with_name("schemathesis")), "run", "docs/openapi.yaml"),
-                *("--url", api.url, "--tls-verify", os.environ["AWS_CA_BUNDLE"]),
-                *(*usual, "--workers", "1", "--no-color", "--include-path-regex", paths, *more),
-                # API Gateway answers 404 to unknown routes and methods alike. The embedded AWS does not verify
-                # signatures of an HTTP API, only the claimed identity, which other tests here cover. A delete of a
-                # generation that is gone is a success, also where another one has the same id.
-                *("--exclude-checks", "unsupported_method,ignored_auth,use_after_free"),
-                *("--generation-database", "none"),
-            ],
-            cwd=ROOT,
-            env=os.environ | {"SCHEMATHESIS_HOOKS": "tests.support.signed_requests"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-        return int(re.search(r"Tested: (\d+)", done.stdout)[1])
-
-    # Two processes, which mostly wait for answers. Threads of one process would not work: Python 3.11's parser counts
-    # its recursion depth across threads, and Hypothesis parses code.
-    # Links lead from orders to one order's routes, so the long run keeps these together.
-    of_orders = "orders" if seconds else "orders$"
-    # While a count holds a product's lease, an order for it cannot be cancelled, so a 503 is right. The short run sends
-    # both from one process, one after the other. The long run cannot, but no link leads to a count.
-    others = f"^/(?!{of_orders}|counts)" if seconds else f"^/(?!{of_orders})"
-    with ThreadPoolExecutor(2) as pool:
-        orders = pool.submit(tested, f"^/{of_orders}", *(() if seconds else with_limits))
-        routes = tested(others) + orders.result()
-    if seconds:
-        routes += tested("^/counts", *with_limits)
-    assert routes == len(ROUTES)
 
 
 # ---------------------------------------------------------------------- with tokens

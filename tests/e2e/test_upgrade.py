@@ -22,7 +22,7 @@ from tests.support.stack import QUIET_SECONDS, create, wait_until, wait_until_se
 from tests.support.template import assemble
 
 STOCK = 100_000
-PAUSE = 1.0
+PAUSE = 0.25
 
 
 @pytest.fixture

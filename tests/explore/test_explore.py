@@ -11,7 +11,7 @@ from tests.explore.workers import in_a_process
 
 PROCESSES = 2
 # `make explore` runs all mutants.
-MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::12]]
+MUTANTS = [mutant.name for mutant in mutants.MUTANTS[::20]]
 
 
 def test_a_schedule_without_a_fault_and_a_random_one_are_clean_in_every_scenario():

@@ -8,7 +8,7 @@ import pytest
 
 from local import tokens
 from tests.support.accessibility import find
-from tests.support.desk import TEA, TOKEN, desk_of_shop, said, unsigned
+from tests.support.desk import HURRY, TEA, TOKEN, desk_of_shop, said, unsigned
 
 PHONE = {"width": 390, "height": 844}
 BERLIN = {"productId": TEA, "locationId": "berlin"}
@@ -80,7 +80,7 @@ def test_a_picker_on_a_phone_ships_five_orders_of_one_location_and_sees_nothing_
     browser.detach()
     assert page.locator("nav a").all_inner_texts() == ["Orders", "Scan"]
     assert page.locator("#who").inner_text() == (
-        "You are pickers, may orders.fulfil, orders.read, products.read, work at berlin"
+        "You are pickers at berlin. You may hand over orders, see orders and see products."
     )
     assert page.get_by_text("o-9").count() == 0
     page.get_by_label("Select all that can ship (5)").check()
@@ -105,10 +105,11 @@ def test_a_picker_on_a_phone_ships_five_orders_of_one_location_and_sees_nothing_
 
 def test_who_has_no_role_is_told_so(page, desk):
     desk.issuer.taken_away.add("stock")
+    page.add_init_script(HURRY)
     sign_in(page, desk, "stock")
     page.get_by_text("you have no role that may use the desk").wait_for()
     desk.api.calls.clear()
-    page.wait_for_timeout(2500)
+    page.wait_for_timeout(500)
     assert desk.api.calls == [], "only Refresh asks again"
     with page.expect_response("**/about"):
         page.get_by_role("button", name="Refresh").click()
@@ -195,6 +196,7 @@ def test_another_user_of_the_tab_finds_nothing_of_what_was_typed(page, desk):
 
 
 def test_a_role_that_is_taken_away_works_until_the_page_says(page, desk):
+    page.add_init_script(HURRY)
     sign_in(page, desk, "stock")
     heading(page, "Today")
     until = page.locator("#session").inner_text()
@@ -211,7 +213,7 @@ def test_a_role_that_is_taken_away_works_until_the_page_says(page, desk):
     page.locator("nav a").first.wait_for(state="detached")
     asked = []
     page.on("request", lambda sent: asked.append(sent.url))
-    page.wait_for_timeout(3000)
+    page.wait_for_timeout(600)
     assert asked == []
 
 

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from inventory_orders import overview
 from local.desk import letters
-from tests.support.desk import TEA, card, desk_of_shop
+from tests.support.desk import HURRY, TEA, card, desk_of_shop
 from tests.support.hands import PERSON_MILLISECONDS
 from tests.support.movements import record_movements
 
@@ -161,6 +161,7 @@ def test_a_hidden_tab_asks_for_nothing_and_reads_again_later(page, desk):
 
     asked = []
     page.on("request", lambda sent: asked.append(sent.url))
+    page.add_init_script(HURRY)
     page.goto(desk.address())
     page.goto(f"{desk.origin}/desk/#/orders")
     page.get_by_text("Nothing to ship.").wait_for()
@@ -169,7 +170,7 @@ def test_a_hidden_tab_asks_for_nothing_and_reads_again_later(page, desk):
     asked.clear()
     desk.sell("o-1")
     desk.happens(orderId="o-1")
-    page.wait_for_timeout(3000)
+    page.wait_for_timeout(600)
     assert asked == []
     look(hidden=False)
     page.get_by_role("link", name="o-1").wait_for()

@@ -33,6 +33,10 @@ TEA = "tea-earl-grey"
 EURO = Currency("EUR", 2)
 
 
+HURRY = "{ const wait = setTimeout; window.setTimeout = (work, milliseconds) => wait(work, milliseconds / 10); }"
+"""A script for a page that has nothing to scan: whatever it waits for comes ten times as fast."""
+
+
 def ask(origin: str, method: str, path: str, body: Any = None, **headers: str | None) -> Reply:
     """Send a request as the desk's page does. `headers` replace the page's headers, and None leaves one out."""
     given: dict[str, str | None] = {"X-Desk-Token": TOKEN, "Origin": origin}

@@ -32,8 +32,15 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Apply rules that a schema cannot express.
 
     A cursor must come from the service. A request for orders has to name a list, and one for products either ids or words.
-    Some filters exclude others. What was scanned belongs to a product of the command.
+    Some filters exclude others. What was scanned belongs to a product of the command. A transfer has two different
+    locations.
     """
+    if (
+        isinstance(case.body, dict)
+        and "to" in case.body
+        and case.body["to"] == case.body.get("from")
+    ):
+        case.body["to"] = "" if case.body["to"] else "here"
     if isinstance(case.body, dict) and isinstance(case.body.get("scanned"), dict):
         lines = case.body.get("items") or [case.path_parameters]
         named = {line.get("productId") for line in lines if isinstance(line, dict)}
@@ -74,10 +81,7 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     """Release an acquired lease, because it would block later requests for its product."""
     if case.path == "/counts" and response.status_code == 200 and "lease" in response.json():
         release = {"action": "release", "lease": response.json()["lease"]}
-        bundle = os.environ["AWS_CA_BUNDLE"]
-        requests.post(
-            response.request.url, json=release, auth=Signature(), verify=bundle
-        ).raise_for_status()
+        requests.post(response.request.url, json=release, auth=Signature()).raise_for_status()
 
 
 @schemathesis.hook
@@ -85,15 +89,12 @@ def map_body(context: Any, body: Any) -> Any:
     """Apply rules that a schema cannot express.
 
     Numbers have no decimal point. An order has at most 99 distinct products, 200 combinations of product and location,
-    and 2,048 bytes of attributes. A transfer has two different locations, and a product has the same name and price at
-    all its locations.
+    and 2,048 bytes of attributes. A product has the same name and price at all its locations.
     """
     body = _whole(body)
     if isinstance(body, dict):
         if body.keys() & {"name", "price"} and _LOCATION.fullmatch(str(body.get("locationId", ""))):
             del body["locationId"]
-        if "to" in body and body["to"] == body.get("from"):
-            body["to"] = "" if body["to"] else "here"
         lines, attributes = body.get("items"), body.get("attributes")
         if isinstance(lines, list) and len(lines) <= 1000:
             body = body | {"items": _without_repetitions(lines)[: _most_lines(body)]}

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from botocore.exceptions import BotoCoreError
 
+from inventory_orders.api.permissions import ANY_PERMISSION, PERMISSIONS
 from inventory_orders.domain import order
 from inventory_orders.domain.events import OF_STEPS, Event
 from inventory_orders.domain.product import ProductStatus
@@ -188,6 +189,12 @@ def test_every_place_that_lists_the_reasons_of_rejected_orders_has_all_of_them()
     texts = (ROOT / "local/desk/page/texts.js").read_text("utf-8")
     (on_the_desk,) = re.findall(r"rejections: \{(.*?)\n    \}", texts, re.DOTALL)
     assert set(re.findall(r"^ +(\w+):", on_the_desk, re.MULTILINE)) == reasons
+
+
+def test_the_desk_has_words_for_every_permission():
+    texts = (ROOT / "local/desk/page/texts.js").read_text("utf-8")
+    (in_words,) = re.findall(r"  permissions: \{(.*?)\n  \}", texts, re.DOTALL)
+    assert {*re.findall(r'"(\w+\.\w+)":', in_words)} == {*PERMISSIONS.values()} - {ANY_PERMISSION}
 
 
 def measured():

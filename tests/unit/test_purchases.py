@@ -219,6 +219,19 @@ def test_the_limit_rejects_only_if_all_offers_are_impossible():
     assert bench.order_row("o2")["limits"] == [{"group": "p", "limit": 2, "bought": 2, "wanted": 2}]
 
 
+def test_an_order_with_too_many_rows_for_one_proof_is_rejected_too():
+    names = [f"p{n}" for n in range(60)]
+    places = [
+        limited(f"{name}{place}", limit=50, limit_group="g")
+        for name in names
+        for place in ("", "#a")
+    ]
+    bench = Counted(*places)
+    report = bench.apply(Order("o1", "u", dict.fromkeys(names, 1), locations=("", "a")))
+    assert report.outcomes[0].rejection.reason is RejectionReason.PURCHASE_LIMIT
+    assert [len(request["TransactItems"]) for request in bench.writes] == [100]
+
+
 def test_cancellation_and_expiry_give_units_back_without_a_read():
     bench = Counted(limited("p", limit=9))
     bench.apply(order(1, quantity=4), order(2, quantity=2, hold_seconds=60), order(3, quantity=3))

@@ -75,7 +75,7 @@ const endOf = () => (shown.signedOut ? html`<p class="problem" role="alert">${sh
 
 function whoOf({ name, permissions, locations }) {
   const granted = [permissions].flat();
-  return T.who(person(name), granted.includes("*") ? "" : granted.join(", "), locations?.map((locationId) => locationName({ locationId })).join(", "));
+  return T.who(person(name), granted.includes("*") ? [] : granted.map((one) => T.permissions[one] ?? one), locations?.map((locationId) => locationName({ locationId })).join(", "));
 }
 
 function navOf(name) {

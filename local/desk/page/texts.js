@@ -2,6 +2,7 @@
 import { number, price } from "./format.js";
 
 const rules = new Intl.PluralRules("en");
+const all = new Intl.ListFormat("en-GB");
 const noun = (amount, one, other = `${one}s`) => (rules.select(amount) === "one" ? one : other);
 const counted = (amount, one, other) => `${number(amount)} ${noun(amount, one, other)}`;
 
@@ -30,7 +31,12 @@ export const T = {
     account: (stage) => `Stage ${stage}`,
     production: (stage) => `PRODUCTION: stage ${stage}`,
   },
-  who: (name, permissions, locations) => [`You are ${name}`, permissions && `may ${permissions}`, locations !== undefined && (locations ? `work at ${locations}` : "work at no location")].filter(Boolean).join(", "),
+  who: (name, permissions, locations) => `You are ${name}${locations === undefined ? "" : ` at ${locations || "no location"}`}.${permissions.length ? ` You may ${all.format(permissions)}.` : ""}`,
+  permissions: {
+    "orders.read": "see orders", "orders.place": "place orders", "orders.confirm": "confirm payments", "orders.fulfil": "hand over orders",
+    "orders.cancel": "cancel orders", "orders.return": "take back goods", "orders.amend": "extend holds",
+    "products.read": "see products", "products.write": "change products", "stock.read": "see stock", "stock.adjust": "change stock", "stock.count": "count stock",
+  },
   search: { label: "Find an order, customer or product (press /)", placeholder: "Order, customer, product", find: "Find" },
   live: { starting: "connecting", on: "live", off: (why) => `not live: ${why}`, notNoted: "this stage does not note changes (setting desk)" },
   refresh: "Refresh",

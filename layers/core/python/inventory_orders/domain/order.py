@@ -121,10 +121,12 @@ class Order(Change):
     @property
     def record_size(self) -> int:
         # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage is
-        # stored instead of a line's times, and there may be one for each offer.
+        # stored instead of a line's times, and there may be one for each offer. A limit is stored instead of a line's group.
         lines = sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
         shortages = SIZE_OF_LINE * len(self.offers)
-        return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
+        attributes = MAX_ATTRIBUTES_SIZE if self.attributes else 0
+        buyers = sum(1 + len(buyer.encode()) for buyer in self.named_buyers or ())
+        return 1_200 + lines + shortages + attributes + buyers
 
     def rejection(self, products: StockById) -> Rejection | None:
         # Partial products come last: if another product is a reason to reject, their units need no recall.

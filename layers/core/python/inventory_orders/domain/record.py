@@ -33,8 +33,8 @@ class OrderStatus(StrEnum):
 MAX_ATTRIBUTES_SIZE = 2_048
 """Maximum size of the shop's own attributes of an order, in bytes of JSON."""
 
-SIZE_OF_LINE = 250
-"""Maximum bytes of a line without its product's id: attribute names, times, numbers and two locations."""
+SIZE_OF_LINE = 390
+"""Maximum bytes of a line without its product's id: attribute names, times, numbers, two locations and a group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -490,7 +490,7 @@ class Batch:
         by_keys: dict[tuple[str | BuyerKey, ...], list[Waiting]] = {}
         for change, decisive in doubted:
             buyers = (key for key in change.buyers if key in known.purchases)
-            keys: tuple[str | BuyerKey, ...] = (*sorted({*chain(*decisive)}), *buyers)
+            keys: tuple[str | BuyerKey, ...] = (*buyers, *sorted({*chain(*decisive)}))
             by_keys.setdefault(keys, []).append((change, decisive))
         proven: list[Decision] = []
         for portion in in_portions(by_keys, len(by_keys), len, READ_LIMIT):
@@ -511,7 +511,8 @@ class Batch:
         snapshot: Snapshot | None,
     ) -> Iterator[Decision]:
         """Yield the rejections that a snapshot shows. Without one, they check the known rows, which all have to exist."""
-        rows, checked = self.known.rows, keys
+        # An order of dozens of limited products at several locations may have more rows than a transaction can check.
+        rows, checked = self.known.rows, keys[: READ_LIMIT - 1]
         if snapshot is not None:
             rows, checked = snapshot.products, ()
         products = [key for key in checked if isinstance(key, str)]
