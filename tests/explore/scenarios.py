@@ -1783,7 +1783,9 @@ def _one_unit_more(world: World) -> None:
     lost = [name for name in ("b", "c") if others.get(name, "NONE") in _ALL_GONE]
     placed = [name for name in ("b", "c") if others.get(name) == "PENDING"]
     require(len(placed) + (quantity - 2) <= 1, f"one unit was left, and {others} have it, or {row}")
-    require(quantity == 3 or bool(placed) or bool(world.faults_used), f"no order has it: {lost}")
+    require(
+        quantity == 3 or bool(placed) or bool(world.faults_used), f"the last unit is left: {lost}"
+    )
 
 
 def _is_amended_once(world: World) -> None:

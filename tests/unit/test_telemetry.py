@@ -25,7 +25,7 @@ def test_an_order_that_was_cancelled_before_it_came_counts_as_cancelled(capsys):
     order = CancelledBeforehand(Order("o", "u", {"p": 1}), tombstone)
     done = ChangeOutcome(Outcome.APPLIED, applied=order)
     process = new_telemetry()
-    process.emit_orders(CommitReport((done,), CommitStats(), None))
+    process.emit_orders(CommitReport((done,), CommitStats(), None), [order.order])
     process.metrics.flush_metrics()
     samples = list(emf.parse(capsys.readouterr().out.splitlines()))
     totals = {
@@ -42,7 +42,7 @@ def test_without_metrics_a_handler_emits_none_not_even_those_with_a_reason(monke
 
     def emitted():
         process = new_telemetry()
-        process.emit_orders(report)
+        process.emit_orders(report, [Order("o", "u", {"p": 1})])
         process.metrics.flush_metrics()
         return [
             (sample.name, dict(sample.dimensions).get("reason"))

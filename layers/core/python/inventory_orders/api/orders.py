@@ -543,8 +543,8 @@ def _check_lines(command: OrderCommand, caller: Caller) -> None:
     caller.check_works_at(*(lines[product_id] for product_id in named if product_id in lines))
     if isinstance(command, Amend):
         is_free = bool(named.keys() - lines.keys() - command.locations.keys())
-        allowed = (order.locations or command.terms.locations) if is_free else ()
-        caller.check_works_at(*command.locations.values(), *allowed)
+        offers = (order.locations or command.terms.locations) if is_free else ()
+        caller.check_works_at(*command.locations.values(), *offers)
 
 
 def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:

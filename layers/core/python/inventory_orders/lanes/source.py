@@ -197,7 +197,7 @@ class LaneSource(Source):
         """
         need, by_row = Counter[str](), set[str]()
         pending = [*batch.pending.values()] if self.lane.lanes else []
-        # Changes that return units wait for the others: see `Batch.ready`.
+        # Changes that put units back into stock wait for the others: see `Batch.ready`.
         is_last = all(change.gives_back for change in pending)
         for change in pending:
             wanted = change.lane_units(batch.short)
