@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from operator import attrgetter, or_
 from typing import TYPE_CHECKING, Any
 
@@ -178,40 +178,12 @@ def _check_step(
         require(step == ("CANCELLED", "CANCELLED"), f"the tombstone of {name} is {step[1]}")
         return
     if "pseudonymisedAt" in written:
-        allowed = {
-            "userId",
-            "attributes",
-            "placedBy",
-            "buyers",
-            "steps",
-            "pseudonymisedAt",
-            "asked",
-        }
+        allowed = {"userId", "attributes", "placedBy", "buyers", "steps", "asked"}
+        allowed.add("pseudonymisedAt")
         require(written <= allowed, f"the erasure gave order {name} {written - allowed}")
         return
     if step[0] != step[1]:
-        require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
-        allowed = {"status", "statusAt", "statusShard", "steps", "expiresAt", "expiryShard"}
-        is_undone = step == ("FULFILLED", "CONFIRMED")
-        allowed.add("fulfilledAt" if is_undone else _STAMPS.get(step[1], "status"))
-        action = after["steps"][-1]["action"]
-        allowed |= _AMENDED if action == "amend" else set()
-        require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
-        require(
-            is_undone == (action == "unfulfil") and not (is_undone and "fulfilledAt" in after),
-            f"order {name} was {step[0]}, and is {step[1]} after {action}",
-        )
-        told = before.get("confirmationRejected", {}).get("reason", "VERSION_CHANGED")
-        require(
-            step[1] != "CONFIRMED" or is_undone or told == "VERSION_CHANGED",
-            f"order {name} was confirmed after its confirmation was rejected",
-        )
-        clock = change.process.clock
-        require(
-            step[1] != "EXPIRED"
-            or before.get("expiresAt", "9999") <= world.moment(clock - GRACE_SECONDS),
-            f"order {name} expired at {world.moment(clock)}, and its hold ends at {before.get('expiresAt')}",
-        )
+        _check_new_status(world, change, before, after, written)
     elif "rejectedAmends" in written:
         require(written == {"rejectedAmends"}, f"a rejected amend gave order {name} {written}")
         _check_rejected_amend(world, change, after)
@@ -229,6 +201,39 @@ def _check_step(
             f"order {name}, which is {step[1]}, was given {sorted(written)} by {action}",
         )
     _check_units(world, before, after, versions)
+
+
+def _check_new_status(
+    world: CheckedWorld,
+    change: Change,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    written: Set[str],
+) -> None:
+    """Check that an order may enter its new status, and that nothing else of it changed."""
+    name, step = after["orderId"], (before["status"], after["status"])
+    require(step in _STEPS, f"order {name} went from {step[0]} to {step[1]}")
+    allowed = {"status", "statusAt", "statusShard", "steps", "expiresAt", "expiryShard"}
+    is_undone = step == ("FULFILLED", "CONFIRMED")
+    allowed.add("fulfilledAt" if is_undone else _STAMPS.get(step[1], "status"))
+    action = after["steps"][-1]["action"]
+    allowed |= _AMENDED if action == "amend" else set()
+    require(written <= allowed, f"with {step[1]}, order {name} was given {written - allowed}")
+    require(
+        is_undone == (action == "unfulfil") and not (is_undone and "fulfilledAt" in after),
+        f"order {name} was {step[0]}, and is {step[1]} after {action}",
+    )
+    told = before.get("confirmationRejected", {}).get("reason", "VERSION_CHANGED")
+    require(
+        step[1] != "CONFIRMED" or is_undone or told == "VERSION_CHANGED",
+        f"order {name} was confirmed after its confirmation was rejected",
+    )
+    clock = change.process.clock
+    require(
+        step[1] != "EXPIRED"
+        or before.get("expiresAt", "9999") <= world.moment(clock - GRACE_SECONDS),
+        f"order {name} expired at {world.moment(clock)}, and its hold ends at {before.get('expiresAt')}",
+    )
 
 
 def _check_rejection(before: dict[str, Any], after: dict[str, Any]) -> None:

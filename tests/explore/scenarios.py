@@ -1941,7 +1941,7 @@ _AMENDED = (
         [stock(p=1), add_delivered_order],
         [
             changes(UNFULFIL),
-            changes(comes_back("rt-1", 1)),
+            asks("change_orders", comes_back("rt-1", 1)),
             changes(command("unfulfil", stepId="b", force=True)),
         ],
     ),

@@ -32,7 +32,7 @@ ACCESS = """
 lambda.amazonaws.com     | sts:AssumeRole          | the role of every function | trust policy
 # The HTTP API. A route without AWS_IAM or JWT would be public.
 everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET /orders/{orderId} | route to Api live
-everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
+everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil, POST /orders/{orderId}/unfulfil, PATCH /orders/{orderId} | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products, GET /barcodes | route to Api live
 everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history | route to Api live
 everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /transfers, GET /about, GET /today, GET /changes | route to Api live
@@ -95,8 +95,7 @@ Sweep                    | dynamodb:UpdateItem     | StockAdjustments        | r
 Sweep                    | sqs:GetQueueAttributes sqs:SendMessage | ExpiryQueue  | role
 # DynamoDB requires each action within a transaction.
 # docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
-PlaceOrders  | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
-ChangeOrders | dynamodb:BatchGetItem dynamodb:UpdateItem | Products | role
+PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
 PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
 AdjustStock, CountStock | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
 AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem                        | StockAdjustments | role
@@ -111,8 +110,7 @@ ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                           
 Api            | dynamodb:Query                                                                 | Words            | role
 ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                                           | Barcodes         | role
 Api            | dynamodb:GetItem                                                               | Barcodes         | role
-PlaceOrders, Api | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:UpdateItem | Purchases | role
-ChangeOrders   | dynamodb:UpdateItem                                                            | Purchases        | role
+PlaceOrders, ChangeOrders, Api | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:UpdateItem | Purchases | role
 CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 # GetItem, Scan and PutEvents: with the setting stockEvents.
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role

@@ -24,5 +24,5 @@ def test_every_output_and_every_environment_variable_has_its_meaning():
         for name in function["Properties"].get("Environment", {}).get("Variables", {})
     }
     of_other_settings = {"POWERTOOLS_METRICS_DISABLED", "CUSTOMERS_MAY_SET", "LOCATIONS"}
-    of_other_settings |= {"ROLES"}
+    of_other_settings |= {"ROLES", "CUSTOMERS_MAY_AMEND", "AMEND_PAID"}
     assert set_here == VARIABLES.keys() - of_other_settings

@@ -168,6 +168,8 @@ def optional():
         cors=["https://shop.example.com"],
         showStock="numbers",
         customersMaySet=["locations", "split"],
+        customersMayAmend=True,
+        amendPaid=True,
         apiLimits={"requestsPerSecond": 10, "concurrentExecutions": 20},
     )
 
@@ -350,9 +352,11 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         ("LANES", "60", "80", {"PlaceOrders", "Api"}),
         ("API_LANES", "30", "10", {"PlaceOrders", "Api"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
-        ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api", "ManageProducts"}),
-        ("BUYERS_DEFAULT", "user", "none", {"PlaceOrders", "Api"}),
+        ("LOCATIONS", None, ",berlin", {"PlaceOrders", "ChangeOrders", "Api", "ManageProducts"}),
+        ("BUYERS_DEFAULT", "user", "none", {"PlaceOrders", "ChangeOrders", "Api"}),
+        ("AMEND_PAID", None, "true", {"PlaceOrders", "ChangeOrders", "Api"}),
         ("CUSTOMERS_MAY_SET", None, "locations,split", {"Api"}),
+        ("CUSTOMERS_MAY_AMEND", None, "true", {"Api"}),
     ],
 )
 def test_only_functions_that_read_an_order_setting_have_it(

@@ -1,4 +1,4 @@
-"""Amends: changes to the units and attributes of an order that is held or paid. Additional units are sold as orders sell them."""
+"""Amends of orders: changes to the units and attributes of an order that is held or paid."""
 
 from __future__ import annotations
 

@@ -408,12 +408,7 @@ def order_row(order: OrderRecord) -> Row:
                 "ifVersion": late_payment.if_version,
             }
         ),
-        "asked": None
-        if order.asked is None
-        else {
-            "items": [*map(_line_row, order.asked.lines)],
-            "attributes": dict(order.asked.attributes),
-        },
+        "asked": _asked_row(order.asked),
         "locations": _list_of(order.locations),
         "buyers": _list_of(order.buyers),
         "pseudonymisedAt": order.pseudonymised_at,
@@ -439,6 +434,12 @@ def order_row(order: OrderRecord) -> Row:
         "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
+
+
+def _asked_row(asked: Asked | None) -> Row | None:
+    if asked is None:
+        return None
+    return {"items": [*map(_line_row, asked.lines)], "attributes": dict(asked.attributes)}
 
 
 def _list_of(names: Iterable[str] | None) -> list[str] | None:
