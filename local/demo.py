@@ -268,13 +268,15 @@ class DemoResult:
         return units
 
     @property
-    def steps(self) -> Counter[str]:
-        """Count the steps of this run's orders by action, and their refused changes as `refused`."""
+    def changes(self) -> dict[str, int]:
+        """Count the amends of this run's orders, those that were refused, and the hand-overs that were undone."""
         orders = [read_order(row) for row in self.rows.values()]
-        refused = sum(len(order.rejected_amends) for order in orders)
-        return Counter(step.action for order in orders for step in order.steps) + Counter(
-            refused=refused
-        )
+        steps = Counter(step.action for order in orders for step in order.steps)
+        return {
+            "ordersChanged": steps[OrderAction.AMEND],
+            "changesRefused": sum(len(order.rejected_amends) for order in orders),
+            "handOversUndone": steps[OrderAction.UNFULFIL],
+        }
 
     @property
     def bought(self) -> Counter[str]:
@@ -307,7 +309,7 @@ class DemoResult:
         codes = Counter(dead_letter.code for dead_letter in self.dead_letters)
         messages = len(self.workload.messages)
         events, delays = self.shop.events, self.shop.delays
-        moved, placed_from, steps = self.moved, self.placed_from, self.steps
+        moved, placed_from = self.moved, self.placed_from
         return {
             "ordersSent": len(self.workload.order_ids),
             "messagesSent": messages,
@@ -327,9 +329,7 @@ class DemoResult:
             "deadLetters": len(self.dead_letters),
             "deadLettersByCode": dict(codes.most_common()),
             "ordersNeverPaid": len(self.workload.unpaid),
-            "ordersChanged": steps[OrderAction.AMEND],
-            "changesRefused": steps["refused"],
-            "handOversUndone": steps[OrderAction.UNFULFIL],
+            **self.changes,
             "unitsShipped": moved["shipped"],
             "unitsLost": moved["lost"],
             "unitsReturned": moved["returned"],

@@ -12,7 +12,6 @@ from rich.table import Table
 
 from inventory_orders.domain.events import EventType
 from inventory_orders.domain.location import in_words, location_of, product_of
-from inventory_orders.domain.record import OrderAction
 from local import sample_orders
 from local.demo import HOT_PRODUCT, DemoResult, rate
 from operations.books import Account
@@ -178,7 +177,7 @@ def _events(summary: Mapping[str, Any]) -> list[_Cells]:
 
 def _goods(result: DemoResult) -> Iterator[_Cells]:
     """List the units that left, came back, or were missing in the count."""
-    moved, count, undone = result.moved, result.count, result.steps[OrderAction.UNFULFIL]
+    moved, count, undone = result.moved, result.count, result.changes["handOversUndone"]
     yield (
         "Shipped",
         f"{moved['shipped']:,}",

@@ -82,11 +82,7 @@ class Shop:
                 return {"action": "confirm", "orderId": order_id}
             # A customer wants one more unit and, of several products, one not any more.
             case EventType.ORDER_PLACED if order_id not in self.unpaid and chance % _CHANGED == 1:
-                *others, last = order["items"]
-                items = [{"productId": last["productId"], "quantity": last["quantity"] + 1}]
-                items += [{"productId": item["productId"], "quantity": 0} for item in others[:1]]
-                change = {"action": "amend", "orderId": order_id, "stepId": "changed"}
-                return change | {"items": items}
+                return _amend(order)
             # One customer pays for a rejected order.
             case EventType.ORDER_REJECTED if self._is_first(kind):
                 return {"action": "confirm", "orderId": order_id}
@@ -165,6 +161,13 @@ class Shop:
             != (wanted := _steps(rows[order_id]) if order_id in rows else [])
             and (order_id in self.unpaid or got != _without_expiry(wanted))
         ]
+
+
+def _amend(order: Mapping[str, Any]) -> dict[str, Any]:
+    *others, last = order["items"]
+    items = [{"productId": last["productId"], "quantity": last["quantity"] + 1}]
+    items += [{"productId": item["productId"], "quantity": 0} for item in others[:1]]
+    return {"action": "amend", "orderId": order["orderId"], "stepId": "changed", "items": items}
 
 
 def _units_left(order: Mapping[str, Any]) -> int:

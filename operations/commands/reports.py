@@ -488,12 +488,15 @@ def _show_one_order(order: Mapping[str, Any]) -> None:
         asked = ", ".join(map(location_name, order["locationsAsked"]))
         screen.print(f"Looked for at: {escape(asked)}.")
     if "confirmationRejected" in order:
-        late = order["confirmationRejected"]
-        is_other = late["reason"] == RejectionReason.VERSION_CHANGED
-        what = "was for another version of the order" if is_other else "came too late"
-        screen.print(
-            f"\n[bold]Refund it[/]: the payment of {late['at'][:16]} {what} ({escape(late['reason'])})."
-        )
+        _show_refund(order["confirmationRejected"])
+
+
+def _show_refund(refused: Mapping[str, Any]) -> None:
+    is_other = refused["reason"] == RejectionReason.VERSION_CHANGED
+    what = "was for another version of the order" if is_other else "came too late"
+    screen.print(
+        f"\n[bold]Refund it[/]: the payment of {refused['at'][:16]} {what} ({escape(refused['reason'])})."
+    )
 
 
 def _show_limits(limits: Iterable[Mapping[str, Any]]) -> None:

@@ -174,6 +174,21 @@ def test_a_command_is_followed_until_it_is_carried_out_or_fails_again(failing, d
     desk.shop.deliver("OrderCommand")
     row.get_by_text("order o-1: ").wait_for()
 
+    # Amends come through the queues for orders, too.
+    amend = {"action": "amend", "orderId": "o-1", "stepId": "a", "attributes": {"gift": True}}
+    desk.place("o-1b")
+    body = json.dumps(amend | {"orderId": "o-1b", "ifVersion": 0})
+    third = desk.dead_letter("OrderDeadLetterQueueUrl", body, "SCHEMA_VIOLATION")
+    page.get_by_role("button", name="Refresh").click()
+    row = letter(page, third)
+    row.get_by_role("button", name="Edit and send again").click()
+    field(row, "Only this version").fill("1")
+    row.get_by_role("button", name="Send edited message").click()
+    row.get_by_text("Not carried out so far.").wait_for()
+    desk.shop.deliver("Order")
+    row.get_by_text("order o-1b: waiting for payment").wait_for()
+    assert desk.get("/api/orders/o-1b")["attributes"] == {"gift": True}
+
 
 def test_what_is_wrong_beyond_a_form_is_edited_as_json(failing, desk):
     page = failing  # its console reports orders that are not there yet

@@ -500,9 +500,12 @@ def test_a_mistaken_hand_over_is_undone_at_once_or_by_line(page, desk):
     said(page, "Undo the hand-over of 3 Earl Grey, 1 Hojicha of o-1: done")
     page.get_by_role("heading", name="paid, to ship").wait_for()
     assert desk.stock(TEA)["onHand"] == on_hand
-    # The next hand-over is not a duplicate of the first one.
-    page.get_by_role("button", name="Hand over", exact=True).click()
+    # The next hand-over is not a duplicate of the first one, in lists either.
+    page.get_by_role("link", name="Orders", exact=True).click()
+    page.get_by_role("button", name="Hand over o-1").click()
     said(page, "Hand over o-1: done")
+    show(page, desk, "order/o-1", "Order o-1")
+    assert first.inner_text() == "Undo the hand-over"
 
     # Later, it is undone by line, and after a day only on purpose.
     page.clock.fast_forward("06:00")
