@@ -64,7 +64,7 @@ def _count(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     emit_stats(report.stats, report.failure)
     outcome = report.outcome_of_one()
     if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
-        raise UnsuccessfulError(outcome, direct.of_shortages(outcome.rejection))
+        raise UnsuccessfulError(outcome, direct.of_details(outcome.rejection))
     # A replay may be of another person's count.
     return direct.of_outcome(outcome) | _booked(engine.client, count.record_key, deadline)
 
