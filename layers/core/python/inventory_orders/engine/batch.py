@@ -394,11 +394,18 @@ class Batch:
         known = self.known.purchases
         unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
         if unknown:
-            snapshot = read(self._client, sorted(unknown), self.deadline, self.stats)
-            self._learn_snapshot(snapshot)
-            self._do_without(snapshot.unprocessed, consistent_records=False)
+            self._read_purchases(sorted(unknown))
         contested = frozenset(key for key in known if self._client.contested.has(key.buyer))
         return replace(found, purchases=known, contested=contested)
+
+    def _read_purchases(self, keys: Sequence[BuyerKey]) -> None:
+        """Read what buyers have bought. A throttled row only returns the orders of its buyer."""
+        try:
+            snapshot = read(self._client, keys, self.deadline, self.stats)
+        except ThrottledError:
+            snapshot = Snapshot(unprocessed=tuple(keys))
+        self._learn_snapshot(snapshot)
+        self._do_without(snapshot.unprocessed, consistent_records=False)
 
     def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
         """The buyers of pending orders that name a product with a purchase limit."""
@@ -415,7 +422,9 @@ class Batch:
         match reason.meaning:
             case Meaning.CONDITION_FAILED if isinstance(found, Purchases):
                 self.known.purchases[key] = found
-            case Meaning.CONDITION_FAILED if found is None or not reason.action.by_version:
+            case Meaning.CONDITION_FAILED | Meaning.INVALID if not reason.action.by_version:
+                self.known.purchases[key] = Purchases(key, 0, new_epoch())
+            case Meaning.CONDITION_FAILED if found is None:
                 self.known.purchases[key] = Purchases(key, 0, new_epoch())
             case Meaning.CONDITION_FAILED | Meaning.INVALID:
                 self.pending.give_up_buyer(key, "CORRUPT_PURCHASES", f"{key} cannot be written")
