@@ -332,9 +332,10 @@ def test_rows_orders_and_buyers_fill_at_most_the_transaction():
 @pytest.mark.parametrize("units", [{"S": "x"}, {"M": {"p": {"S": "x"}}}])
 def test_an_unreadable_row_returns_the_orders_of_its_buyer_only(units):
     bench = Counted(limited("p"), product("q", 9))
-    bench.has_bought("u", p=1)
-    bench.edit(Table.PURCHASES, "u", units=units)
-    report = bench.apply(order(1), order(2, "v"), order(3, "w", product_id="q"))
+    bench.has_bought("Ann", p=1)
+    bench.edit(Table.PURCHASES, "Ann", units=units)
+    report = bench.apply(order(1, "Ann"), order(2, "v"), order(3, "w", product_id="q"))
+    assert "Ann" not in report.outcomes[0].detail, "logs name no user"
     assert statuses(report) == [RETURNED, APPLIED, APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_PURCHASES"
 

@@ -263,8 +263,9 @@ class PendingChanges(dict[RecordKey, Change]):
         stopped = (c for c in self.values() if all(product_id in offer for offer in c.offers))
         self.give_up(stopped, cause, detail)
 
-    def give_up_buyer(self, key: BuyerKey, cause: str, detail: str) -> None:
-        """Give up on all changes of a buyer whose purchases cannot be read or written."""
+    def give_up_buyer(self, key: BuyerKey, cause: str) -> None:
+        """Give up on all changes of a buyer whose purchases cannot be read or written. Logs contain the detail, but no user."""
+        detail = "the purchases of one of its buyers cannot be read or written; the audit names rows that need repair"
         self.give_up((c for c in self.values() if key in c.buyers), cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
@@ -427,7 +428,7 @@ class Batch:
             case Meaning.CONDITION_FAILED if found is None:
                 self.known.purchases[key] = Purchases(key, 0, new_epoch())
             case Meaning.CONDITION_FAILED | Meaning.INVALID:
-                self.pending.give_up_buyer(key, "CORRUPT_PURCHASES", f"{key} cannot be written")
+                self.pending.give_up_buyer(key, "CORRUPT_PURCHASES")
             case Meaning.RIVAL:
                 self.known.purchases.pop(key, None)
 
@@ -560,7 +561,7 @@ class Batch:
                 self.throttled.add(left_out)
                 self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
             elif isinstance(left_out, BuyerKey):
-                self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS", words)
+                self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS")
             elif consistent_records:
                 change = self.pending.by_key[left_out]  # type: ignore[index]  # no page
                 self.pending.give_up([change], "UNPROCESSED_KEYS", words)
@@ -575,7 +576,7 @@ class Batch:
             self.pending.match(key, record)
         for buyer, found in snapshot.purchases.items():
             if isinstance(found, CorruptItemError):
-                self.pending.give_up_buyer(buyer, found.code, str(found))
+                self.pending.give_up_buyer(buyer, found.code)
             else:
                 self.known.purchases[buyer] = found
 
