@@ -340,7 +340,7 @@ def test_an_erasure_goes_on_without_a_row_that_another_program_changed(shop, bro
     assert {shop.order_row(each)["userId"] for each in ("o-1", "o-2")} == {PSEUDONYM}
 
 
-def test_an_order_whose_steps_contradict_its_lines_is_a_problem_only_if_it_counts_towards_a_limit(
+def test_a_contradictory_order_is_a_problem_only_if_it_counts_towards_a_limit(
     shop,
 ):
     shop.list("shoe", 9, purchase_limit=2)

@@ -163,7 +163,7 @@ def test_a_group_keeps_its_sequence_behind_a_contested_buyer():
     assert rejected == {"INSUFFICIENT_STOCK"}, "they came after the order of another buyer"
 
 
-def test_a_follower_in_a_group_is_not_rejected_for_stock_that_a_contested_buyer_did_not_get():
+def test_a_follower_is_not_rejected_for_units_that_a_contested_buyer_did_not_get():
     bench = Counted(limited("p", 1, limit=99), attempts=3)
 
     def outrun(request):
