@@ -433,7 +433,7 @@ def in_free_tiers() -> float:
     return polls * prices.SQS_REQUEST + SWEEPS / SWEEP_MINUTES * units
 
 
-PRODUCT_BYTES = 252
+PRODUCT_BYTES = 312
 """Bytes of a product's row with a name and a price, within 10 %. Assumed."""
 
 LEVEL_BYTES = 25

@@ -50,6 +50,7 @@ SHOWS = {
     "count_stock_acquire": "a lease of five minutes for a count",
     "count_stock_acquire_place": "the same for the stock at a location",
     "count_stock_commit_expired": "a count under an expired lease",
+    "count_stock_begin": "a count as of the time at which it begins",
     "count_stock_bad": "a lease that is too long",
     "api": "an order over HTTP",
     "publish_events": "four row changes, as the streams deliver them",

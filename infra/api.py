@@ -41,6 +41,7 @@ ROUTES = {
     "GET /stock": "Api",
     "GET /stock/{productId}": "Api",
     "GET /transfers": "Api",
+    "GET /counts": "Api",
     "POST /counts": "CountStock",
 }
 """The routes, each with the function that answers. API Gateway answers 404 to all other requests."""

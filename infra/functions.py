@@ -134,10 +134,10 @@ _FUNCTIONS = {
     ),
     "CountStock": _Function(
         "count_stock",
-        "Counts stock under a lease",
+        "Counts stock, under a lease or as of a time",
         {
             "Products": "BatchGetItem GetItem UpdateItem",
-            "StockAdjustments": "GetItem PutItem",
+            "StockAdjustments": "BatchGetItem GetItem PutItem",
             # GetItem: a count starts by reading the units on hand in one transaction.
             "Allotments": f"{_USE_LANES} GetItem",
         },
@@ -177,7 +177,9 @@ _FUNCTIONS = {
             "Orders/byLatePayment": "Query",
             "Products/byLevel": "Query",
             "StockAdjustments": "Query",
+            "Products/byCount": "Query",
             "StockAdjustments/byTime": "Query",
+            "StockAdjustments/byStocktake": "Query",
             "StockAdjustments/byTransfer": "Query",
             "Movements": "Query",
             "Movements/byReference": "Query",

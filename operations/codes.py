@@ -118,7 +118,7 @@ REFUSED: Mapping[str, str] = {
     "NEWER_EVENT_APPLIED": "`change`, `changePrice`: an event with a later time was applied; the price stays unchanged",
     "EVENT_ID_REUSED": "`changeDetails`: another event with this id and time was applied",
     "LEASE_LOST": "`count_stock`: the lease has ended, or a concurrent writer changed the row; the count will not be booked: acquire and count again",
-    "ADJUSTMENT_ID_REUSED": "`commit`: another adjustment has this id; while the lease lasts, commit with another id",
+    "ADJUSTMENT_ID_REUSED": "`commit`, `count`: another adjustment has this id; commit or count with another id",
 }
 """Reasons of `REFUSED` that only direct commands get, in addition to the engine's `RejectionReason`."""
 

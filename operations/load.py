@@ -41,7 +41,6 @@ from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
     InvalidMessageError,
-    InventoryOrdersError,
     LeaseHeldError,
     LeaseLostError,
     Outcome,
@@ -55,7 +54,6 @@ from inventory_orders.errors import (
 from inventory_orders.lanes.levels import estimate_levels
 from inventory_orders.lanes.source import engine_with_lanes
 from inventory_orders.products.catalogue import ProductCatalogue, opening_key, product_to_create
-from inventory_orders.products.lease import Lease
 from inventory_orders.retry import RetryPolicy
 from inventory_orders.store.cancellations import barcode_taken_error
 from inventory_orders.store.dynamodb import Snapshot, Store
@@ -80,8 +78,6 @@ _POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
 _PATIENCE_SECONDS = 300.0
 # This is also how long a line, and the rest of its batch, waits for another owner's lease.
 _LEASE_SECONDS = 60.0
-# If a load is killed between lease and count, the next load waits until that lease expires.
-_COUNT_SECONDS = 30.0
 
 C = TypeVar("C", NewProduct, Change, Booking, Count)
 Recorded = TypeVar("Recorded", Booking, Count)
@@ -397,59 +393,32 @@ class _Writer:
         ]
 
     def count(self, batch: Batch[Count], moves: Moves) -> Sequence[Answer]:
-        """Book counts, each under a lease of its own."""
-        counts = [line.content for line in batch]
-        records = self._reader.read([count.record_key for count in counts]).records
-        return [self._count(count, records.get(count.record_key), moves) for count in counts]
+        """Book counts through the engine."""
+        answers = self._corrections([line.content for line in batch], moves)
+        changes = [each for each in answers if isinstance(each, Adjustment)]
+        self._pace(len(changes))
+        report = self._engine.apply(changes, self._lease_deadline())
+        if report.failure is not None:
+            raise report.failure
+        outcomes = iter(report.outcomes)
+        return [
+            _of_outcome(each, next(outcomes)) if isinstance(each, Adjustment) else each
+            for each in answers
+        ]
 
-    def _count(self, count: Count, stored: Stored, moves: Moves) -> Answer:
-        if stored is not None:
-            return _counted_before(count, stored)
-        self._pace(1)
-        try:
-            delta = self._book_count(count, moves)
-        except RejectedError as error:
-            # A concurrent load of the same file may have booked it since.
-            stored = self._reader.record(count.record_key)
-            return (
-                _problem(count.product_id, error)
-                if stored is None
-                else _counted_before(count, stored)
+    def _corrections(self, counts: Sequence[Count], moves: Moves) -> list[Adjustment | Answer]:
+        """Return the change that books each count, or the answer if there is none."""
+        keys = [key for count in counts for key in (count.product_id, count.record_key)]
+        found = self._reader.read(keys)
+        return [
+            _problem(count.product_id, found.unreadable[count.product_id])
+            if count.product_id in found.unreadable
+            else _correction(
+                *(count, found.products[count.product_id]),
+                *(found.records.get(count.record_key), moves),
             )
-        except _OF_ONE_LINE as error:
-            return _problem(count.product_id, error)
-        return _counted(count, delta)
-
-    def _book_count(self, count: Count, moves: Moves) -> int:
-        """Book a count, and return the correction in units.
-
-        Raises:
-            RejectedError: `MOVED_SINCE_COUNT`.
-        """
-        client, deadline = self._reader.client, self._lease_deadline()
-        lease = client.call(
-            lambda: Lease.acquire(
-                *(client, count.product_id, _COUNT_SECONDS, deadline),
-                holder="load",
-                names_location=count.names_location,
-            ),
-            deadline,
-            repeat_after=lambda error: (
-                error.retry_after if isinstance(error, LeaseHeldError) else None
-            ),
-        )
-        try:
-            then = moves.on_hand_then(count, lease.product.created_at)
-            moved = (lease.product.lock_on_hand or 0) - then
-            done = lease.commit(
-                count.counted, count.adjustment_id, deadline, count.notes, moved=moved
-            )
-            return done.delta
-        except (InventoryOrdersError, InterruptedLoadError):
-            # If the lease cannot be released, it expires.
-            with suppress(InventoryOrdersError, InterruptedLoadError):
-                lease.release(Deadline.after(3.0, client.clock))
-            raise
+            for count in counts
+        ]
 
     def _lease_deadline(self) -> Deadline:
         return Deadline.after(_LEASE_SECONDS, self._reader.client.clock)
@@ -556,22 +525,11 @@ class _Checker:
         return self._recorded(batch, lambda count, stored: self._count(count, stored, moves))
 
     def _count(self, count: Count, stored: Stored, moves: Moves) -> Answer:
-        if stored is not None:
-            return _counted_before(count, stored)
-        product = self._products[count.product_id]
-        if product is None:
-            return _unknown(count.product_id)
-        try:
-            delta = count.counted - moves.on_hand_then(count, product.created_at)
-        except RejectedError as error:
-            return _problem(count.product_id, error)
-        change = Adjustment(
-            *(count.product_id, count.adjustment_id, delta, "COUNT"),
-            names_location=count.names_location,
-        )
-        if rejection := change.rejection(self._products):
-            return _rejected(rejection)
-        return _counted(count, delta)
+        change = _correction(count, self._products[count.product_id], stored, moves)
+        if not isinstance(change, Adjustment):
+            return change
+        rejection = change.rejection(self._products)
+        return _booked(change) if rejection is None else _rejected(rejection)
 
     def _read(
         self, product_ids: Iterable[str], keys: Sequence[RecordKey] = ()
@@ -636,12 +594,35 @@ def _problem(product_id: str, error: OutcomeError) -> Problem:
     return Problem(error.code, f"{error}{again}")
 
 
-def _booked(change: Booking) -> Done:
-    return Done.MOVED if isinstance(change, Transfer) else Done.BOOKED
+def _booked(change: Booking) -> Answer:
+    if isinstance(change, Transfer):
+        return Done.MOVED
+    if change.counted is None:
+        return Done.BOOKED
+    if not change.delta:
+        return Done.COUNTED
+    words = f"counted {change.counted:,}, corrected by {change.delta:+,}"
+    return Finding(Done.COUNTED, words, "stock corrected")
 
 
 def _booked_before(change: Booking) -> Done:
-    return Done.MOVED_BEFORE if isinstance(change, Transfer) else Done.BOOKED_BEFORE
+    if isinstance(change, Transfer):
+        return Done.MOVED_BEFORE
+    return Done.BOOKED_BEFORE if change.counted is None else Done.COUNTED_BEFORE
+
+
+def _correction(
+    count: Count, product: Product | None, stored: Stored, moves: Moves
+) -> Adjustment | Answer:
+    """Return the change that books a count, or the answer if there is none."""
+    if stored is not None:
+        return _counted_before(count, stored)
+    if product is None:
+        return _unknown(count.product_id)
+    try:
+        return moves.correction(count)
+    except RejectedError as error:
+        return _problem(count.product_id, error)
 
 
 def _of_outcome(change: Booking, outcome: ChangeOutcome) -> Answer:
@@ -716,14 +697,6 @@ def _name(content: NewProduct | Change | Booking | Count) -> str:
     if isinstance(content, Count) and content.names_location and not location_of(key):
         return f"{key} at the default location"
     return in_words(key)
-
-
-def _counted(count: Count, delta: int) -> Answer:
-    """Build the result of a booked count."""
-    if not delta:
-        return Done.COUNTED
-    words = f"counted {count.counted:,}, corrected by {delta:+,}"
-    return Finding(Done.COUNTED, words, "stock corrected")
 
 
 def _counted_before(count: Count, stored: Record | CorruptItemError) -> Answer:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import takewhile
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.adjustment import COUNT, Adjustment
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import OUTBOUND_KEYS, OutboundPage
 from inventory_orders.engine.retrying_client import RetryingClient
@@ -52,6 +53,7 @@ class Level:
         versions: The versions of the outbound pages by name, and that of the row, whose name is empty.
         changed_at: When the row or an outbound page was last written, ISO 8601, by a clock on AWS.
         read_at: A time before the read, ISO 8601, by the clock of this machine.
+        counted_at: As of which time the product was last counted, or when it was created.
     """
 
     created_at: str
@@ -59,6 +61,7 @@ class Level:
     versions: Mapping[str, int]
     changed_at: str
     read_at: str
+    counted_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +80,31 @@ class Moves:
     booked: frozenset[str] = frozenset()
     gap: str = ""
 
-    def on_hand_then(self, count: Count, created_at: str) -> int:
-        """Return the units that were on hand when a count began, according to the books.
-
-        Args:
-            count: The count.
-            created_at: The product's present generation.
+    def correction(self, count: Count) -> Adjustment:
+        """Return the change that corrects the units that were on hand when a count began, according to the books.
 
         Raises:
             RejectedError: `MOVED_SINCE_COUNT`: the number cannot be known, or a newer count was booked.
         """
-        if objection := self.gap or self._objection(count, created_at):
+        if objection := self.gap or self._objection(count):
             raise RejectedError(objection, MOVED_SINCE_COUNT)
         level = self.levels[count.product_id]
-        return level.on_hand - sum(
-            _units(row, level) for row in self._later(count) if not _is_same(row, count)
+        since = sum(_units(row, level) for row in self._later(count) if not _is_same(row, count))
+        return Adjustment(
+            count.product_id,
+            count.adjustment_id,
+            count.counted - (level.on_hand - since),
+            COUNT,
+            count.notes,
+            names_location=count.names_location,
+            counted=count.counted,
+            stamps={"counted_at": count.counted_at},
+            counted_before=level.counted_at,
         )
 
-    def _objection(self, count: Count, created_at: str) -> str:
+    def _objection(self, count: Count) -> str:
         level = self.levels.get(count.product_id)
-        if level is None or level.created_at != created_at:
+        if level is None:
             return f"{in_words(count.product_id)} was listed while the file was loaded: {_REMEDY}"
         if count.product_id in self.booked:
             return f"the file also books stock of the product, which the count may include: use two files, or {_REMEDY}"
@@ -173,7 +181,10 @@ def _levels(client: RetryingClient, keys: Sequence[str]) -> Iterator[tuple[str, 
             on_hand = row.on_hand - found.outbound_units(row)
             versions = {"": row.version, **{str(page.key): page.version for page in pages}}
             changed_at = max([row.last_updated_at, *(page.last_updated_at for page in pages)])
-            yield key, Level(row.created_at, on_hand, versions, changed_at, read_at)
+            yield (
+                key,
+                Level(row.created_at, on_hand, versions, changed_at, read_at, row.counted_at),
+            )
 
 
 def _wait(client: RetryingClient, levels: Iterable[Level]) -> str:

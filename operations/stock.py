@@ -22,7 +22,8 @@ from inventory_orders.lanes.levels import (
     read_rows,
 )
 from inventory_orders.store.dynamodb import Snapshot
-from inventory_orders.store.lists import list_by_level, list_products, list_transfers
+from inventory_orders.store.lists import list_entries, list_products, list_transfers
+from inventory_orders.store.tables import BY_LEVEL
 
 from .aws import Aws
 
@@ -107,9 +108,10 @@ def list_keys(
     keys, after = list[str](), None
     for status in statuses:
         while len(keys) <= limit:
-            listing = partial(list_by_level, client.store, status, limit + 1, after)
+            listing = partial(list_entries, client.store, BY_LEVEL, status, limit + 1, after)
             found, after = client.call(listing, Deadline.after(PATIENCE, SystemClock()))
-            keys += [key for key in found if location_id in (None, location_of(key))]
+            there = (row["productId"] for row in found)
+            keys += [key for key in there if location_id in (None, location_of(key))]
             if after is None:
                 break
     return keys[:limit], len(keys) > limit

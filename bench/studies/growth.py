@@ -101,6 +101,8 @@ PAGES = (
     Page("GET /products/{usual}/history"),
     Page("GET /products/{hot}/history", 40),
     Page("GET /products/{slow}/history", 20),
+    Page("GET /counts", 40),
+    Page("GET /counts?reference=nothing"),
     Page("GET /transfers"),
     Page("GET /stock", 40),
     Page("GET /stock?limit=100"),

@@ -47,6 +47,7 @@ _ROUTES = {
     "GET /products/{productId}/history": Route(
         products.list_history, ("locationId", *_TIMES, *_PAGE)
     ),
+    "GET /counts": Route(products.list_counts, ("reference", "locationId", *_PAGE)),
     "GET /stock": Route(products.list_stock, ("status", "inLanes", "locationId", *_PAGE)),
     "GET /stock/{productId}": Route(products.get_stock, ("locationId",)),
     "GET /transfers": Route(products.list_transfers),

@@ -1,24 +1,26 @@
-"""Counts stock under a lease, so that a product is not sold while it is counted."""
+"""Counts stock: under a lease, so that a product is not sold while it is counted, or as of a time, while it is sold."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from inventory_orders.api.serving import answer_command
-from inventory_orders.clock import Deadline
+from inventory_orders.clock import Deadline, timestamp
 from inventory_orders.domain.location import key_in, named_key
-from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentRecord
-from inventory_orders.engine.retrying_client import RetryingClient
+from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey, AdjustmentRecord
+from inventory_orders.engine.outcomes import UnsuccessfulError
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.errors import Outcome
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import emit_stats, logger, metrics
-from inventory_orders.messages.commands import notes_in
-from inventory_orders.products.lease import Lease
+from inventory_orders.messages.commands import count_as_of, notes_in, snapshot_of
+from inventory_orders.products.lease import Lease, read_on_hand
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
-runtime.prepare("store")
+runtime.prepare("store", "engine")
 
 _ROUTES = {"POST /counts": None}
 """The route of the HTTP API. The request's body names the action."""
@@ -27,16 +29,68 @@ _ROUTES = {"POST /counts": None}
 @logger.inject_lambda_context
 @metrics.log_metrics
 def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
-    """Acquire, renew, commit or release a lease on a product.
+    """Acquire, renew, commit or release a lease on a product, or begin and book a count as of a time.
 
     Returns:
-        An answer with `result` and the `lease` for the next command. After a commit, it shows the count's adjustment instead;
-        after a failure, it says what to do.
+        An answer with `result` and the `lease` or `snapshot` for the next command. After a commit or a count, it shows the
+        count's adjustment instead; after a failure, it says what to do.
     """
     return answer_command(event, context, "count_stock", _ROUTES, _command)
 
 
 def _command(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
+    as_of_a_time = {"begin": _begin, "count": _count}.get(command["action"])
+    return (as_of_a_time or _under_lease)(command, deadline)
+
+
+# ---------------------------------------------------------------------- as of a time
+
+
+def _begin(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
+    client, key = runtime.process().engine.client, key_in(command)
+    if earlier := _booked(client, AdjustmentKey(key, command["adjustmentId"]), deadline):
+        return {"result": "COUNTED_BEFORE", **earlier}
+    at = timestamp(client.clock.now())
+    row, on_hand = read_on_hand(client, key, deadline, CommitStats())
+    times = {"countedAt": at, "lastCountedAt": row.counted_at}
+    units = {} if command.get("blind", False) else {"onHand": on_hand}
+    snapshot = snapshot_of(at, on_hand, row.counted_at)
+    return {"result": "BEGUN", **named_key(key), **times, **units, "snapshot": snapshot}
+
+
+def _count(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
+    count, engine = count_as_of(command), runtime.process().engine
+    report = engine.apply([count], deadline)
+    emit_stats(report.stats, report.failure)
+    outcome = report.outcome_of_one()
+    if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
+        raise UnsuccessfulError(outcome, direct.of_shortages(outcome.rejection))
+    # A replay may be of another person's count.
+    return direct.of_outcome(outcome) | _booked(engine.client, count.record_key, deadline)
+
+
+def _booked(client: RetryingClient, key: AdjustmentKey, deadline: Deadline) -> direct.Answer:
+    """The fields of an answer that show a count that is booked; empty if there is none."""
+    count = client.call(lambda: client.store.get_record(key), deadline)
+    if not isinstance(count, AdjustmentRecord) or count.counted is None:
+        return {}
+    shown = {
+        "adjustmentId": count.adjustment_id,
+        "counted": count.counted,
+        "delta": count.delta,
+        "countedAt": count.counted_at,
+        "appliedAt": count.applied_at,
+        "version": count.product_version,
+        **{name: count.notes.get(name) for name in ("actor", "reference")},
+    }
+    known = {name: value for name, value in shown.items() if value is not None}
+    return named_key(count.product_id) | known
+
+
+# ---------------------------------------------------------------------- under a lease
+
+
+def _under_lease(command: dict[str, Any], deadline: Deadline) -> direct.Answer:
     client = RetryingClient(runtime.process().store)
     outlive = command.get("outliveInvocation", False)
     if command["action"] == "acquire":

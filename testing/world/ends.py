@@ -153,8 +153,9 @@ def is_done(row_of: Callable[..., Row | None], function: str, asked: dict[str, A
             row = row_of("StockAdjustments", key_of(asked), asked["adjustmentId"])
             return row is not None and is_adjustment(row, asked)
         case "count_stock":
-            key = key_of(asked["lease"])
-            return row_of("StockAdjustments", key, asked["adjustmentId"]) is not None
+            key = key_of(asked.get("lease", asked))
+            row = row_of("StockAdjustments", key, asked["adjustmentId"])
+            return row is not None and row.get("counted") == asked["counted"]
         case _:
             return _is_managed(row_of("Products", key_of(asked)), asked)
 

@@ -515,7 +515,7 @@ def _check_answer(
         return
     result, action = answer.get("result"), command.get("action")
     require(result is not None, f"{command} was answered {answer}")
-    if function == "sweep" or (function == "count_stock" and action != "commit"):
+    if function == "sweep" or (function == "count_stock" and action not in ("commit", "count")):
         return
     done = is_done(world.row, function, command)
     # A cancellation also gets this answer if there was nothing left to cancel.

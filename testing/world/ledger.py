@@ -106,6 +106,8 @@ class Ledger:
 
     def __init__(self, rows: Mapping[Place, dict[str, Any]]) -> None:
         self.stock: dict[str, list[Stock]] = {}
+        # The first of these states after the last count.
+        self._counted = defaultdict[str, int](int)
         self._rows: dict[str, dict[str, Any]] = {}
         self._locations: dict[str, set[str]] = defaultdict(set)
         self._lanes: dict[str, dict[str, _Entry]] = defaultdict(dict)
@@ -129,14 +131,33 @@ class Ledger:
         for change in changes:
             _check_row(change)
         _check_records(changes)
+        counted = [change.after for change in changes if change.after and "counted" in change.after]
+        for booked in counted:
+            self._check_count(booked)
         _check_transfers(changes)
         _check_owed(changes)
         _check_outbound(changes)
         self._keep(number, changes)
+        self._counted |= {
+            row["productId"]: len(self.stock[row["productId"]]) - 1 for row in counted
+        }
         for product_id in {each for change in changes for each in _renamed(change)}:
             self._check_words(product_id)
         if any(map(_has_barcodes, changes)):
             self._check_barcodes()
+
+    def _check_count(self, booked: Row) -> None:
+        """Check that a count as of a time corrects the units that were on hand then, and that no other count has corrected them since."""
+        key, expected = booked["productId"], booked["counted"] - booked["delta"]
+        there = [
+            stock.on_hand
+            for stock in self.stock[key][self._counted[key] :]
+            if stock.row and stock.row["createdAt"] == booked["productCreatedAt"]
+        ]
+        require(
+            "countedAt" not in booked or expected in there,
+            f"a count of {key} corrects {expected} units, but since the last count, on hand were {there}",
+        )
 
     # ------------------------------------------------------------------ recording
 
@@ -441,7 +462,7 @@ def _check_records(changes: Sequence[Change]) -> None:
             continue
         name, row = booked["productId"], rows.get(booked["productId"])
         before = (row.before if row is not None else None) or {}
-        if "counted" in booked:
+        if "counted" in booked and "countedAt" not in booked:
             require("lentTo" not in before, f"{name} was counted, and more may be in lanes")
             found = booked["counted"] - before.get("lockOnHand", 0)
             require(

@@ -109,6 +109,12 @@ class Preparation:
         more = {"counted": 9, "adjustmentId": self.new_id}
         return {"action": "commit", "lease": self.lease(), **more}
 
+    def count_as_of_a_time(self):
+        self.product()
+        place = {"locationId": "", "adjustmentId": self.new_id}
+        begun = self.call("count_stock", self.command("begin", **place))
+        return self.command("count", **place, snapshot=begun["snapshot"], counted=9)
+
     def adjustment(self, delta):
         reason = {"reason": "RECEIPT" if delta > 0 else "CORRECTION"}
         return {"adjustmentId": self.new_id, "productId": self.new_id, "delta": delta, **reason}
@@ -302,6 +308,7 @@ EVENTS = {
     "lease of a lent product": lambda s: s.lent("acquire", seconds=1),
     "count": Preparation.count,
     "count, written before": again("count_stock", Preparation.count),
+    "count as of a time": Preparation.count_as_of_a_time,
     "hold and idle units": hold_and_idle_units,
     "outcome": outcome,
     "outcome, recorded late": late_outcome,
@@ -330,6 +337,8 @@ EVENTS = {
     "GET stock that is low": lambda s: asked("GET", "/stock", status="LOW_STOCK"),
     "GET stock of a lent product": asked_after(Preparation.lent, "GET", "/stock/{}"),
     "GET adjustments": asked_after(Preparation.product, "GET", "/products/{}/adjustments"),
+    "GET counts": lambda s: asked("GET", "/counts"),
+    "GET counts of a stocktake": lambda s: asked("GET", "/counts", reference="Winter"),
     "GET transfers": lambda s: asked("GET", "/transfers"),
     "GET history": asked_after(Preparation.product, "GET", "/products/{}/history"),
 }
@@ -398,6 +407,7 @@ NEEDED = {
         lease: AllotmentsTable dynamodb:GetItem
         count, written before: StockAdjustmentsTable dynamodb:GetItem
         count: StockAdjustmentsTable dynamodb:PutItem
+        count as of a time: StockAdjustmentsTable dynamodb:BatchGetItem
         lease of a lent product: {LANES}""",
     "sweep": """
         hold and idle units: ProductsTable dynamodb:BatchGetItem
@@ -439,6 +449,8 @@ NEEDED = {
         GET history: StockAdjustmentsTable/byTime dynamodb:Query
         GET history: MovementsTable dynamodb:Query
         GET transfers: StockAdjustmentsTable/byTransfer dynamodb:Query
+        GET counts: ProductsTable/byCount dynamodb:Query
+        GET counts of a stocktake: StockAdjustmentsTable/byStocktake dynamodb:Query
         GET adjustments: StockAdjustmentsTable dynamodb:Query
         GET products by a search: WordsTable dynamodb:Query
         GET what was scanned: BarcodesTable dynamodb:GetItem

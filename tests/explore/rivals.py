@@ -209,6 +209,21 @@ def counts(adjustment_id: str, found: int, location: str = "") -> Rival:
     return runs(script)
 
 
+def finds(adjustment_id: str, shelf: int, *, leased: bool = False) -> Rival:
+    """Make a client that counts product `p` as of a time or, if `leased`, under a lease, and always finds `shelf` units."""
+
+    def script(client: Client) -> None:
+        place = {"productId": "p", "locationId": "", "adjustmentId": adjustment_id}
+        begun = client("count_stock", acquire(3) if leased else {"action": "begin", **place})
+        if begun.get("result") == "ACQUIRED":
+            client("count_stock", commit(begun, adjustment_id, shelf))
+        elif begun.get("result") == "BEGUN":
+            count = {"action": "count", "snapshot": begun["snapshot"], "counted": shelf}
+            client("count_stock", count | place)
+
+    return runs(script)
+
+
 def acquire(seconds: int, location: str = "") -> Message:
     """Make a command that takes the lease on product `p`."""
     asked = {"action": "acquire", "productId": "p", "locationId": location, "seconds": seconds}

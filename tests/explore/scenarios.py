@@ -48,6 +48,7 @@ from tests.explore.rivals import (
     decrement,
     delist,
     expires,
+    finds,
     handed_over,
     insists,
     lend,
@@ -127,6 +128,12 @@ def _newest_stands(world: World) -> None:
 def _barcode_has_one_product(world: World) -> None:
     owners = [(world.row("Products", each) or {}).get("barcodes", ()) for each in "pq"]
     require(sum("X" in owned for owned in owners) <= 1, f"X is a barcode of both: {owners}")
+
+
+def _four_on_hand_if_counted(world: World) -> None:
+    counts = [row for row in world.rows("StockAdjustments") if "counted" in row]
+    on_hand = (world.row("Products", "p") or {})["onHand"]
+    require(on_hand == (4 if counts else 5), f"of 4 units, {on_hand} are on hand after {counts}")
 
 
 def _one_body(world: World) -> None:
@@ -1054,6 +1061,28 @@ _ON_HAND = (
         jumps=(4.0,),
         check=_are_handed_over,
         faults=(*_TELLING, "late", "time", "clocks"),
+    ),
+    Scenario(
+        "two counts as of a time",
+        [stock(p=5)],
+        [finds("count-a", 4), finds("count-b", 4), buys("o", p=1)],
+        check=_four_on_hand_if_counted,
+        faults=(*_TELLING, "late"),
+    ),
+    Scenario(
+        "count as of a time against one under a lease",
+        [stock(p=5)],
+        [finds("count-a", 4), finds("count-b", 4, leased=True), buys("o", p=1)],
+        jumps=(4.0,),
+        check=_four_on_hand_if_counted,
+        faults=(*_TELLING, "late"),
+    ),
+    Scenario(
+        "hand-over against count as of a time",
+        [stock(p=1), *_UNIT_LEFT, _PAID],
+        [changes(FULFIL), finds("count", 2), SWEEPS],
+        check=_are_handed_over,
+        faults=(*_TELLING, "late"),
     ),
     Scenario(
         "fold against count",

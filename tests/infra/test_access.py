@@ -35,14 +35,14 @@ everybody with a signature | execute-api:Invoke | GET /orders, POST /orders, GET
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/confirm, POST /orders/{orderId}/extend, POST /orders/{orderId}/fulfil | route to Api live
 everybody with a signature | execute-api:Invoke | POST /orders/{orderId}/cancel, POST /orders/{orderId}/returns, GET /products, GET /barcodes | route to Api live
 everybody with a signature | execute-api:Invoke | GET /products/{productId}, GET /products/{productId}/adjustments, GET /products/{productId}/history | route to Api live
-everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /transfers, GET /about, GET /today, GET /changes | route to Api live
+everybody with a signature | execute-api:Invoke | GET /stock, GET /stock/{productId}, GET /transfers, GET /counts, GET /about, GET /today, GET /changes | route to Api live
 everybody with a signature | execute-api:Invoke | POST /products, PATCH /products/{productId}, DELETE /products/{productId} | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/discontinue, POST /products/{productId}/list-again | route to ManageProducts live
 everybody with a signature | execute-api:Invoke | POST /products/{productId}/adjustments, POST /products/{productId}/transfers | route to AdjustStock live
 everybody with a signature | execute-api:Invoke | POST /counts | route to CountStock live
 apigateway.amazonaws.com | lambda:InvokeFunction | Api live, ManageProducts live, AdjustStock live, CountStock live | permission, for routes of ApiHttpApi
 ApiHttpApi               | logs to                 | ApiAccessLog            | stage $default
-Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment, byLevel, byTime, byTransfer, byReference | role
+Api                      | dynamodb:Query          | byUser, byStatus, byLatePayment, byLevel, byCount, byTime, byTransfer, byStocktake, byReference | role
 Api                      | sqs:SendMessage         | OrderQueue, OrderQueueExpress | role
 # docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
 scheduler.amazonaws.com  | sts:AssumeRole          | SweepScheduleRole       | trust policy, for this account
@@ -99,7 +99,7 @@ PlaceOrders  | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetIte
 ChangeOrders | dynamodb:BatchGetItem dynamodb:UpdateItem | Products | role
 PlaceOrders, ChangeOrders | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem | Orders | role
 AdjustStock, CountStock | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:UpdateItem | Products | role
-AdjustStock    | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem                        | StockAdjustments | role
+AdjustStock, CountStock | dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem               | StockAdjustments | role
 PlaceOrders, AdjustStock, ChangeOrders, ManageProducts | USE_LANES | Allotments | role
 Api            | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Api            | dynamodb:Query                                                                 | StockAdjustments | role
@@ -113,7 +113,6 @@ ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                           
 Api            | dynamodb:GetItem                                                               | Barcodes         | role
 PlaceOrders, Api | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:UpdateItem | Purchases | role
 ChangeOrders   | dynamodb:UpdateItem                                                            | Purchases        | role
-CountStock     | dynamodb:GetItem dynamodb:PutItem                                              | StockAdjustments | role
 # GetItem, Scan and PutEvents: with the setting stockEvents.
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role
@@ -142,8 +141,10 @@ DynamoDB                 | maintains byExpiry      | Orders                  | g
 DynamoDB                 | maintains byStatus      | Orders                  | global secondary index
 DynamoDB                 | maintains byLatePayment | Orders                  | global secondary index
 DynamoDB                 | maintains byTime        | StockAdjustments        | global secondary index
+DynamoDB                 | maintains byStocktake   | StockAdjustments        | global secondary index
 DynamoDB                 | maintains byTransfer    | StockAdjustments        | global secondary index
 DynamoDB                 | maintains byReference   | Movements               | global secondary index
+DynamoDB                 | maintains byCount       | Products                | global secondary index
 DynamoDB                 | maintains byLevel       | Products                | global secondary index
 DynamoDB                 | maintains a stream      | Orders, Products        | stream specification
 """

@@ -43,10 +43,10 @@ def controls(page):
 
 
 def test_a_role_sees_what_it_may_do(page, desk):
-    all_parts = ["Today", "Orders", "Scan", "Products", "Transfers"]
+    all_parts = ["Today", "Orders", "Scan", "Products", "Count", "Transfers"]
     for role, allowed in (
         ("pickers", ["Today", "Orders", "Scan"]),
-        ("stock", ["Today", "Products", "Transfers"]),
+        ("stock", ["Today", "Products", "Count", "Transfers"]),
         ("support", ["Today", "Orders"]),
         ("owners", all_parts),
     ):

@@ -222,6 +222,11 @@ class Story:
         count = {"adjustmentId": "count", "counted": 28, "actor": "ben"}
         lease = self.lease("counted")
         self.ask("count_stock", "COMMITTED", action="commit", lease=lease, **count)
+        shelf = {"productId": "counted", "locationId": ""}
+        begun = self.ask("count_stock", "BEGUN", action="begin", **shelf, adjustmentId="c")
+        again = {"adjustmentId": "as-of-a-time", "counted": 27, "reference": "Stocktake 1"}
+        again |= {"snapshot": begun["snapshot"]}
+        self.ask("count_stock", "APPLIED", action="count", **shelf, **again)
 
     def send_goods(self) -> None:
         """Send goods to another location, and lose them on the way."""

@@ -45,6 +45,8 @@ PAGES = [
     Page("product", f"#/product/{MILK}", "Hojicha", ("Receive",)),
     Page("drop", f"#/drop/{HOT_PRODUCT}", "Drop: First Flush 2026, limited drop"),
     Page("receive", "#/receive", "Receive a delivery"),
+    Page("count", "#/count", "Count stock", ("Count Earl Grey",)),
+    Page("stocktake", "#/stocktake/Winter", "Report: Winter"),
     Page("labels", f"#/labels/product/{TEA}", "Labels: Earl Grey"),
     Page("transfers", "#/transfers", "Transfers"),
     Page("send", "#/send", "Send a transfer"),
@@ -94,6 +96,10 @@ def fill(desk: DeskOfShop) -> None:
     sent = {"adjustmentId": "s-1", "productId": TEA, "delta": -3, "reason": "TRANSFER_OUT"}
     sent |= {"locationId": "", "sentTo": "berlin", "reference": "van-7"}
     desk.command("AdjustStock", action="adjust", **sent)
+    counted = {"productId": MILK, "locationId": "", "adjustmentId": "c-1"}
+    begun = desk.aws.invoke("CountStock", {"action": "begin", **counted})
+    count = {"snapshot": begun["snapshot"], "counted": begun["onHand"] - 1, "reference": "Winter"}
+    desk.command("CountStock", action="count", **counted, **count)
     damage = {"adjustmentId": "r-9", "productId": TEA, "delta": -9000, "reason": "DAMAGE"}
     desk.dead_letter("StockDeadLetterQueueUrl", json.dumps(damage), "BELOW_FLOOR")
     desk.dead_letter("OrderDeadLetterQueueUrl", "no order", "INVALID_JSON")

@@ -202,7 +202,7 @@ LIFE = (
     *("placeOrder", "getOrder", "listOrders", "extendHold", "confirmOrder", "fulfilOrder"),
     *("takeBack", "cancelOrder", "getProducts", "getProduct", "createProduct", "findScanned"),
     *("changeProduct", "adjustStock", "listAdjustments", "listHistory", "listStock", "getStock"),
-    *("transferStock", "listTransfers"),
+    *("transferStock", "listTransfers", "listCounts"),
     *("discontinueProduct", "listProductAgain", "countStock", "delistProduct"),
 )
 """The routes in a sequence in which each example succeeds."""

@@ -64,6 +64,7 @@ NO_CODES = {
     # Values of `result` and `reason`, of the status of orders, and of availability.
     *("ACQUIRED", "APPLIED", "COMMITTED", "INVALID", "LEASE_WAS_OVER", "PUBLISHED", "REFUSED"),
     *("RECORDED", "RELEASED", "RENEWED", "REPLAYED", "RETRY_LATER", "STALE", "SWEPT", "ACCEPTED"),
+    *("BEGUN", "COUNTED_BEFORE"),
     *("CLOSING", "COUNT", "DECREMENT", "OPENING"),
     *("TRANSFER_IN", "TRANSFER_LOST", "TRANSFER_OUT"),
     *OrderStatus,

@@ -144,6 +144,14 @@ def test_a_lane_gets_some_of_what_only_other_lanes_have_sold(shop):
     assert shop.held("tea")[other.source.lane.number] == at_depot // 2 // 20
 
 
+def test_each_lane_in_use_has_an_equal_share_and_so_does_the_depot(shop):
+    shop.list("p", 100)
+    _, second = shop.owner(), shop.owner()
+    shop.sell(second, shop.new_order("p"))
+    assert shop.held() == {DEPOT: 60, second.source.lane.number: 30 - 1}
+    assert shop.stock("p") == 10, "the contested row keeps a tenth"
+
+
 # ---------------------------------------------------------------------- loans
 
 
@@ -213,6 +221,18 @@ def test_a_dead_owner_of_the_depots_lease_blocks_visits_for_two_seconds(shop):
     assert [outcome.kind for outcome in report.outcomes] == [APPLIED]
     assert 1.5 < report.stats.measured["DepotWait"][0] / 1000 < 3.0
     assert len(shop.calls) < 50, "each attempt to take the lease costs a write unit"
+
+
+@pytest.mark.parametrize(("units", "outcome"), [(4, REJECTED), (2, APPLIED)])
+def test_once_a_product_is_sold_out_nobody_waits_for_the_depot(shop, units, outcome):
+    shop.list("p", 5)
+    worker, other = shop.owner(), shop.owner()
+    shop.sell(worker, shop.new_order("p"))
+    shop.sell(other, shop.new_order("p", units=units))
+    shop.occupy(DEPOT, 2.0)
+    began = shop.clock.seconds
+    assert shop.outcomes(worker, shop.new_order("p", units=2)) == [outcome]
+    assert (shop.clock.seconds - began > 1.5) == (outcome is APPLIED)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import CatalogueEvent
 from inventory_orders.engine import memory
 from inventory_orders.engine.retrying_client import RetryingClient
-from inventory_orders.errors import LeaseLostError, StoreUnavailableError, ThrottledError
+from inventory_orders.errors import StoreUnavailableError, ThrottledError
 from inventory_orders.products.catalogue import ProductCatalogue
 from inventory_orders.products.lease import Lease
 from inventory_orders.store.dynamodb import Snapshot
@@ -206,7 +206,7 @@ def test_a_count_includes_open_orders_and_fails_for_an_unknown_product(shelf):
     assert (q.on_hand, q.stock_count, q.locked_by) == (18, 13, None)
 
 
-def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
+def test_counts_that_cannot_be_booked_cost_the_others_nothing(shelf, monkeypatch):
     shelf.load(MIXED)
     monkeypatch.setattr(loading, "_LEASE_SECONDS", 0.3)
     shelf.shop.edit(Table.PRODUCTS, "bad")
@@ -220,15 +220,6 @@ def test_a_count_that_is_not_booked_leaves_no_lease(shelf, monkeypatch):
     ]
     assert "load the file again" in load.bad[1].message
     assert codes(shelf.check(content)) == [each for each in codes(load) if each[1] != "q"]
-
-    def lose(self, *_, **__):
-        raise LeaseLostError("the lease is over")
-
-    monkeypatch.setattr(Lease, "commit", lose)
-    load = shelf.load("productId,counted\np,1\n")
-    assert codes(load) == [(2, "p", "LEASE_LOST")]
-    p = shelf.product("p")
-    assert (p.locked_by, p.stock_count) == (None, 15)
 
 
 def test_a_count_waits_for_the_lease_of_a_load_that_was_killed(shelf):

@@ -428,6 +428,22 @@ def test_units_that_move_during_the_load_are_neither_lost_nor_booked_back(counte
     assert set(counted.shop.unexplained().values()) == {0}
 
 
+def test_a_count_that_is_booked_during_the_load_is_not_booked_again(counted):
+    place = {"productId": "tea", "locationId": "berlin", "adjustmentId": "by-a-colleague"}
+    once = [{"action": "begin", **place}]
+
+    def book(_):
+        if once:
+            begun = counted.shop.invoke("count_stock", once.pop())
+            count = {"action": "count", **place, "snapshot": begun["snapshot"], "counted": 19}
+            assert counted.shop.invoke("count_stock", count)["delta"] == -1
+
+    load = counted.load(COUNTS.replace("20", "19"), on_read=book)
+    assert codes(load) == [(2, "tea", "COUNTED_SINCE")]
+    # Two more have left, and are on an outbound page.
+    assert counted.product("tea#berlin").on_hand == 19 + 2
+
+
 def test_a_movement_that_came_after_the_units_were_read_is_not_subtracted(counted):
     """It is recorded before the load has read the movements, but the units on hand do not show it."""
     read, once = Store.read_together, [None]

@@ -91,6 +91,7 @@ def test_a_product_is_read_as_it_was_written():
         locked_by="owner",
         lock_time=1790000000.123456,
         lock_version=3,
+        counted_at="t4",
         other={"shelf": "B-7", "tags": ["x"]},
     )
     assert read_product(encode(product_row(whole))) == whole

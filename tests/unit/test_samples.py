@@ -185,7 +185,7 @@ def test_every_message_of_the_reference_is_applied(tea_shop):
 
 def test_every_direct_command_of_the_reference_succeeds(tea_shop):
     tea_shop.invoke("place_orders", sqs_event(order_body("o-1002", {"tea-earl-grey": 2})))
-    lease = None
+    given = {"lease": None, "snapshot": None}
     # place_orders comes first, because the other examples refer to its order.
     for name in sorted(function_names(), key=lambda name: name != "place_orders"):
         # The API takes HTTP requests, and stream records are not commands.
@@ -195,8 +195,7 @@ def test_every_direct_command_of_the_reference_succeeds(tea_shop):
         found = examples("command" if name == "change_orders" else name)
         assert found, name
         for command in found:
-            if "lease" in command:
-                command["lease"] = lease
+            command |= {each: given[each] for each in given if each in command}
             answer = tea_shop.invoke(name, command)
             assert is_good(answer), (command, answer)
-            lease = answer.get("lease", lease)
+            given |= {each: answer[each] for each in given if each in answer}

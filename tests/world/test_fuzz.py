@@ -1038,6 +1038,6 @@ FIELDS = {
     "safetyStock",
 }
 """The fields whose values may be wrong in a way that their schema cannot describe."""
-DONE = {"APPLIED", "ACQUIRED", "RENEWED", "RELEASED", "COMMITTED", "SWEPT"}
-NOT_DONE = {"REFUSED", "RETRY_LATER", "STALE", "LEASE_WAS_OVER"}
+DONE = {"APPLIED", "ACQUIRED", "BEGUN", "RENEWED", "RELEASED", "COMMITTED", "SWEPT"}
+NOT_DONE = {"REFUSED", "RETRY_LATER", "STALE", "LEASE_WAS_OVER", "COUNTED_BEFORE"}
 RESULTS = {"REPLAYED", *DONE, *NOT_DONE}

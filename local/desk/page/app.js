@@ -34,6 +34,7 @@ const PARTS = [
   { name: "orders", views: ["order", "pick"], needs: ["orders.read"] },
   { name: "scan", needs: ["orders.fulfil"] },
   { name: "products", views: ["product", "drop", "receive", "labels"], needs: ["stock.read"] },
+  { name: "count", views: ["stocktake"], needs: ["stock.count"] },
   { name: "transfers", views: ["send", "arrive"], needs: ["stock.read"] },
   { name: "dead-letters", at: ["local"] },
   { name: "lanes", at: ["local"] },

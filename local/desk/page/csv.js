@@ -1,4 +1,4 @@
-// Lists of orders as files for spreadsheets.
+// Lists as files for spreadsheets.
 import { inWords } from "./format.js";
 import { api, pagesOf, pause } from "./server.js";
 import { T } from "./texts.js";
@@ -17,7 +17,7 @@ const COLUMNS = {
 const FORMULA = /^[=+\-@\t\r\n]/;
 
 function cellOf(value = "") {
-  const text = FORMULA.test(value) ? `'${value}` : String(value);
+  const text = typeof value === "string" && FORMULA.test(value) ? `'${value}` : String(value);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
@@ -38,22 +38,28 @@ async function getPatiently(...request) {
   return api(...request);
 }
 
+// Saves rows as a file for spreadsheets.
+export function saveRows(rows, name) {
+  // Excel takes a file without this mark for another encoding.
+  const lines = ["\ufeff", ...rows.map(lineOf)];
+  const file = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(lines, { type: "text/csv" })), download: `${name}.csv` });
+  file.click();
+  URL.revokeObjectURL(file.href);
+}
+
 // Saves all orders of a list, unless `isWanted` ends it. Returns how many they are. `tell` hears how many have been read.
 export async function saveOrders(query, name, tell, isWanted) {
-  // Excel takes a file without this mark for another encoding.
-  const lines = ["\ufeff", lineOf(Object.keys(COLUMNS))];
+  const rows = [Object.keys(COLUMNS)];
   let count = 0;
   try {
     for await (const { orders } of pagesOf("/orders", query, getPatiently)) {
       if (!isWanted()) return undefined;
-      lines.push(...orders.map((order) => lineOf(Object.values(COLUMNS).map((valueOf) => valueOf(order)))));
+      rows.push(...orders.map((order) => Object.values(COLUMNS).map((valueOf) => valueOf(order))));
       tell((count += orders.length));
     }
   } catch (error) {
     throw new Error(T.allOrders.notSaved(T.orders(count), error.message));
   }
-  const file = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(lines, { type: "text/csv" })), download: `${name}.csv` });
-  file.click();
-  URL.revokeObjectURL(file.href);
+  saveRows(rows, name);
   return count;
 }

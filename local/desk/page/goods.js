@@ -8,7 +8,7 @@ import { about, may, ownLocations, worksAt } from "./caller.js";
 import { addUnits, announcedOf, differenceOf, emptyDelivery, isBegun, isFixed, linesIn, makeSecondPart, rename, rowsOf, toBook } from "./delivery.js";
 import { changed, draftOf, drop } from "./drafts.js";
 import { locationName, moment, nameOf, number, person, signed } from "./format.js";
-import { meaningOf } from "./meaning.js";
+import { goodsOf } from "./meaning.js";
 import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, change, choice, folded, form, hint, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
@@ -55,16 +55,6 @@ async function read(ids, state) {
 
 // ---------------------------------------------------------------- what was scanned or pasted
 
-// What a text means: a product and its units, or why it means none. Without the permission to read products, it is a product's id.
-async function lookUp(text) {
-  try {
-    const { productId, units, elements, why = T.receive.isOrder, itemNumber } = await meaningOf(text, may("products.read") ? [] : [{ productId: text }]);
-    return productId ? { productId, units, elements } : { why, itemNumber };
-  } catch ({ message, problem }) {
-    return { why: message, products: problem?.products };
-  }
-}
-
 function addFound({ delivery }, { productId, units, elements }, { kind, units: times }) {
   if (kind === "announced") delivery.announced[productId] = (announcedOf(delivery, productId) ?? 0) + times * units;
   else return addUnits(delivery, productId, times * units, elements && elements.length <= MOST_CHARACTERS ? [elements] : []);
@@ -72,7 +62,7 @@ function addFound({ delivery }, { productId, units, elements }, { kind, units: t
 
 // Adds what a text means to the delivery, or to the texts that mean nothing.
 async function add(state, text, entry, found) {
-  const { productId, ...meaning } = found ?? (await lookUp(text));
+  const { productId, ...meaning } = found ?? (await goodsOf(text));
   const line = productId ? addFound(state, { productId, ...meaning }, entry) : undefined;
   if (!productId) state.delivery.unknown.unshift({ text, ...entry, ...meaning });
   return { line, why: meaning.why };

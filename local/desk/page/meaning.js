@@ -1,6 +1,7 @@
 // What a code means that was scanned: the API knows.
 import { may } from "./caller.js";
 import { api, pathOf } from "./server.js";
+import { T } from "./texts.js";
 
 const KEPT_MILLISECONDS = 600_000; // a code may be listed for another product later
 const known = new Map(); // answers about products by code
@@ -17,6 +18,17 @@ function ofTheOrder(error, items) {
   const found = (error.problem?.products ?? []).filter(({ productId }) => items.some((item) => item.productId === productId));
   if (found.length === 1) return found[0];
   throw error;
+}
+
+// What a text means where goods are handled: a product, its units and the code's elements, or why it means none, perhaps with `itemNumber` or the
+// `products` to choose from. Without the permission to read products, it is a product's id.
+export async function goodsOf(text) {
+  try {
+    const { productId, units, elements, why = T.receive.isOrder, itemNumber } = await meaningOf(text, may("products.read") ? [] : [{ productId: text }]);
+    return productId ? { productId, units, elements } : { why, itemNumber };
+  } catch ({ message, problem }) {
+    return { why: message, products: problem?.products };
+  }
 }
 
 // Returns a product with `units`, or `orderIds`, or what the code would be as a `reference`, and `why` it is nothing else (`refusal` is the API's

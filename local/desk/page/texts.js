@@ -13,7 +13,7 @@ export const T = {
   titleOf: (title) => `${title} - Desk`,
   parts: "Pages",
   nav: {
-    today: "Today", orders: "Orders", scan: "Scan", products: "Products", transfers: "Transfers", "dead-letters": "Dead letters",
+    today: "Today", orders: "Orders", scan: "Scan", products: "Products", count: "Count", transfers: "Transfers", "dead-letters": "Dead letters",
     lanes: "Lanes", dashboard: "Dashboard", try: "Try it", contract: "API",
   },
   about: {
@@ -373,6 +373,39 @@ export const T = {
     secondPart: "Second part", secondPartOf: (product) => `Book ${product} as a second part`,
     next: "Next delivery", loses: (lines) => `${counted(lines, "line")} ${noun(lines, "has", "have")} not been booked.`,
     failures: { UNKNOWN_PRODUCT: "the product is not listed at this place: list it there, then book again" },
+  },
+
+  // ---------------------------------------------------------------- stocktakes
+  stocktake: {
+    title: "Count stock",
+    how: "Scan a product, type how many units are on the shelf, and scan the next. Include units of open orders that have not left. Nothing waits.",
+    name: "Stocktake", nameOf: (day) => `Stocktake ${day}`, blind: "blind",
+    begin: (name, place) => `Count ${place} under the name ${name}`,
+    notAgreed: "nothing was counted", notBegun: "nothing was booked, because the count had not begun: count it again",
+    begun: (product) => `${product}: how many?`,
+    units: "Units on the shelf", take: "Next", leave: "Skip it", expected: (units) => `Expected: ${units}`,
+    noUnits: (product, most) => `Enter the units of ${product}, or skip it: a whole number up to ${most}.`,
+    booked: (product, units, difference) => [`${product}: ${units}`, difference].filter(Boolean).join(", "),
+    asExpected: "as expected", differs: (units) => `${units} against the books`, isBooked: "Booked",
+    before: (product, units, whoAndWhen) => `${product} was counted before: ${units} ${whoAndWhen}. Nothing was booked.`,
+    again: "Count again", againOf: (product) => `Count again: ${product}`, send: "Send again",
+    failures: {
+      COUNTED_SINCE: "nothing was booked, because another count of it was booked after this one began: count it again",
+      BELOW_FLOOR: "nothing was booked, because open orders hold more than you counted. Count again; if the units are missing, cancel them in their orders as lost first",
+      ADJUSTMENT_ID_REUSED: "nothing was booked, because it was counted before with another number",
+      UNKNOWN_PRODUCT: "nothing was booked, because the product was delisted",
+    },
+    counted: "Counted", countedHere: (amount) => `Counted here: ${counted(amount, "product")}`,
+    due: "What to count", last: (when) => `, last counted ${when}`, lastCounted: "Last counted",
+    kinds: { due: "not counted for longest", wrong: "looks wrong" },
+    none: { due: "Nothing to count at this place.", wrong: "Nothing has fewer units than orders hold." },
+    notAll: "There are more.",
+    next: "Another stocktake", loses: (lines) => `${counted(lines, "count")} ${noun(lines, "has", "have")} not been answered yet.`,
+    otherPlace: (place) => `Your role does not work at ${place}.`,
+    report: "Report", reportOf: (name) => `Report: ${name}`, goOn: "Count",
+    expectedUnits: "Expected", counts: "Counts", differing: "Different from the books", surplus: "Units more", shortfall: "Units fewer",
+    missing: "Not counted", noneMissing: "Everything at these places was counted.", noCounts: "Nothing was counted under this name.",
+    tooMany: "These are not all counts: there are too many to show.",
   },
 
   // ---------------------------------------------------------------- transfers, with what differs from a delivery

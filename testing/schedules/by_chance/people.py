@@ -260,6 +260,23 @@ class Staff:
         if self._insist("count_stock", commit).get("result") != "COMMITTED":
             self._insist("count_stock", {"action": "release", **lease})
 
+    def count_as_of_a_time(self) -> None:
+        """Count a product at a location while it is sold. Sometimes a colleague counts it at the same time."""
+        place = {"locationId": "", **named(self.chance.choice(_LASTING))}
+        begun = [
+            self._insist("count_stock", {"action": "begin", **place, "adjustmentId": each})
+            for each in (self._id(), self._id())
+        ]
+        self.pause(self.chance.uniform(0.0, 2.0))
+        for one in begun:
+            if one.get("result") != "BEGUN":
+                continue
+            found = max(0, one["onHand"] + self.chance.choice((-1, 0, 1)))
+            count = {"action": "count", **place, "snapshot": one["snapshot"], "counted": found}
+            self._insist("count_stock", count | {"adjustmentId": self._id()})
+            if self.chance.random() < 0.5:
+                return
+
     def transfer(self) -> None:
         """Move units of a product between two locations; sometimes more than there are."""
         product_id, _, location = self.chance.choice([k for k in _LASTING if "#" in k]).partition(

@@ -181,6 +181,7 @@ class Town(CheckedWorld):
 
         return {
             "counter": Staff.count,
+            "walker": Staff.count_as_of_a_time,
             "mover": Staff.transfer,
             "till": Staff.decrement,
             "keeper": Staff.limit,

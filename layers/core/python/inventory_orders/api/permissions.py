@@ -36,6 +36,7 @@ PERMISSIONS: Mapping[str, str] = {
     "GET /stock/{productId}": "stock.read",
     "POST /products/{productId}/adjustments": "stock.adjust",
     "POST /products/{productId}/transfers": "stock.adjust",
+    "GET /counts": "stock.count",
     "POST /counts": "stock.count",
 }
 """The permissions by route. The setting `roles.grants` lists those of each role."""

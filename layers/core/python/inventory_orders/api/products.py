@@ -27,6 +27,7 @@ from inventory_orders.clock import Deadline
 from inventory_orders.domain.barcode import shown_barcodes
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
+    DEFAULT_NAME,
     in_words,
     location_of,
     product_of,
@@ -56,6 +57,7 @@ from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists, movements
 from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
 from inventory_orders.store.rows import Row, drop_none
+from inventory_orders.store.tables import BY_COUNT, BY_LEVEL, BY_STOCKTAKE
 
 _MOST_ROWS = 300
 """Maximum number of rows that a request for several products reads: one for each product and location."""
@@ -266,9 +268,9 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         if "status" in query:
-            listing = partial(lists.list_by_level, client.store, status, limit, after)
-            keys, last = client.call(listing, deadline)
-            found = read_all(client, keys, deadline, CommitStats())
+            listing = partial(lists.list_entries, client.store, BY_LEVEL, status, limit, after)
+            rows, last = client.call(listing, deadline)
+            found = read_all(client, [row["productId"] for row in rows], deadline, CommitStats())
         else:
             every = partial(lists.list_products, client.store, limit, after)
             found, last = client.call(every, deadline)
@@ -319,7 +321,7 @@ def _shown_adjustment(row: Row) -> direct.Answer:
 
 
 _ADJUSTMENT = (
-    *("adjustmentId", "delta", "reason", "appliedAt", "counted", "actor", "reference"),
+    *("adjustmentId", "delta", "reason", "appliedAt", "counted", "countedAt", "actor", "reference"),
     *(
         "sentTo",
         "comment",
@@ -373,6 +375,26 @@ def list_transfers(_: Request, caller: Caller) -> HttpAnswer:
         if each["units"] > 0 and any(map(caller.works_at, each["from"] + each["to"]))
     ]
     return HttpAnswer(200, {"transfers": transfers, "completeSince": complete_since})
+
+
+def list_counts(request: Request, caller: Caller) -> HttpAnswer:
+    """List the counts of a stocktake for operators, newest first; without one, the products at a location by their last count.
+
+    Raises:
+        InventoryOrdersError: The query is invalid, or DynamoDB failed.
+    """
+    query, limit, stocktake = request.query, limit_of(request.query), request.query.get("reference")
+    client, deadline = reading()
+    due = BY_COUNT, location_in(query) or DEFAULT_NAME
+    index, key = (BY_STOCKTAKE, stocktake.casefold()) if stocktake else due
+    listing = partial(lists.list_entries, client.store, index, key, limit)
+
+    def read_page(after: lists.ListPosition | None) -> Listed:
+        rows, last = client.call(partial(listing, after), deadline)
+        seen = (row for row in rows if caller.works_at(location_of(row["productId"])))
+        return {"counts": [public_key(r["productId"]) | _shown_adjustment(r) for r in seen]}, last
+
+    return answer_with_page(f"#COUNTS {index.name} {key}", query, read_page, deadline)
 
 
 def shown_change(row: Row) -> direct.Answer:

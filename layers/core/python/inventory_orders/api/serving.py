@@ -24,7 +24,7 @@ from inventory_orders.api.requests import (
     problem_of,
 )
 from inventory_orders.clock import Deadline
-from inventory_orders.domain.location import DEFAULT_LOCATION
+from inventory_orders.domain.location import DEFAULT_LOCATION, DEFAULT_NAME
 from inventory_orders.errors import InvalidMessageError, OutcomeError
 from inventory_orders.invocation import direct, runtime
 from inventory_orders.invocation.telemetry import logger
@@ -136,7 +136,7 @@ class Caller:
 
     def other_location(self) -> ProblemError:
         """Build the error for a request that concerns a location that is not one of the caller's."""
-        theirs = ", ".join(sorted(each or _DEFAULT for each in self.locations or ())) or "none"
+        theirs = ", ".join(sorted(each or DEFAULT_NAME for each in self.locations or ())) or "none"
         detail = (
             f"this concerns a location that is not one of the token's ({theirs}); name only these, or items of an order that "
             "come from these"
@@ -171,8 +171,8 @@ def _says(claim: str, value: str) -> bool:
     return value in re.split(r"[\s,]+", in_list[1]) if in_list else claim == value
 
 
-_EVERYWHERE, _DEFAULT = "*", "(default)"
-"""What claims call all locations, and the location without a name. No location has such a name."""
+_EVERYWHERE = "*"
+"""What claims call all locations."""
 
 
 def _locations_in(claim: str) -> frozenset[str] | None:
@@ -180,7 +180,7 @@ def _locations_in(claim: str) -> frozenset[str] | None:
     named = re.findall(r"[^\s,\[\]]+", claim)
     if _EVERYWHERE in named:
         return None
-    return frozenset(DEFAULT_LOCATION if each == _DEFAULT else each for each in named)
+    return frozenset(DEFAULT_LOCATION if each == DEFAULT_NAME else each for each in named)
 
 
 @dataclass(frozen=True, slots=True)

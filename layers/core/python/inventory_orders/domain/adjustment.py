@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
 from inventory_orders.domain.location import location_of
-from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
 
-DECREMENT = "DECREMENT"
-"""The reason of a decrement."""
+DECREMENT, COUNT = "DECREMENT", "COUNT"
+"""The reasons of a decrement and of a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,11 @@ class Adjustment(Change):
         notes: Who made it, and why. They are ignored when two adjustments are compared.
         transfer_with: For one side of a transfer, the product id of the other side; None for any other adjustment.
         names_location: Whether the sender has named the location. If not, and the product has several, it is rejected.
+        counted: For a count, the units found at an earlier time. `delta` is how many more these are than were on hand then,
+            so it is right whatever has come and left since.
+        stamps: For a count, that time as `counted_at`.
+        counted_before: For a count, the product's `counted_at` at that time. If it differs now, another count has corrected
+            the same units, or the product is of another generation. So the count is rejected.
     """
 
     product_id: str
@@ -37,6 +42,9 @@ class Adjustment(Change):
     notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
     transfer_with: str | None = None
     names_location: bool = field(default=True, compare=False)
+    counted: int | None = None
+    stamps: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    counted_before: str | None = None
 
     id_reused_code: ClassVar = "ADJUSTMENT_ID_REUSED"
     moves_goods = True
@@ -55,6 +63,8 @@ class Adjustment(Change):
             return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
         if not self.names_location and (unnamed := Rejection.of_unnamed_location(product)):
             return unnamed
+        if isinstance(product, Product) and self.counted_before not in (None, product.counted_at):
+            return Rejection(RejectionReason.COUNTED_SINCE, self.product_id)
         if self.delta < 0 and (left := self.removable(product)) + self.delta < 0:
             shortage = Shortage(self.product_id, -self.delta, max(0, left))
             return Rejection(RejectionReason.BELOW_FLOOR, self.product_id, (shortage,))
@@ -79,9 +89,11 @@ class Adjustment(Change):
             "" if product is None else product.created_at,
             None if product is None else product.version,
             at,
+            self.counted,
             notes=self.notes,
             rejection=rejection,
             transfer_with=self.transfer_with,
+            counted_at=self.stamps.get("counted_at"),
         )
 
     def match(self, record: AdjustmentRecord) -> IdempotencyMatch | OtherRequest | Rejection:
@@ -91,7 +103,11 @@ class Adjustment(Change):
 
 def _content_of(adjustment: Adjustment | AdjustmentRecord) -> dict[str, object]:
     """What makes two adjustments the same request, by names that the sender knows."""
-    content: dict[str, object] = {"delta": adjustment.delta, "reason": adjustment.reason}
+    content: dict[str, object] = {
+        "delta": adjustment.delta if adjustment.counted is None else None,
+        "counted": adjustment.counted,
+        "reason": adjustment.reason,
+    }
     if adjustment.transfer_with is not None:
         side = "to" if adjustment.delta < 0 else "from"
         content[side] = location_of(adjustment.transfer_with)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from inventory_orders.domain.allotments import DEPOT, NO_UNITS, Page, PageEntry, PageKey
 from inventory_orders.domain.change import Decision, Transaction, Update
@@ -159,18 +160,25 @@ class Allocation:
         self._set_row(replace(self.row(product_id), lent_to=frozenset()))
 
     def add_units(
-        self, product_id: str, delta: int, page: PageKey | None, *, moves_goods: bool = False
+        self,
+        product_id: str,
+        delta: int,
+        page: PageKey | None,
+        *,
+        moves_goods: bool = False,
+        stamps: Mapping[str, Any] | None = None,
     ) -> None:
         """Add units to a page or row, or take them away if `delta` is negative, for an order or adjustment.
 
         Args:
             moves_goods: Whether the units on hand change too.
+            stamps: Other attributes of the row to set.
         """
         if page is None:
             row = self.row(product_id)
             on_hand = row.on_hand + delta if moves_goods else row.on_hand
             row = row.with_stock(row.stock_count + delta, row.version)
-            self._set_row(replace(row, on_hand=on_hand))
+            self._set_row(replace(row, on_hand=on_hand, **(stamps or {})))
         else:
             held = self.page_stock(product_id, page)
             self._change(page, product_id, delta, held.created_at)

@@ -89,6 +89,7 @@ class Change:
         split: Whether its lines may be taken from different offers if no offer has all of them.
         moves_goods: Whether its deltas also change the units on hand, because goods come in or go out.
         outbound: Units that leave the warehouse if it is accepted. They are written to an outbound page, not to product rows.
+        stamps: Attributes of `Product` that it sets in the rows that it changes, besides their units.
         id_reused_code: The `errorCode` if its record belongs to a different request.
     """
 
@@ -98,6 +99,7 @@ class Change:
     split: bool = False
     moves_goods: bool = False
     outbound: Mapping[Generation, int] = MappingProxyType({})
+    stamps: Mapping[str, Any] = MappingProxyType({})
     id_reused_code: ClassVar[str]
 
     @property

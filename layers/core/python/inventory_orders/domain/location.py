@@ -12,6 +12,9 @@ from typing import Any
 DEFAULT_LOCATION = ""
 """The location without a name: the key of a row there is the product's id."""
 
+DEFAULT_NAME = "(default)"
+"""What claims and indexes call the location without a name. No location has such a name."""
+
 MAX_PLACES = 40
 """Maximum number of locations of one product besides the default one."""
 

@@ -327,7 +327,7 @@ class _Choice:
         for product_id, delta in decision.deltas.items():
             if (product := self.working[product_id]) is not None:
                 after = product.with_stock(product.stock_count + delta, product.version)
-                self.working[product_id] = after
+                self.working[product_id] = replace(after, **decision.change.stamps)
         for key in decision.buyers:
             self.bought[key] = self.bought[key].plus(decision.charges)
         return decision
@@ -520,10 +520,12 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
     transactions = []
     for draft in drafts:
         for decision in draft.decisions:
-            goods = decision.change.moves_goods
+            change = decision.change
             for product_id, delta in decision.deltas.items():
                 page = supply.sources.get(product_id)
-                allocation.add_units(product_id, delta, page, moves_goods=goods)
+                allocation.add_units(
+                    product_id, delta, page, moves_goods=change.moves_goods, stamps=change.stamps
+                )
             for product_id in decision.checked:
                 allocation.check(product_id)
         transactions.append(with_purchases(allocation.drain(draft.decisions), purchases))

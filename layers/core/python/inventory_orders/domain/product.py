@@ -57,6 +57,7 @@ class Product:
         lent_to: The lanes that may hold more units of it. While there are any, it is `ACTIVE`.
         places: Further locations at which it has rows. Only the row at the default location lists them.
         barcodes: Its barcodes, as `barcode.written` returns them. Only the row at the default location lists them.
+        counted_at: As of which time its units were last counted; before the first count, when it was created.
         other: Attributes that the service does not know, kept unchanged.
         size: Bytes of the stored row, for the size limit of transactions.
     """
@@ -87,6 +88,7 @@ class Product:
     lent_to: frozenset[int] = frozenset()
     places: frozenset[str] = frozenset()
     barcodes: frozenset[str] = frozenset()
+    counted_at: str = ""
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
     size: int = field(default=0, compare=False)
 

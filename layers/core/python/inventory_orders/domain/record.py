@@ -372,6 +372,7 @@ class AdjustmentRecord:
         product_version: The version of the product after the change; None if it was made without reading one, or rejected.
         applied_at: When it was applied or rejected.
         counted: The counted units; None if it is not a count.
+        counted_at: As of which time they were counted; None for a count under a lease.
         notes: Who made it, and why: `actor` and `reference`.
         rejection: Why it was rejected; None if it was applied.
         on_hand_delta: For a closing, the change to the row's `onHand`; None if it equals `delta`.
@@ -390,6 +391,7 @@ class AdjustmentRecord:
     rejection: Rejection | None = None
     on_hand_delta: int | None = None
     transfer_with: str | None = None
+    counted_at: str | None = None
 
     @property
     def key(self) -> AdjustmentKey:

@@ -98,6 +98,10 @@ class RejectionReason(StrEnum):
         "stock of {subject} would fall below its limit (-backorderLimit, or safetyStock for a decrement): {wanted:,} to remove, "
         "{available:,} available. If a receipt is missing, book it first; if open orders hold units that are gone, cancel those units as lost",
     )
+    COUNTED_SINCE = (
+        "COUNTED_SINCE",
+        "another count of {subject} was booked after this one began, or the product was listed again; count it again",
+    )
     LOCATION_REQUIRED = (
         "LOCATION_REQUIRED",
         "{subject} is also at {places}; name the location in locationId (empty for the default one)",

@@ -121,11 +121,21 @@ class Depot:
         self.lease: LaneLease | None = None
         self.drained = Recent(client.clock)
 
-    def acquire(self, deadline: Deadline, stats: CommitStats, age: float = 0.0) -> LaneLease:
+    def acquire(
+        self,
+        deadline: Deadline,
+        stats: CommitStats,
+        age: float = 0.0,
+        is_in_vain: Callable[[], bool] = lambda: False,
+    ) -> LaneLease | None:
         """Wait for the lease of the depot, and take it.
 
         Args:
             age: Seconds for which the changes have already waited. The longer, the more often this process asks for the lease.
+            is_in_vain: Whether there is no longer a reason to wait. This is asked each time that another process has the lease.
+
+        Returns:
+            The lease; None if there was no longer a reason to wait.
 
         Raises:
             ThrottledError: No time was left to wait.
@@ -161,6 +171,8 @@ class Depot:
             seen_at = first_seen.setdefault(lease, clock.monotonic())
             watched = clock.monotonic() - seen_at
             dead_owner = lease.owner if watched > VISIT_SECONDS else dead_owner
+            if is_in_vain():
+                return None
             lasted = max(VISIT_SECONDS - (lease.ends_at - now.timestamp()), watched)
             delay = max(self.line.next_delay(age + waited), lasted * _DOUBT)
         stats.measured["DepotWait"].append((clock.monotonic() - began) * 1000)

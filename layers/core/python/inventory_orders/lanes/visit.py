@@ -31,7 +31,7 @@ from inventory_orders.domain.planner import (
 )
 from inventory_orders.domain.product import Product
 from inventory_orders.engine.batch import Batch
-from inventory_orders.engine.loop import Commit
+from inventory_orders.engine.loop import Commit, Source
 from inventory_orders.engine.retrying_client import read
 from inventory_orders.errors import CorruptItemError, ThrottledError
 from inventory_orders.lanes.demand import Demand
@@ -42,11 +42,8 @@ from inventory_orders.sequences import in_portions
 from inventory_orders.store.dynamodb import Snapshot
 from inventory_orders.store.rows import Key
 
-# If a batch wants at most this number of rows, they are read together with the pages.
+# If a batch wants at most this number of rows, they are read together with the pages, and while it waits for the depot.
 _ROWS_WITH_PAGES = 10
-
-# The factor in `2 n` (docs/lanes.md): lanes get a product if the depot has this multiple of what they need.
-_SPARE = 2
 
 # Maximum number of loans in the transaction that fills the lane, and of rows that are read for it.
 _LOANS_TOGETHER = 40
@@ -159,7 +156,9 @@ class Visit:
         depot, batch = self._depot, self._batch
         self._lane.count_in_use(batch.deadline, batch.stats)
         ends = Deadline.after(min(patience, batch.deadline.remaining()), depot.client.clock)
-        lease = depot.acquire(ends, batch.stats, batch.age)
+        lease = depot.acquire(ends, batch.stats, batch.age, self._is_in_vain)
+        if lease is None:
+            return Source().find(batch, commit)
         is_awaited = not depot.line.is_empty
         if not self._read_and_lend(commit):
             return None
@@ -175,6 +174,14 @@ class Visit:
         # A transaction that releases an expired lease may fail, so one that is about to expire is released separately.
         is_live = lease.ends_at - batch.now > VISIT_SECONDS / 4
         return LaneSupply(self._allocation, sources, lease if is_live else None, is_awaited)
+
+    def _is_in_vain(self) -> bool:
+        """Whether everything that this visit is for was sold out while it waited. Rows then show that, and lanes have no units."""
+        is_scarce = all(map(self._depot.drained.has, self._need))
+        if not is_scarce or not 0 < len(self._need) <= _ROWS_WITH_PAGES:
+            return False
+        rows = self._read([*self._need]).products
+        return all((row := rows.get(p)) is not None and row.sellable <= 0 for p in self._need)
 
     # ------------------------------------------------------------------ reading
 
@@ -308,9 +315,14 @@ class Visit:
         """Whether a row is throttled or corrupt."""
         return product_id in self._batch.throttled or product_id in self._batch.known.unreadable
 
+    @property
+    def _shares(self) -> int:
+        """Into how many shares a product is divided: one for each lane in use, and one that stays at the depot."""
+        return self._lane.in_use + 1
+
     def _low_level(self, product_id: str) -> float:
         """The number of units below which a product runs low at the depot."""
-        return _SPARE * self._lane.in_use * self._demand.lane_level(product_id)
+        return self._shares * self._demand.lane_level(product_id)
 
     # ------------------------------------------------------------------ lending
 
@@ -359,7 +371,7 @@ class Visit:
 
     def _is_wide(self, units: int, need: int) -> bool:
         """Whether the depot has enough units to fill lanes."""
-        return units >= _SPARE * self._lane.in_use * need
+        return units >= self._shares * need
 
     def _in_portions(self, product_ids: Iterable[str], most: int) -> list[list[str]]:
         """Split products into portions of at most `most` products. Their rows leave room in a transaction for everything else."""
@@ -456,7 +468,7 @@ class Visit:
         if demand.is_idle(product_id):
             return 0
         use = demand.last_quantity(product_id)
-        share = (have + there.units) / (_SPARE * self._lane.in_use)
+        share = (have + there.units) / self._shares
         is_out_of_reach = there.units > 0 and there.reach < lane
         if is_out_of_reach or share < self._lane.least * max(use, need):
             return have if need <= have <= 2 * use + need else 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from inventory_orders.clock import timestamp
-from inventory_orders.domain.adjustment import Adjustment, Decrement, Transfer
+from inventory_orders.domain.adjustment import COUNT, Adjustment, Decrement, Transfer
 from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
@@ -398,6 +399,32 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
             "SCHEMA_VIOLATION", "to: must not be the same location as from", "to"
         )
     return Transfer(source, target, document["transferId"], quantity, notes)
+
+
+def count_as_of(document: Mapping[str, Any]) -> Adjustment:
+    """Convert a validated command into the correction by a count that began when its snapshot was written."""
+    at, hidden, counted_before = document["snapshot"].split(" ")
+    return Adjustment(
+        key_in(document),
+        document["adjustmentId"],
+        document["counted"] - (int(hidden) ^ zlib.crc32(at.encode())),
+        COUNT,
+        notes_in(document, NOTES_OF_ADJUSTMENT),
+        counted=document["counted"],
+        stamps={"counted_at": at},
+        counted_before=counted_before,
+    )
+
+
+def snapshot_of(at: str, on_hand: int, counted_before: str) -> str:
+    """Write what `count_as_of` has to know. People who count blind do not read the units from it, but could compute them.
+
+    Args:
+        at: When the count began, as stored.
+        on_hand: The units on hand at that time.
+        counted_before: The product's `counted_at` at that time.
+    """
+    return f"{at} {on_hand ^ zlib.crc32(at.encode())} {counted_before}"
 
 
 def new_product(document: Mapping[str, Any]) -> NewProduct:

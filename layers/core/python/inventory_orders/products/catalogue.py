@@ -624,6 +624,7 @@ def product_to_create(new: NewProduct, at: str) -> Product:
         name=new.name,
         price=new.price,
         price_changed_at=at if new.price is not None else None,
+        counted_at=at,
         barcodes=new.barcodes,
         last_updated_at=at,
     )

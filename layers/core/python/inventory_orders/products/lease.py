@@ -31,6 +31,7 @@ from functools import partial
 from typing import Any
 
 from inventory_orders.clock import Deadline, timestamp
+from inventory_orders.domain.adjustment import COUNT
 from inventory_orders.domain.location import in_words, key_in, public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product, ProductStatus
@@ -70,8 +71,6 @@ from inventory_orders.store.writes import (
     take_lease,
     unix,
 )
-
-_COUNT = "COUNT"
 
 # How often `commit` tries to read how many units have left. Constant hand-overs can prevent this read.
 _TRIES = 8
@@ -161,7 +160,8 @@ class Lease:
         try:
             if self.product.lent_to:
                 self._reclaim(in_time)
-            self._keep(0.0, in_time, "acquire it again", self._on_hand(in_time))
+            _, on_hand = read_on_hand(self.client, self.product_id, in_time, self.stats)
+            self._keep(0.0, in_time, "acquire it again", on_hand)
         except InventoryOrdersError:
             # If the lease cannot be released, it expires by itself.
             with suppress(InventoryOrdersError):
@@ -177,14 +177,6 @@ class Lease:
         if product is None or not product.is_fenced_by(self.owner) or product.lent_to:
             raise self._lost("acquire it again")
         self.product = product
-
-    def _on_hand(self, deadline: Deadline, attempts: int | None = None) -> int:
-        """Read the units on hand. While the lease lasts, only outbound pages change them."""
-        client, product_id = self.client, self.product_id
-        request = partial(client.store.read_together, [product_id, *OUTBOUND_KEYS])
-        found = client.call(request, deadline, self.stats, attempts=attempts)
-        row = found.products.get(product_id) or self.product
-        return row.on_hand - found.outbound_units(row)
 
     @classmethod
     def resume(cls, client: RetryingClient, token: Mapping[str, Any], deadline: Deadline) -> Lease:
@@ -284,7 +276,6 @@ class Lease:
         adjustment_id: str,
         deadline: Deadline,
         notes: Mapping[str, str] = NO_NOTES,
-        moved: int = 0,
     ) -> AdjustmentRecord:
         """Record a count with its adjustment and release the lease, in one verified transaction.
 
@@ -292,7 +283,6 @@ class Lease:
             counted: Units in place when the count began, including those of open orders.
             adjustment_id: The idempotency key of the count, unique within the product.
             notes: Who counted, and why.
-            moved: Units that came in between the count and the beginning of the lease; negative if units left.
 
         Returns:
             The adjustment, recorded by this call or by an earlier one whose response was lost.
@@ -306,16 +296,17 @@ class Lease:
             ContentionError: Concurrent transactions got in the way until time ran out.
         """
         before, moment = self.product, self.client.clock.now()
-        after = self._after(counted + moved)
+        after = self._after(counted)
         if before.lock_on_hand is not None:
             # The count is correct without this number.
             with suppress(OutcomeError):
-                self.handed_over = before.lock_on_hand - self._on_hand(deadline, _TRIES)
+                _, there = read_on_hand(self.client, self.product_id, deadline, self.stats, _TRIES)
+                self.handed_over = before.lock_on_hand - there
         count = AdjustmentRecord(
             self.product_id,
             adjustment_id,
             after.stock_count - before.stock_count,
-            _COUNT,
+            COUNT,
             before.created_at,
             after.version,
             timestamp(moment),
@@ -396,7 +387,7 @@ class Lease:
             return None
         if (
             (stored.reason, stored.counted, stored.product_created_at)
-            == (_COUNT, count.counted, count.product_created_at)
+            == (COUNT, count.counted, count.product_created_at)
             # A count under an earlier lease is a different one.
             and (stored.product_version or 0) > self.product.version
         ):
@@ -429,6 +420,34 @@ class Lease:
         return LeaseLostError(
             f"the lease of {self.owner} on {in_words(self.product_id)} is over; {advice}"
         )
+
+
+def read_on_hand(
+    client: RetryingClient,
+    key: str,
+    deadline: Deadline,
+    stats: CommitStats,
+    attempts: int | None = None,
+) -> tuple[Product, int]:
+    """Read a product's row and its units on hand at one moment. During a lease, only outbound pages change them.
+
+    Args:
+        key: The key of the row.
+        attempts: Maximum number of attempts; None for as many as there is time for.
+
+    Raises:
+        StoreError: DynamoDB failed, or writers kept changing the row or the outbound pages.
+        ProductNotFoundError: There is no such row.
+        CorruptItemError: The row, or a page that lists units of it, is unreadable.
+    """
+    request = partial(client.store.read_together, [key, *OUTBOUND_KEYS])
+    found = client.call(request, deadline, stats, attempts=attempts)
+    row = found.products.get(key)
+    if row is None:
+        raise found.unreadable.get(key) or ProductNotFoundError(
+            f"there is no product {in_words(key)}"
+        )
+    return row, row.on_hand - found.outbound_units(row)
 
 
 def _seconds_after(moment: datetime, seconds: float) -> Decimal:

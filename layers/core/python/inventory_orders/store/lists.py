@@ -24,8 +24,8 @@ from inventory_orders.store.rows import Item, Row, decode, encode, key_item
 from inventory_orders.store.tables import (
     BY_EXPIRY,
     BY_LATE_PAYMENT,
-    BY_LEVEL,
     BY_STATUS,
+    BY_STOCKTAKE,
     BY_TRANSFER,
     BY_USER,
     KEYS,
@@ -256,30 +256,36 @@ def list_products(
     return snapshot, ListPosition("", last["productId"]["S"]) if last else None
 
 
-def list_by_level(
-    store: Store, status: str, limit: int, after: ListPosition | None
-) -> tuple[list[str], ListPosition | None]:
-    """List the products with a status, sorted by id. The list is eventually consistent.
+def list_entries(
+    store: Store, index: Index, key: str, limit: int, after: ListPosition | None
+) -> tuple[list[Row], ListPosition | None]:
+    """List the entries of an index of products or adjustments. The list is eventually consistent.
 
     Args:
         store: The tables.
-        status: The status.
+        index: `BY_LEVEL`, sorted by product; `BY_COUNT`, the longest not counted first; or `BY_STOCKTAKE`, the newest first.
+        key: The status, the location or the stocktake, as stored.
         limit: Maximum number of entries.
         after: The position to continue after; None for the beginning.
 
     Returns:
-        The keys of their rows, and where to continue; None at the end.
+        The entries, and where to continue; None at the end.
     """
+    table = Table.STOCK_ADJUSTMENTS if index is BY_STOCKTAKE else Table.PRODUCTS
+    (partition, sort), keys = index.keys, KEYS[table]
+    # No id contains a space.
+    start = {} if after is None else dict(zip(keys, after.id.split(" "), strict=True))
     rows, last = _query(
         store,
-        Table.PRODUCTS,
-        "#status = :status",
-        {"status": status},
-        {"status": {"S": status}, **key_item(after.id)} if after else None,
+        table,
+        f"#{partition} = :key",
+        {"key": key},
+        encode({sort: after.at, **start, partition: key}) if after else None,
         Limit=limit,
-        IndexName=BY_LEVEL.name,
+        IndexName=index.name,
+        ScanIndexForward=index is not BY_STOCKTAKE,
     )
-    return [row["productId"] for row in rows], ListPosition("", last["productId"]) if last else None
+    return rows, ListPosition(last[sort], " ".join(last[k] for k in keys)) if last else None
 
 
 def _query(

@@ -15,6 +15,7 @@ from inventory_orders.domain.allotments import LaneLease, Page, PageEntry, PageK
 from inventory_orders.domain.barcode import BarcodeKey, code_and_units, key_of_barcode
 from inventory_orders.domain.location import (
     DEFAULT_LOCATION,
+    DEFAULT_NAME,
     in_words,
     key_in,
     location_of,
@@ -90,6 +91,8 @@ _OWN_OF_PRODUCT = {
         "lentTo",
         "places",
         "barcodes",
+        "countPlace",
+        "countedAt",
         "of",
         "locationId",
         *LOCK,
@@ -166,7 +169,16 @@ def key_item(key: Key | ListingKey | int) -> dict[str, Any]:
 
 def product_row(product: Product) -> Row:
     """Convert a product into its row."""
-    lock_time = product.lock_time
+    lock_time, location = product.lock_time, location_of(product.product_id)
+    not_empty = {
+        "safetyStock": product.safety_stock,
+        "purchaseLimit": product.purchase_limit,
+        "lentTo": product.lent_to,
+        "places": product.places,
+        "barcodes": product.barcodes,
+        "countedAt": product.counted_at,
+        "locationId": location,
+    }
     return drop_none(
         dict(product.other)
         | {
@@ -175,19 +187,15 @@ def product_row(product: Product) -> Row:
             "onHand": product.on_hand,
             "backorderLimit": product.backorder_limit,
             "lowStockThreshold": product.low_stock_threshold,
-            "safetyStock": product.safety_stock or None,
-            "purchaseLimit": product.purchase_limit or None,
             "_version": product.version,
             "status": product.status,
             "createdAt": product.created_at,
             "lastUpdatedAt": product.last_updated_at,
             "lockTime": None if lock_time is None else Decimal(f"{lock_time:.6f}"),
-            "lentTo": product.lent_to or None,
-            "places": product.places or None,
-            "barcodes": product.barcodes or None,
-            "locationId": location_of(product.product_id) or None,
-            "of": product_of(product.product_id) if location_of(product.product_id) else None,
+            "countPlace": location or DEFAULT_NAME,
+            "of": product_of(product.product_id) if location else None,
         }
+        | {name: value for name, value in not_empty.items() if value}
         | {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
     )
 
@@ -211,6 +219,7 @@ def read_product(item: Item) -> Product:
             safety_stock=int(item.get("safetyStock", _ZERO)["N"]),
             purchase_limit=int(item.get("purchaseLimit", _ZERO)["N"]),
             last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
+            counted_at=item.get("countedAt", item["createdAt"])["S"],
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
             lent_to=frozenset(map(int, item.get("lentTo", _NO_TEXTS)["SS"])),
             places=frozenset(item.get("places", _NO_TEXTS)["SS"]),
@@ -432,12 +441,7 @@ def _list_of(names: Iterable[str] | None) -> list[str] | None:
 def adjustment_row(adjustment: AdjustmentRecord) -> Row:
     """Convert an adjustment into its row."""
     delta, rejection = adjustment.delta, adjustment.rejection
-    is_in_transit = (
-        adjustment.reason in STEPS_OF_TRANSFERS
-        and adjustment.transfer_with is None
-        and "reference" in adjustment.notes
-    )
-    row = dict(adjustment.notes) | {
+    row = {**adjustment.notes, **_keys_of_reference(adjustment)} | {
         "productId": adjustment.product_id,
         "adjustmentId": adjustment.adjustment_id,
         # A rejection moves no units, so the sum over all rows is right.
@@ -447,15 +451,22 @@ def adjustment_row(adjustment: AdjustmentRecord) -> Row:
         "productVersion": adjustment.product_version,
         "appliedAt": adjustment.applied_at,
         "counted": adjustment.counted,
+        "countedAt": adjustment.counted_at,
         "onHandDelta": adjustment.on_hand_delta,
         "transferWith": adjustment.transfer_with,
-        "transferShard": shard_of(product_of(adjustment.product_id), TRANSFER_SHARDS)
-        if is_in_transit
-        else None,
         "rejected": None if rejection is None else {"delta": delta, "reason": rejection.reason},
         "shortages": [*map(shortage_row, rejection.shortages if rejection else ())] or None,
     }
     return drop_none(row)
+
+
+def _keys_of_reference(adjustment: AdjustmentRecord) -> Row:
+    """The keys of an adjustment in the sparse indexes of stocktakes and of transfers in transit."""
+    if adjustment.counted is not None:
+        return {"stocktake": adjustment.notes.get("reference", "").casefold() or None}
+    is_step = adjustment.reason in STEPS_OF_TRANSFERS and adjustment.transfer_with is None
+    shard = shard_of(product_of(adjustment.product_id), TRANSFER_SHARDS)
+    return {"transferShard": shard if is_step and "reference" in adjustment.notes else None}
 
 
 def shortage_row(short: Shortage) -> Row:
@@ -529,6 +540,7 @@ def _read_adjustment(row: Row) -> AdjustmentRecord:
         product_version=row.get("productVersion"),
         applied_at=row.get("appliedAt", ""),
         counted=row.get("counted"),
+        counted_at=row.get("countedAt"),
         notes={name: row[name] for name in NOTES_OF_ADJUSTMENT if name in row},
         rejection=rejection,
         on_hand_delta=row.get("onHandDelta"),

@@ -51,6 +51,7 @@ class Index(NamedTuple):
 
 
 BY_LEVEL = Index("byLevel", ("status", "productId"))
+BY_COUNT = Index("byCount", ("countPlace", "countedAt"))
 BY_USER = Index("byUser", ("userId", "createdAt"), ("status", "statusAt", "suppliedFrom"))
 BY_EXPIRY = Index("byExpiry", ("expiryShard", "expiresAt"))
 BY_STATUS = Index(
@@ -62,9 +63,14 @@ BY_TIME = Index(
     "byTime",
     ("productId", "appliedAt"),
     (
-        *("delta", "onHandDelta", "reason", "counted", "rejected", "transferWith"),
+        *("delta", "onHandDelta", "reason", "counted", "countedAt", "rejected", "transferWith"),
         *("actor", "reference", "sentTo", "comment", "productCreatedAt", "productVersion"),
     ),
+)
+BY_STOCKTAKE = Index(
+    "byStocktake",
+    ("stocktake", "appliedAt"),
+    ("delta", "counted", "countedAt", "actor", "reference"),
 )
 BY_TRANSFER = Index(
     "byTransfer", ("transferShard", "appliedAt"), ("delta", "reason", "reference", "sentTo")
@@ -72,9 +78,9 @@ BY_TRANSFER = Index(
 BY_REFERENCE = Index("byReference", ("firstReference", "movementId"))
 
 INDEXES = {
-    Table.PRODUCTS: (BY_LEVEL,),
+    Table.PRODUCTS: (BY_LEVEL, BY_COUNT),
     Table.ORDERS: (BY_USER, BY_EXPIRY, BY_STATUS, BY_LATE_PAYMENT),
-    Table.STOCK_ADJUSTMENTS: (BY_TIME, BY_TRANSFER),
+    Table.STOCK_ADJUSTMENTS: (BY_TIME, BY_STOCKTAKE, BY_TRANSFER),
     Table.MOVEMENTS: (BY_REFERENCE,),
 }
 

@@ -309,6 +309,7 @@ def count_write(before: Product, after: Product, owner: str, moment: datetime) -
         "stockCount": after.stock_count,
         "status": after.status,
         "lastUpdatedAt": timestamp(moment),
+        "countedAt": timestamp(moment),
     }
     return (
         _raise_version(changed, LOCK)
