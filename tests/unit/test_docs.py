@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 31_715
+MAX_WORDS_IN_ALL = 31_730
 
 MAX_WORDS = {
     "README.md": 625,
@@ -32,7 +32,7 @@ MAX_WORDS = {
     "docs/glossary.md": 615,
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
-    "docs/drops.md": 265,
+    "docs/drops.md": 275,
     "docs/desk.md": 1_415,
     "docs/package.md": 240,
     "docs/versions.md": 168,
