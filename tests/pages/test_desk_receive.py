@@ -174,6 +174,8 @@ def test_a_note_that_is_booked_says_what_was_and_takes_nothing_or_a_second_part(
     page.get_by_role("spinbutton", name="Units of Earl Grey received").fill("2")
     page.get_by_role("button", name="Book 1 line").click()
     said(page, "Book 1 line of ls-1: 1 booked")
+    states = row(page, TEA).inner_text()
+    assert states.index("Booked before. 5 by you") < states.index("Part 2 of this note. Booked")
     assert [units for units, _ in receipts(desk, TEA)] == [5, 2]
     assert [units for units, _ in receipts(desk, HOJICHA)] == [7]
     assert [units for units, _ in receipts(desk, DECAF)] == [1]

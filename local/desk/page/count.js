@@ -11,7 +11,7 @@ import { goodsOf } from "./meaning.js";
 import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, checkbox, choice, hint, hrefOf, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
-import { sendForm } from "./scanner.js";
+import { passOn, sendForm } from "./scanner.js";
 import { api, command, randomId } from "./server.js";
 import { digest } from "./session.js";
 import { sound } from "./sound.js";
@@ -170,6 +170,7 @@ async function look(state, entry) {
     // A number that was typed stays in sight, until it is counted again.
     Object.assign(entry, { state: "again", why: message });
     keep(state);
+    if (!stocktake.open) focus("scanned");
     return reject(T.pair(`${called(stocktake, entry)}:`, message));
   }
   // What was refused of the same product is settled.
@@ -226,15 +227,11 @@ function headOf(state) {
     event.preventDefault();
     focus("scanned");
   };
-  // Products are scanned, not names: what was typed before stays.
-  const hear = (event) => {
-    event.preventDefault();
-    const { target, detail } = event;
-    if (target.value.endsWith(detail)) target.value = target.value.slice(0, -detail.length);
+  const hear = passOn(({ target, detail }) => {
     take(target.form);
     focus("scanned");
     scan(detail, state);
-  };
+  });
   const fieldOf = (name, most, more = nothing) => html`<input type="text" name=${name} .value=${live(stocktake[name])} maxlength=${most} required autocomplete="off" list=${more} @scan=${hear}>`;
   const places = (ownLocations() ?? about.locations).filter(Boolean);
   return html`<form @submit=${go} @change=${({ currentTarget }) => take(currentTarget)}>${labelled(T.stocktake.name, fieldOf("name", 128))}${labelled(T.receive.place, fieldOf("place", 32, "places"))}
@@ -313,7 +310,8 @@ function countedOf(state) {
     { text: "", kind: "wide", cell: (line) => stateOf(state, line) },
   ];
   const rows = stocktake.lines;
-  return rows.length ? card(T.stocktake.countedHere(rows.length), table({ label: T.stocktake.counted, columns, rows, keyOf: ({ key }) => key })) : nothing;
+  const refused = rows.filter(({ state: at }) => at === "again").length;
+  return rows.length ? card(T.stocktake.countedHere(rows.length - refused), table({ label: T.stocktake.counted, columns, rows, keyOf: ({ key }) => key })) : nothing;
 }
 
 function dueOf({ due, isAll, kind }, state) {
