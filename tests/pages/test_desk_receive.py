@@ -186,7 +186,7 @@ def test_a_booking_whose_answer_is_lost_goes_on_after_a_reload(page, desk):
         there = {"productId": product_id, "locationId": "berlin", "openingStock": 0}
         desk.command("ManageProducts", action="create", **there)
     begin(page, desk, "LS-3", f"{TEA};5\n{HOJICHA};7")
-    page.get_by_label("Place").fill("berlin")
+    page.get_by_label("Place").fill("berlin ")
 
     def lose(route):
         route.fetch()

@@ -185,6 +185,10 @@ async function look(state, entry) {
 // Counts what was scanned, or a product. A number that was typed before belongs to what is open.
 function count(state, entry) {
   const { stocktake } = state;
+  if (!stocktake.name.trim()) {
+    focus("name");
+    return reject(T.stocktake.noName);
+  }
   if (isCounting(stocktake) && isUnits(stocktake.open.units)) shelve(state);
   const made = (stocktake.open = { key: randomId("count"), round: 1, ...entry });
   keep(state);

@@ -188,8 +188,10 @@ function noteOf(state) {
   const { delivery, kind, words } = state;
   const isKnown = isBegun(delivery) || state.isBooking;
   const first = kind.first(delivery);
+  // Keyboards of phones end a word with a blank.
+  const typed = ({ name, value }) => (name === "note" ? value : value.trim());
   const type = ({ target: { form } }) => {
-    if (!isKnown) rename(delivery, Object.fromEntries(kind.fields.map((name) => [name, form.elements[name].value])));
+    if (!isKnown) rename(delivery, Object.fromEntries(kind.fields.map((name) => [name, typed(form.elements[name])])));
     keep(state);
   };
   const go = (event) => {

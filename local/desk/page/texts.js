@@ -375,7 +375,7 @@ export const T = {
     how: "Scan a product, type how many units are on the shelf, and scan the next. Include units of open orders that have not left. Nothing waits.",
     name: "Stocktake", nameOf: (day) => `Stocktake ${day}`, blind: "blind",
     begin: (name, place) => `Count ${place} under the name ${name}`,
-    notAgreed: "nothing was counted", notBegun: "nothing was booked, because the count had not begun: count it again",
+    noName: "Enter the name of the stocktake first.", notAgreed: "nothing was counted", notBegun: "nothing was booked, because the count had not begun: count it again",
     begun: (product) => `${product}: how many?`,
     units: "Units on the shelf", take: "Next", leave: "Skip it", expected: (units) => `Expected: ${units}`,
     noUnits: (product, most) => `Enter the units of ${product}, or skip it: a whole number up to ${most}.`,
