@@ -70,6 +70,7 @@ def test_fifteen_products_are_counted_blind_on_a_phone_with_few_taps_and_scans(p
             page.get_by_role("heading", name=desk.stock(product_id)["name"]).wait_for()
             page.reload()
             page.get_by_role("heading", name=desk.stock(product_id)["name"]).wait_for()
+            page.locator("[name=counted]:focus").wait_for()
             assert field.input_value() == f"{units}"
             desk.sell("o-1", (product_id, 2))
             desk.command("ChangeOrders", action="fulfil", orderId="o-1")

@@ -267,7 +267,7 @@ function openOf(state) {
     event.preventDefault();
     finish(state);
   };
-  const input = html`<input type="number" name="counted" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(open.units ?? ""))} autocomplete="off" @input=${type}>`;
+  const input = html`<input type="number" name="counted" data-first inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(open.units ?? ""))} autocomplete="off" @input=${type}>`;
   const expected = open.onHand === undefined ? nothing : hint(T.stocktake.expected(number(open.onHand)));
   // Each count has a field of its own.
   return keyed(open, html`${name}<form novalidate @submit=${take}>${labelled(T.stocktake.units, input)}<button class="primary">${T.stocktake.take}</button>${away}</form>${expected}`);
@@ -282,7 +282,7 @@ function scanOf(state) {
     scanned.value = "";
     if (text.trim()) scan(text, state);
   };
-  const input = html`<input name="scanned" data-first autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
+  const input = html`<input name="scanned" ?data-first=${!isCounting(stocktake)} autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
   const form = html`<form @submit=${take}>${labelled(T.receive.scan, input)}<button>${T.scan.enter}</button>${cameraOf(COUNT, (text) => scan(text, state))}${messageOf(COUNT)}</form>`;
   return html`<section class="card">${isBegun(stocktake) ? nothing : headOf(state)}<div class="scan">${form}${stocktake.open ? openOf(state) : nothing}</div></section>`;
 }

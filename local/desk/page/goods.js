@@ -155,7 +155,7 @@ async function bookLine(state, line) {
 function book(state) {
   const { delivery, kind, words } = state;
   const lines = toBook(delivery).toReversed();
-  const wrong = lines.find(({ units }) => units === null);
+  const wrong = lines.find(({ units }) => units === null || units > MOST_UNITS);
   if (!delivery.note.trim()) return refuse(BOOK, T.receive.noNote);
   if (wrong) return refuse(BOOK, T.receive.wrongUnits(called(delivery, wrong), number(MOST_UNITS)));
   if (lines.length === 0) return refuse(BOOK, T.receive.nothing);
