@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -37,12 +37,14 @@ class Workload:
         title: Name in reports.
         stock: Opening stock, by the key of a product's row at a location.
         bodies: The orders as message bodies, by order id, in the order in which they are sent.
+        attributes: Further attributes of all products' rows.
     """
 
     name: str
     title: str
     stock: Mapping[str, int]
     bodies: Mapping[str, str]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def quantities(self, order_id: str) -> dict[str, int]:
         """The units of an order, by product."""
@@ -67,6 +69,45 @@ def sell_out(count: int, seed: int) -> Workload:
     wanted = [chance.choice((1, 1, 1, 2)) for _ in range(count)]
     orders = [_order(f"out-{n:06}", [("drop", quantity)]) for n, quantity in enumerate(wanted)]
     return Workload("sell-out", "a sell-out", {"drop": sum(wanted) // 2}, dict(orders))
+
+
+def limited_sale(
+    count: int, seed: int, keys: int = 1, *, flood: int = 0, sells_out: bool = True
+) -> Workload:
+    """Make orders for one product with a purchase limit of 2. A tenth of them exceeds it, because the same buyer orders twice.
+
+    Args:
+        count: Number of orders.
+        seed: Seed of the quantities.
+        keys: How many keys each buyer has.
+        flood: How many more orders one buyer sends in between.
+        sells_out: Whether the stock covers only half of the ordered units.
+    """
+    chance = random.Random(f"limited {seed}")
+    orders: list[tuple[str, str]] = []
+    wanted = 0
+    for number in range(count):
+        again = number % 10 == 9
+        quantity = 2 if again else chance.choice((1, 1, 1, 2))
+        wanted += quantity
+        orders.append(_limited(f"limited-{number:06}", number - again, quantity, keys))
+    orders += [_limited(f"flood-{number:06}", count, 1, keys) for number in range(flood)]
+    chance.shuffle(orders)
+    stock = {"drop": wanted // 2 if sells_out else PLENTY}
+    title = f"a sale of a limited product, {keys} keys for each buyer"
+    return Workload("limited", title, stock, dict(orders), {"purchaseLimit": 2})
+
+
+def _limited(order_id: str, buyer: int, quantity: int, keys: int) -> tuple[str, str]:
+    _, body = _order(order_id, [("drop", quantity)])
+    buyers = [f"buyer-{buyer}-{key}" for key in range(keys)]
+    return order_id, json.dumps(json.loads(body) | {"buyers": buyers})
+
+
+def without_limit(workload: Workload) -> Workload:
+    """Give a workload no purchase limit, and a threshold because of which its products are not lent either."""
+    low = {"lowStockThreshold": PLENTY, "status": "LOW_STOCK"}
+    return replace(workload, title=f"{workload.title}, without the limit", attributes=low)
 
 
 def zipf(count: int, seed: int, size: int = 1_000) -> Workload:
@@ -230,6 +271,7 @@ def product_rows(workload: Workload) -> list[dict[str, Any]]:
             "lowStockThreshold": 0,
             "createdAt": CREATED_AT,
             "lastUpdatedAt": CREATED_AT,
+            **(workload.attributes if product_id in workload.stock else {}),
         }
         for product_id, stock in [*workload.stock.items(), (WARM_UP_PRODUCT, PLENTY)]
     ]

@@ -43,6 +43,8 @@ _WRITE_ORDERS = "BatchGetItem GetItem PutItem UpdateItem"
 # GetItem: to read the rows of several locations in one transaction. ConditionCheckItem: if that read keeps conflicting.
 _PROVE_REJECTIONS = "GetItem ConditionCheckItem"
 
+_COUNT_PURCHASES = f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem"
+
 
 @dataclass(frozen=True, slots=True)
 class _Function:
@@ -77,7 +79,7 @@ _CALLERS = (
 _LANES = ("LANES", "API_LANES")
 """Variables of the functions that sell from lanes."""
 
-_DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS")
+_DEFAULTS_OF_ORDERS = ("HOLD_SECONDS", "LOCATIONS", "BUYERS_DEFAULT")
 """Variables of the functions that read orders: defaults for fields that an order leaves out."""
 
 _FUNCTIONS = {
@@ -88,6 +90,7 @@ _FUNCTIONS = {
             "Products": f"{_PROVE_REJECTIONS} BatchGetItem UpdateItem",
             "Orders": _WRITE_ORDERS,
             "Allotments": _USE_LANES,
+            "Purchases": _COUNT_PURCHASES,
         },
         fed_by=("OrderQueue", "OrderQueueFifo", "OrderQueueExpress"),
         settings=(*_LANES, *_DEFAULTS_OF_ORDERS),
@@ -106,7 +109,13 @@ _FUNCTIONS = {
     "ChangeOrders": _Function(
         "change_orders",
         "Confirms, fulfils, cancels, returns and expires orders",
-        {"Products": "BatchGetItem UpdateItem", "Orders": _WRITE_ORDERS, "Allotments": _USE_LANES},
+        {
+            "Products": "BatchGetItem UpdateItem",
+            "Orders": _WRITE_ORDERS,
+            "Allotments": _USE_LANES,
+            # An order that is cancelled or expires frees what it used of purchase limits.
+            "Purchases": "UpdateItem",
+        },
         fed_by=("OrderCommandQueue", "ExpiryQueue"),
         settings=("HOLD_GRACE_SECONDS",),
     ),
@@ -177,6 +186,7 @@ _FUNCTIONS = {
             "Allotments": f"{_USE_LANES} GetItem",
             "Words": "Query",
             "Barcodes": "GetItem",
+            "Purchases": _COUNT_PURCHASES,
         },
         settings=(
             *("ORDER_QUEUE_URL", "EXPRESS_QUEUE_URL", "CUSTOMERS_MAY_SET", "ABOUT"),
@@ -200,6 +210,7 @@ VARIABLES = {
     "MOVEMENTS_TABLE_NAME": "the table `Movements`, with the setting `movements`",
     "WORDS_TABLE_NAME": "the table `Words`",
     "BARCODES_TABLE_NAME": "the table `Barcodes`",
+    "PURCHASES_TABLE_NAME": "the table `Purchases`",
     "POWERTOOLS_SERVICE_NAME": "the dimension `service` of the metrics: `inventory-orders-<stage>`",
     "POWERTOOLS_LOG_LEVEL": "the setting `logLevel`",
     "POWERTOOLS_METRICS_DISABLED": "`true` with the setting `monitoring: basic`",
@@ -215,6 +226,7 @@ VARIABLES = {
     "API_LANES": "the number of lanes for the processes of `api`, which follow the others, for `place_orders` and `api`",
     "HOLD_SECONDS": "the setting `holdSeconds`, if it is set, for `place_orders` and `api`",
     "LOCATIONS": "the setting `locations`, comma-separated, unless it is the default, for `place_orders`, `api` and `manage_products`",
+    "BUYERS_DEFAULT": "the setting `buyersDefault`, for `place_orders` and `api`",
     "HOLD_GRACE_SECONDS": "the setting `holdGraceSeconds`, for `change_orders` and `sweep`",
     "SWEEP_MINUTES": "the setting `sweepMinutes`, for `sweep`",
     "ORDER_QUEUE_URL": "`OrderQueue`, to which `api` sends orders whose callers do not wait",
@@ -530,6 +542,7 @@ def _environment(settings: Settings, queues: Queues) -> dict[str, str]:
         "API_LANES": str(settings.api_lanes),
         "HOLD_SECONDS": None if settings.hold_seconds is None else str(settings.hold_seconds),
         "LOCATIONS": ",".join(settings.locations),
+        "BUYERS_DEFAULT": settings.buyers_default,
         "HOLD_GRACE_SECONDS": str(settings.hold_grace_seconds),
         "SWEEP_MINUTES": str(settings.sweep_minutes),
         "ORDER_QUEUE_URL": queues.orders.queue.queue_url,

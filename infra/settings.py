@@ -149,6 +149,7 @@ class Arguments(TypedDict, total=False):
     hold_grace_seconds: int
     sweep_minutes: int
     locations: Sequence[str]
+    buyers_default: str
     currency: str | None
     table_key: str | None
     warm_throughput: Mapping[str, Mapping[str, int]]
@@ -193,6 +194,7 @@ class Settings:
     hold_grace_seconds: int
     sweep_minutes: int
     locations: tuple[str, ...]
+    buyers_default: str
     currency: str | None
     table_key: str | None
     alarm_email: str | None

@@ -51,6 +51,7 @@ OUTPUTS = {
     "MovementsTableName": "The table of the units that orders moved; absent without the setting `movements`",
     "WordsTableName": "The table of the words by which a search finds products",
     "BarcodesTableName": "The table of the products' barcodes",
+    "PurchasesTableName": "The table of what buyers have bought of products with purchase limits",
     "OrdersStreamArn": "The stream of orders, with old and new images",
     "ApiUrl": "URL of the HTTP API for signed requests; absent without the setting `api`",
     "CustomerApiUrl": "URL of the HTTP API for requests with a token; absent without the setting `jwt`",

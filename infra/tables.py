@@ -17,7 +17,7 @@ _BOTH_IMAGES = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES
 
 # CloudWatch shows the keys in plaintext, so no table or index is watched whose keys belong to customers. An index would
 # inherit the setting of its table. The rows of Words and Barcodes are written only when a product gets other ones.
-_NOT_WATCHED = (Table.ORDERS, Table.WORDS, Table.BARCODES, Table.MOVEMENTS)
+_NOT_WATCHED = (Table.ORDERS, Table.PURCHASES, Table.WORDS, Table.BARCODES, Table.MOVEMENTS)
 
 
 class Tables(Construct):

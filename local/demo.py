@@ -33,6 +33,7 @@ from inventory_orders.domain.location import (
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.domain.record import OrderAction, OrderStatus, units_by_line
+from inventory_orders.domain.rejection import RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.lanes.source import engine_with_lanes
@@ -62,6 +63,7 @@ _QUIET_SECONDS = 90
 _MISSING, _TRANSFERRED = 2, 40
 _TRIES = 5
 _LOG_GROUP = "PlaceOrdersLogGroupName"
+_OVER = RejectionReason.PURCHASE_LIMIT.value
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Workload:
         text: A description of the orders and of all that is invented, for the user.
         default_locations: The locations that serve an order without `locations`, in order of preference.
         transfer: The locations between which some units move; None for no transfer.
+        resold: Ids of the orders of a reseller, for a product with a purchase limit.
     """
 
     products: Sequence[NewProduct]
@@ -87,6 +90,7 @@ class Workload:
     text: str
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
     transfer: tuple[str, str] | None = None
+    resold: frozenset[str] = frozenset()
 
     @property
     def messages(self) -> list[OrderMessage]:
@@ -266,6 +270,26 @@ class DemoResult:
         return units
 
     @property
+    def bought(self) -> Counter[str]:
+        """Units of products with a purchase limit that each buyer has bought and not cancelled."""
+        units: Counter[str] = Counter()
+        for order in map(read_order, self.rows.values()):
+            limited = {line.product_id for line in order.lines if line.limit_group is not None}
+            lines = {line.product_id: line.quantity for line in order.lines}
+            steps = [(step.action, step.quantities) for step in order.steps]
+            for product_id, line in units_by_line(lines, steps).items():
+                ended = line.moved[OrderAction.CANCEL] + line.moved[OrderAction.EXPIRE]
+                if product_id in limited:
+                    units.update(dict.fromkeys(order.buyers or (), line.quantity - ended))
+        return units
+
+    @property
+    def turned_away(self) -> int:
+        """How many orders of the reseller were rejected for the purchase limit."""
+        resold = self.workload.resold
+        return sum(row["orderId"] in resold and row.get("reason") == _OVER for row in self.sent)
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The content of `.local/demo.json`: every figure that `show` prints, for this run only."""
         reasons = Counter(row["reason"] for row in self.sent if row["status"] == "REJECTED")
@@ -291,6 +315,9 @@ class DemoResult:
             "ordersNotFromFirstLocation": self.passed_over,
             "ordersRejected": rejected,
             "rejectedByReason": dict(reasons.most_common()),
+            "ordersResold": len(self.workload.resold),
+            "ordersTurnedAway": self.turned_away,
+            "unitsOfOneBuyerAtMost": max(self.bought.values(), default=0),
             "ordersReplayed": self.replayed,
             "ordersLost": self.lost,
             "deadLetters": len(self.dead_letters),
@@ -325,13 +352,20 @@ class DemoResult:
 
     @property
     def good(self) -> bool:
-        """Whether no message was lost, the books balance, every event arrived, and events and rows agree."""
-        return self.lost == self.missing == 0 and self.balance and not self.differences
+        """Whether no message was lost, the books balance, all events arrived as they should, and no buyer exceeds a limit."""
+        is_complete = self.lost == self.missing == 0 and not self.differences
+        return is_complete and self.balance and self.is_fair
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether no buyer has bought more units than the limit."""
+        return max(self.bought.values(), default=0) <= sample_orders.DROP_LIMIT
 
 
 def tea_shop_day(run: str, count: int) -> Workload:
     """Create a workload. A third of the orders are for one hot product, 10 % are sent twice, and 1 % are invalid.
 
+    Further orders are for a product with a purchase limit: most are those of a reseller, who sends them from many tabs at once.
     Apart from its ids, the workload is always the same.
     """
     chance = random.Random("a tea shop's day")
@@ -344,8 +378,11 @@ def tea_shop_day(run: str, count: int) -> Workload:
     fifo = hot[::2]
     through_fifo = {message.order_id for message in fifo}
     standard = [message for message in good if message.order_id not in through_fifo]
-    for extra in [*again, *bad]:
+    fans, resold = map(sample_orders.own_orders, sample_orders.drop(run, chance))
+    for extra in [*again, *bad, *fans]:
         standard.insert(chance.randrange(len(standard) + 1), extra)
+    middle = len(standard) // 2
+    standard[middle:middle] = resold
     products = [sample_orders.own(product) for product in sample_orders.stocked()]
     return Workload(
         [*products, sample_orders.HELD_PRODUCT],
@@ -354,12 +391,13 @@ def tea_shop_day(run: str, count: int) -> Workload:
         fifo,
         "A tea shop's day",
         f"{count:,} orders for a shop with two warehouses and a store, a third for one product with {sample_orders.HOT_STOCK:,} units; {len(again):,} are sent "
-        f"twice, and {len(bad):,} more messages are invalid. Everything is invented; products and "
-        "locations begin with demo-.",
+        f"twice, and {len(bad):,} more messages are invalid. {len(fans) + len(resold):,} more are for a product limited to {sample_orders.DROP_LIMIT} each, "
+        f"{len(resold):,} by a reseller. Everything is invented; products and locations begin with demo-.",
         transfer=(
             sample_orders.own_location(sample_orders.WAREHOUSE),
             sample_orders.own_location(sample_orders.STORE),
         ),
+        resold=frozenset(message.order_id for message in resold if message.order_id is not None),
     )
 
 

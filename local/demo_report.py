@@ -45,6 +45,8 @@ def show(result: DemoResult, console: Console) -> None:
     _show_rows(_orders(summary), console)
     if len(result.workload.locations) > 1:
         _show_rows(_locations(result, summary), console)
+    if result.workload.resold:
+        _show_rows(_resellers(summary), console)
     _show_rows(_events(summary), console)
     for difference in result.differences[:5]:
         console.print(f"[bold red]{escape(difference)}[/]", soft_wrap=True)
@@ -119,6 +121,21 @@ def _locations(result: DemoResult, summary: Mapping[str, Any]) -> Iterator[_Cell
             f"{moved.quantity:,}",
             f"units of {moved.product_id} from {moved.source} to {moved.target}, in one transaction, while orders were placed",
         )
+
+
+def _resellers(summary: Mapping[str, Any]) -> list[_Cells]:
+    """List what became of the orders of the reseller, which are among the orders above."""
+    sent, away = summary["ordersResold"], summary["ordersTurnedAway"]
+    most, limit = summary["unitsOfOneBuyerAtMost"], sample_orders.DROP_LIMIT
+    end = (
+        f"one buyer has {most:,} units, more than {limit}"
+        if most > limit
+        else f"no buyer has more than {limit} units"
+    )
+    return [
+        ("Reseller", f"{sent:,}", f"of these orders: {sample_orders.RESELLER}"),
+        ("turned away", f"{away:,}", end),
+    ]
 
 
 def _events(summary: Mapping[str, Any]) -> list[_Cells]:

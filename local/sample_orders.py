@@ -37,6 +37,12 @@ LOCATIONS = (DEFAULT_LOCATION, WAREHOUSE, STORE)
 REAL_ORDERS_SENT = 1000
 """How many of `REAL_ORDERS` the demonstration sends. It sends all orders of other files."""
 
+DROP_PRODUCT, DROP_STOCK, DROP_LIMIT = "tea-advent-box", 150, 2
+"""A product that each buyer may buy two of, with enough stock for all of its customers."""
+
+_FANS, _NAMES, _TABS = 60, 12, 6
+RESELLER = f"{_NAMES} names, {_TABS} tabs each, one card"
+
 UNPAID = 20
 HOLD_SECONDS = 10
 
@@ -97,6 +103,24 @@ def orders(run: str, count: int, chance: random.Random) -> list[OrderMessage]:
     return messages
 
 
+def drop(run: str, chance: random.Random) -> tuple[list[OrderMessage], list[OrderMessage]]:
+    """Make orders for `DROP_PRODUCT`: those of its customers, and those of a reseller with one card behind many names.
+
+    The keys of buyers are those of this run, so that each run begins with buyers who have not bought anything.
+    """
+
+    def ordered(order_id: str, card: str, units: int) -> OrderMessage:
+        name, _, _ = order_id.rpartition(".")
+        message = order_message(order_id, name, [(DROP_PRODUCT, units)])
+        more = {"buyers": [name, f"{run}-card-{card}"], "locations": [DEFAULT_LOCATION]}
+        return message_of(json.dumps(json.loads(message.body) | more))
+
+    fans = [ordered(f"{run}-fan-{n}.1", f"{n}", chance.choice((1, 2))) for n in range(_FANS)]
+    names, tabs = range(1, _NAMES + 1), range(1, _TABS + 1)
+    resold = [ordered(f"{run}-name-{name}.{tab}", "reseller", 1) for name in names for tab in tabs]
+    return fans, resold
+
+
 def stocked() -> list[NewProduct]:
     """Divide the stock of the hot product and of a quarter of the others between `LOCATIONS`. Each product comes before its places."""
     products, places = list[NewProduct](), list[NewProduct]()
@@ -111,7 +135,9 @@ def stocked() -> list[NewProduct]:
             NewProduct(stock_key(product.product_id, location), units, 5)
             for location, units in elsewhere.items()
         ]
-    return products + places
+    name = "Advent box, two for each customer"
+    limited = NewProduct(DROP_PRODUCT, DROP_STOCK, name=name, purchase_limit=DROP_LIMIT)
+    return [*products, replace(limited, price=4500), *places]
 
 
 # Most customers are near the default location, some are near the other warehouse, and a few collect their order at the store.

@@ -51,6 +51,7 @@ from .books import (
 from .faults import faults_of, problems_of
 from .lanes import Pages, Places, read_all, read_outbound, read_pages, read_places
 from .movements import Row, adjustment_of, check_types, movements_of
+from .purchases import wrong_purchases
 
 # An adjustment has the time at which its invocation began. It may be in flight for as long as an invocation lasts (at
 # most 15 minutes), by a clock that may be a minute off.
@@ -67,7 +68,7 @@ _SIDE_BY_SIDE = 8
 def audited_tables(aws: Aws) -> list[Table]:
     """The tables that `read_books` reads."""
     tables = [Table.PRODUCTS, Table.STOCK_ADJUSTMENTS, Table.ORDERS, Table.ALLOTMENTS]
-    tables += [Table.BARCODES]
+    tables += [Table.BARCODES, Table.PURCHASES]
     return [*tables, Table.MOVEMENTS] if aws.has_movements else tables
 
 
@@ -88,7 +89,8 @@ def read_books(aws: Aws, on_progress: Callable[[int], object] = lambda _: None) 
     wrong = _compare_movements(aws, reading.orders.values()) if aws.has_movements else (0, 0)
     strays = stray_barcodes(aws)
     return Books(
-        *(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt, wrong, strays)
+        *(accounts, reading.orders, reading.adjustments, corrupt_pages, corrupt, wrong, strays),
+        wrong_purchases(aws, reading.orders.values()),
     )
 
 

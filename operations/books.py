@@ -231,6 +231,7 @@ class Books:
         movements: How many rows of the table of movements are missing or differ from what the orders say, and how many no
             order accounts for.
         barcodes: Descriptions of barcodes whose rows and products differ.
+        purchases: Descriptions of buyers whose rows and orders differ.
     """
 
     accounts: tuple[Account, ...]
@@ -240,11 +241,12 @@ class Books:
     corrupt_rows: Mapping[str, str] = field(default_factory=dict)
     movements: tuple[int, int] = (0, 0)
     barcodes: Sequence[str] = ()
+    purchases: Sequence[str] = ()
 
     @property
     def is_sound(self) -> bool:
-        """Whether all rows can be read, movements match the orders, and barcodes match the products."""
-        return not (self.corrupt or any(self.movements) or self.barcodes)
+        """Whether all rows can be read, movements and purchases match the orders, and barcodes match the products."""
+        return not (self.corrupt or any(self.movements) or self.barcodes or self.purchases)
 
     @property
     def corrupt(self) -> list[str]:

@@ -4,7 +4,8 @@ Fields have the names and limits of the handlers' commands. In a change, a missi
 cell (`null` in JSON) removes the value. Elsewhere, an empty cell means that the field is absent.
 
 A line with a `locationId` is about the product's stock there. Name and price belong to the product: a line with a
-location has neither, and its empty cells in these columns are ignored. A transfer has two locations, `from` and `to`: there,
+location has neither, and its empty cells in these columns are ignored. A change of a purchase limit in a line without a location
+is a change at all of them. A transfer has two locations, `from` and `to`: there,
 an empty cell is the default one.
 
 Missing fields are derived from the file alone, so that loading it a second time has no further effect:
@@ -36,9 +37,11 @@ from inventory_orders.domain.barcode import all_written, key_of_barcode
 from inventory_orders.domain.location import in_words, key_in
 from inventory_orders.domain.product import (
     DETAILS,
+    LIMITS,
     NewProduct,
     Product,
     ProductStatus,
+    check_floors,
     sortable_id,
 )
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
@@ -71,12 +74,13 @@ from .text_files import (
 from .words import numbered
 
 _NOTES = ("actor", "reference")
+_SETTABLE = (
+    *("lowStockThreshold", "backorderLimit", "safetyStock", "purchaseLimit", "limitGroup"),
+    *("name", "price", "barcodes"),
+)
 _FIELDS = {
-    "create": ("openingStock", "lowStockThreshold", "backorderLimit", "name", "price", "barcodes"),
-    "change": (
-        *("lowStockThreshold", "backorderLimit", "name", "price", "barcodes"),
-        *("eventId", "eventTime"),
-    ),
+    "create": ("openingStock", *_SETTABLE),
+    "change": (*_SETTABLE, "eventId", "eventTime"),
     "changeDetails": ("name", "price", "eventId", "eventTime"),
     "adjust": ("delta", "reason", "adjustmentId", *_NOTES),
     "count": ("counted", "countedAt", "adjustmentId", *_NOTES),
@@ -106,6 +110,9 @@ ATTRIBUTES = {
     "price": "price",
     "lowStockThreshold": "low_stock_threshold",
     "backorderLimit": "backorder_limit",
+    "safetyStock": "safety_stock",
+    "purchaseLimit": "purchase_limit",
+    "limitGroup": "limit_group",
     "barcodes": "barcodes",
 }
 """The attributes of a product that a file may change, by column."""
@@ -121,8 +128,8 @@ _STATUS = {
 _ADD_UP = "keep one or, if the units lie in several bins, write their sum in one line"
 _EXAMPLE = '{"productId": "p-1", "openingStock": 40}'
 _NUMBERS = {
-    *("openingStock", "lowStockThreshold", "backorderLimit", "price"),
-    *("delta", "counted", "quantity"),
+    *("openingStock", "lowStockThreshold", "backorderLimit", "safetyStock", "purchaseLimit"),
+    *("price", "delta", "counted", "quantity"),
 }
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 
@@ -152,14 +159,20 @@ class Change:
         return bool(self.details) and _newest(product) > self._moment
 
     def applied_to(self, product: Product) -> Product:
-        """Apply the change to a product. Returns the same product if the change is stale or already applied.
+        """Apply the change to a row of its product. Returns the same row if the change is stale or already applied.
 
         Raises:
+            InvalidMessageError: The row would have both safety stock and backorders.
             RejectedError: `EVENT_ID_REUSED` if other details with this id and time were applied; `BELOW_FLOOR` if more
                 units are on backorder than the new limit allows.
         """
         if self.is_stale(product):
             return product
+        is_own = product.product_id == self.product_id
+        after = self._changed(product) if is_own else replace(product, **self.everywhere)
+        return after.with_stock(after.stock_count, product.version)
+
+    def _changed(self, product: Product) -> Product:
         changes: dict[str, Any] = {**self.details, **self.others}
         if self.details:
             same = all(getattr(product, name) == self.details[name] for name in self.details)
@@ -170,6 +183,7 @@ class Change:
         if "price" in self.details:
             changes["price_changed_at"] = self.event_time if changes["price"] is not None else None
         after = replace(product, **changes)
+        check_floors(after.safety_stock, after.backorder_limit)
         is_lower = after.backorder_limit < product.backorder_limit
         if is_lower and after.stock_count < -after.backorder_limit:
             raise RejectedError(
@@ -177,12 +191,16 @@ class Change:
                 f"be {after.backorder_limit:,}",
                 "BELOW_FLOOR",
             )
-        return after.with_stock(after.stock_count, product.version)
+        return after
 
     @property
-    def status(self) -> ProductStatus | None:
-        """The status that the change sets at all locations of the product, if any."""
-        return self.others.get("status")
+    def everywhere(self) -> Mapping[str, Any]:
+        """What a change to a product's own row sets at all other locations too."""
+        return {name: self.others[name] for name in ("status", *LIMITS) if name in self.others}
+
+    def places(self, own: Product) -> Sequence[str]:
+        """The keys of the rows that a change to the product's own row changes too."""
+        return own.place_keys if self.everywhere and not self.is_stale(own) else ()
 
     @property
     def _moment(self) -> tuple[str, str]:
@@ -599,8 +617,11 @@ def _changes_in(
     possible = [name for name in ATTRIBUTES if not (command.get("locationId") and name in _SHARED)]
     columns = set(possible) & fields.keys() & set(_FIELDS[command["action"]])
     details = {name: command.get(name) for name in DETAILS if name in columns}
-    limits = {ATTRIBUTES[name]: command.get(name, 0) for name in columns.difference(DETAILS)}
-    others = limits | _STATUS.get(command["action"], {})
+    absent = {"limitGroup": None}
+    others = {
+        ATTRIBUTES[name]: command.get(name, absent.get(name, 0))
+        for name in columns.difference(DETAILS)
+    } | _STATUS.get(command["action"], {})
     if not details and not others:
         raise InvalidMessageError(
             "SCHEMA_VIOLATION",

@@ -27,12 +27,12 @@ _DATE = re.compile(
     rf"|{_D}/{_M}/[0-9]{{2}}|{_M}/{_D}/[0-9]{{2}})(?: 0?0:00(?::00)?)?"
 )
 
-_CODES = ("orderId", "productId", "locationId", "userId", "adjustmentId", "eventId")
+_CODES = ("orderId", "productId", "locationId", "userId", "adjustmentId", "eventId", "limitGroup")
 _LONGEST_ID = 128
 _LARGEST = 10**12
 _ID = re.compile(r"[!\"$-+\-.-~]+")
 _NOT_IN_LOCATIONS = re.compile(r"[^A-Za-z0-9._-]+")
-_IS_ID = re.compile(r"(?:.*\.)?(?:\w+Id|from|to)")
+_IS_ID = re.compile(r"(?:.*\.)?(?:\w+Id|limitGroup|from|to)")
 _LOCATIONS = ("locationId", "from", "to")
 
 _EXPONENT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?[eE][+-]?[0-9]{1,2}")

@@ -137,6 +137,7 @@ LATER: Mapping[str, str] = {
     "BEHIND_A_DUPLICATE": "another message of the batch has the same id, and must be committed first",
     "CORRUPT_PRODUCT": "the product's row breaks the contract of its table: repair it",
     "CORRUPT_RECORD": "the row of an order or an adjustment breaks the contract of its table, or has no space for more: repair it",
+    "CORRUPT_PURCHASES": "the row of a buyer in the table `Purchases` breaks its contract, or has no space for more: repair it",
     "CORRUPT_PAGE": "a page of the table `Allotments` breaks its contract: repair it",
     "UNPROCESSED_KEYS": "DynamoDB returned only part of a read",
     "OUTBOUND_PAGES_FULL": "all [outbound pages](../glossary.md#outbound-page) are full, or unreadable; the next sweep makes room",

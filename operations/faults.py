@@ -30,7 +30,8 @@ def _problems_of_row(row: Row) -> Iterator[str]:
     floor, threshold = -row.get("backorderLimit", 0), row.get("lowStockThreshold", 0)
     if stock < floor:
         yield f"its row has {stock:,}, below its floor of {floor:,}"
-    right = stock_status(stock, -floor, threshold, ProductStatus(status))
+    sellable = stock - row.get("safetyStock", 0)
+    right = stock_status(sellable, -floor, threshold, ProductStatus(status))
     if status != right and not lent_to(row):
         yield f"its row is {status} with {stock:,}: it must be {right}"
 
@@ -57,12 +58,14 @@ def _problems_with_lanes(row: Row, in_lanes: Collection[int]) -> Iterator[str]:
     if strangers:
         them = "them" if len(strangers) > 1 else "it"
         yield f"{_list(strangers)} {_hold(strangers)} units of it, but its lentTo does not list {them}"
-    least = max(0, row.get("lowStockThreshold", 0)) + 1
+    least = row.get("safetyStock", 0) + max(0, row.get("lowStockThreshold", 0)) + 1
     if lanes and (status != ProductStatus.ACTIVE or stock < least):
         yield (
             f"it is lent to {_list(lanes)}, but its row is {status} with {stock:,}: it must be ACTIVE with at least "
             f"{least:,}"
         )
+    if lanes and "purchaseLimit" in row:
+        yield f"it is lent to {_list(lanes)}, but it has a purchase limit"
 
 
 def lent_to(row: Row) -> tuple[int, ...]:

@@ -6,23 +6,42 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock, timestamp
 from inventory_orders.domain.change import Update
+from inventory_orders.domain.purchases import (
+    BuyerKey,
+    Purchases,
+    PurchasesByBuyer,
+    Refunds,
+    together,
+)
 from inventory_orders.domain.record import OrderRecord, OrderStatus
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
 from inventory_orders.errors import CorruptItemError
-from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
+from inventory_orders.store.cancellations import (
+    CancellationReason,
+    Meaning,
+    TransactionCancelledError,
+)
 from inventory_orders.store.rows import Item, read_record
 from inventory_orders.store.tables import Table
-from inventory_orders.store.writes import record_action
+from inventory_orders.store.writes import (
+    Action,
+    ActionKind,
+    Write,
+    record_action,
+    refund_action,
+)
 
 from .aws import Aws, get_items, query
 from .errors import UserError
+from .purchases import charged
 
 KEY_VARIABLE = "INVENTORY_ORDERS_PSEUDONYM_KEY"
 """The environment variable that may contain the key."""
@@ -76,6 +95,15 @@ def is_pseudonym(user_id: str) -> bool:
     return _PSEUDONYM.fullmatch(user_id) is not None
 
 
+def _lacking(reasons: Sequence[CancellationReason], keys: Iterable[BuyerKey]) -> PurchasesByBuyer:
+    """The rows that have fewer units than an order charged."""
+    return {
+        key: each.found if isinstance(each.found, Purchases) else Purchases(key, 0, "")
+        for key, each in zip(keys, reasons, strict=True)
+        if each.meaning in (Meaning.CONDITION_FAILED, Meaning.INVALID)
+    }
+
+
 OPEN: Mapping[str, str] = {
     OrderStatus.PENDING: "not paid yet",
     OrderStatus.CONFIRMED: "paid, to ship",
@@ -97,6 +125,7 @@ class Forgetting:
         aws: The stack.
         user_id: The user to forget.
         key: The key from `read_key`.
+        keep_limits: Whether what the orders count towards purchase limits stays counted under the buyers' other keys.
         on_progress: Called after each order.
 
     Attributes:
@@ -109,6 +138,7 @@ class Forgetting:
     aws: Aws
     user_id: str
     key: bytes
+    keep_limits: bool = False
     on_progress: Callable[[], None] = lambda: None
     done: int = 0
     is_known: bool = False
@@ -117,6 +147,7 @@ class Forgetting:
     def __post_init__(self) -> None:
         self.pseudonym = pseudonym_of(self.user_id, self.key)
         self._client = RetryingClient(self.aws.store())
+        self._erased = {BuyerKey(self.user_id)}
 
     def run(self) -> None:
         """Find orders and pseudonymise them, until two searches in a row find none: the index is eventually consistent.
@@ -138,6 +169,7 @@ class Forgetting:
             found_none = 0 if order_ids else found_none + 1
             if found_none < 2:
                 time.sleep(LOOK_AGAIN_SECONDS)
+        self._delete_empty_rows()
 
     def _pseudonymise_all(
         self, order_ids: Sequence[str], on_progress: Callable[[], None] = lambda: None
@@ -155,20 +187,29 @@ class Forgetting:
         """
         try:
             order: Any = read_record(item)
-            has_notes = any(step.notes for step in order.steps)
-            if order.user_id == self.user_id or (order.user_id == self.pseudonym and has_notes):
-                self._write(Update(order.require_version(), self._forgotten(order)))
+            after = self._forgotten(order)
+            is_left = any(step.notes for step in order.steps) or order.buyers != after.buyers
+            if order.user_id == self.user_id or (order.user_id == self.pseudonym and is_left):
+                kept = after.charged_buyers
+                refunds = {key: n for key, n in charged(order).items() if key not in kept}
+                self._erased |= refunds.keys()
+                self._write(Update(order.require_version(), after), refunds)
         except CorruptItemError as error:
             self.problems[item["orderId"]["S"]] = str(error)
 
-    def _write(self, update: Update[OrderRecord]) -> None:
-        """Write one order, unless it has changed since the read."""
-        action = record_action(update.before.key, update)
-        deadline = Deadline.after(_PATIENCE, SystemClock())
+    def _write(self, update: Update[OrderRecord], refunds: Refunds) -> None:
+        """Write one order, unless it has changed since the read, and subtract its units from what its buyers have bought."""
+        order, at = record_action(update.before.key, update), update.after.last_updated_at
+        actions = [order, *(refund_action(key, units, at) for key, units in refunds.items())]
         try:
-            self._client.write([action], deadline, CommitStats())
+            self._client.write(actions, self._soon(), CommitStats())
         except TransactionCancelledError as error:
-            (reason,) = error.reasons
+            reason, *of_buyers = error.reasons
+            lacking = _lacking(of_buyers, refunds)
+            if reason.meaning is Meaning.NOTHING and lacking:
+                # The audit reports the difference.
+                self._write(update, together([refunds], lacking))
+                return
             if reason.meaning is not Meaning.CONDITION_FAILED:
                 raise
             if reason.found == update.before:
@@ -178,10 +219,28 @@ class Forgetting:
         else:
             self.done += 1
 
+    def _delete_empty_rows(self) -> None:
+        """Delete the rows of erased buyers who have bought nothing else, because their keys name them."""
+        found = read_all(self._client, sorted(self._erased), self._soon(), CommitStats()).purchases
+        for key, row in found.items():
+            if isinstance(row, Purchases) and row.version and not any(row.units.values()):
+                same = Write().on(
+                    "#_version = :version AND #epoch = :epoch", version=row.version, epoch=row.epoch
+                )
+                delete = Action(ActionKind.PURCHASES, key, same, "Delete", by_version=True)
+                # If it has changed, it is not empty any more.
+                with suppress(TransactionCancelledError):
+                    self._client.write([delete], self._soon(), CommitStats())
+
+    def _soon(self) -> Deadline:
+        return Deadline.after(_PATIENCE, SystemClock())
+
     def _forgotten(self, order: OrderRecord) -> OrderRecord:
         at = timestamp(SystemClock().now())
+        buyers = (order.buyers or ()) if self.keep_limits else ()
         return replace(
             order,
+            buyers=tuple(each for each in buyers if each != self.user_id) or None,
             user_id=self.pseudonym,
             attributes={},
             placed_by=None,

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -30,9 +31,8 @@ from inventory_orders.domain.location import (
     in_words,
     location_of,
     product_of,
-    stock_key,
 )
-from inventory_orders.domain.product import DETAILS, NewProduct, Product, ProductStatus
+from inventory_orders.domain.product import DETAILS, NewProduct, Product
 from inventory_orders.domain.record import AdjustmentRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection, RejectionReason
 from inventory_orders.engine.outcomes import ChangeOutcome
@@ -40,6 +40,7 @@ from inventory_orders.engine.retrying_client import CommitStats, RetryingClient,
 from inventory_orders.errors import (
     ContentionError,
     CorruptItemError,
+    InvalidMessageError,
     LeaseHeldError,
     LeaseLostError,
     Outcome,
@@ -369,16 +370,13 @@ class _Writer:
         self._pace(1)
         deadline = self._lease_deadline()
         try:
-            match change.status:
-                case None:
-                    key = change.product_id
-                    updates: Sequence[Update[Product]] = [
-                        self._products.update_with_retry(key, change.applied_to, deadline)
-                    ]
-                case ProductStatus.DISCONTINUED:
-                    updates = self._products.discontinue(change.product_id, deadline)
-                case _:
-                    updates = self._products.list_again(change.product_id, deadline)
+            update = partial(
+                self._products.update_with_retry, change=change.applied_to, deadline=deadline
+            )
+            updates = [update(change.product_id)]
+            for key in change.places(updates[0].before):
+                with suppress(ProductNotFoundError):
+                    updates.append(update(key))
         except _OF_ONE_LINE as error:
             return _problem(change.product_id, error)
         return _changed(change, updates)
@@ -468,7 +466,7 @@ class _Checker:
         rows = [product, *filter(None, map(self._products.get, others))]
         try:
             updates = [Update(row, change.applied_to(row)) for row in rows]
-        except RejectedError as error:
+        except (RejectedError, InvalidMessageError) as error:
             return _problem(change.product_id, error)
         if problem := self._claim(updates[0].after, product.barcodes):
             return problem
@@ -478,9 +476,7 @@ class _Checker:
     def _also_changed(self, change: Change) -> Sequence[str]:
         """Return the keys of the rows at other locations that a change to the product's own row affects."""
         own = self._products.get(change.product_id)
-        if own is None or change.status is None:
-            return ()
-        return [stock_key(own.product_id, place) for place in sorted(own.places)]
+        return () if own is None else change.places(own)
 
     def _claim(self, product: Product, before: frozenset[str]) -> Problem | None:
         """Give a product its new barcodes. Returns the problem if one of them is another product's."""
@@ -573,6 +569,7 @@ class _Checker:
 _OF_ONE_LINE = (
     ProductNotFoundError,
     RejectedError,
+    InvalidMessageError,
     LeaseHeldError,
     LeaseLostError,
     ContentionError,
@@ -590,6 +587,8 @@ def _problem(product_id: str, error: OutcomeError) -> Problem:
         return _unknown(product_id)
     if isinstance(error, StoreError):
         return Problem("REFUSED_BY_DYNAMODB", str(error))
+    if isinstance(error, InvalidMessageError):
+        return Problem(error.code, error.message)
     may_succeed = isinstance(error, LeaseHeldError | LeaseLostError | ContentionError)
     again = f"; {_AGAIN}" if may_succeed else ""
     return Problem(error.code, f"{error}{again}")

@@ -40,7 +40,7 @@ _NO_CONTENT = {"_version", "lastUpdatedAt", "expiresAt", "epoch", *LOCK}
 
 _HOLDS_STOCK = {"PENDING", "CONFIRMED", "FULFILLED"}
 _OF_A_PLACED_LINE = {
-    *("locationId", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
+    *("locationId", "productCreatedAt", "productVersion", "lanePage", "laneVersion", "limitGroup"),
 }
 _OF_A_LIFE = {"expiresAt", "expiryShard", "steps", "suppliedFrom"}
 _NO_UNITS = zlib.compress(b"[]")

@@ -338,6 +338,14 @@ class Run:
         made = spread(workloads.sell_out(int(count * self.scale), self.seed))
         return self._answers_all(made, workers)
 
+    def limited(
+        self, *, keys: int = 1, flood: int = 0, sells_out: bool = True, has_limit: bool = True
+    ) -> SceneFigures:
+        """Answer all orders of a sale with a purchase limit, or of the same sale without one."""
+        count, more = int(1_000 * self.scale), int(flood * self.scale)
+        made = workloads.limited_sale(count, self.seed, keys, flood=more, sells_out=sells_out)
+        return self._answers_all(made if has_limit else workloads.without_limit(made), 8)
+
     def runs_short(self, workers: int, count: int = 2_000) -> SceneFigures:
         """Answer all orders for several scarce products, most of which sell out. The lanes are empty at first."""
         return self._answers_all(workloads.scarce(int(count * self.scale), self.seed), workers)
@@ -492,7 +500,20 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
             Run.sells, name="real", standard=workers, seconds=10.0
         )
     found["scarce products 8"] = partial(Run.runs_short, workers=8)
-    return found | _at_locations()
+    return found | _with_limits() | _at_locations()
+
+
+def _with_limits() -> dict[str, Callable[[Run], SceneFigures]]:
+    """The scenes with a purchase limit, which a tenth of the orders exceeds. A flood is one buyer's, among 1,000 other orders."""
+    sale = partial(Run.limited, sells_out=False)
+    return {
+        "limited sell-out 8": Run.limited,
+        "limited sell-out 8 three keys": partial(Run.limited, keys=3),
+        "limited sell-out 8 without the limit": partial(Run.limited, has_limit=False),
+        "limited sale 8": sale,
+        "limited sale 8 flood of 250": partial(sale, flood=250),
+        "limited sale 8 flood of 1000": partial(sale, flood=1_000),
+    }
 
 
 def _with_callers() -> dict[str, Callable[[Run], SceneFigures]]:

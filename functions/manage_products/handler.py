@@ -159,7 +159,12 @@ def _change_price(
 def _change(
     command: dict[str, Any], deadline: Deadline, products: ProductCatalogue
 ) -> direct.Answer:
-    return _updated(products.change(key_in(command), product_changes(command), deadline))
+    return _updated(
+        *products.change(
+            *(key_in(command), product_changes(command), deadline),
+            everywhere="locationId" not in command,
+        )
+    )
 
 
 def _updated(*updates: Update[Product]) -> direct.Answer:

@@ -38,7 +38,8 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
     defaults = runtime.process().hold_seconds, runtime.process().locations
     orders = batch.parse(
         lambda message: parse_order(
-            message.body, message.group, *defaults, message.request_id, message.placed_by
+            *(message.body, message.group, *defaults, message.request_id, message.placed_by),
+            counts_users=runtime.process().counts_users,
         )
     )
     report = runtime.process().engine_with_lanes.apply(orders, runtime.deadline(context), batch.age)
@@ -49,8 +50,9 @@ def lambda_handler(event: object, context: LambdaContext) -> dict[str, Any]:
 
 
 def _place(event: object, context: LambdaContext) -> direct.Answer:
-    order = parse_order_event(event, runtime.process().hold_seconds, runtime.process().locations)
-    deadline, engine = runtime.deadline(context), runtime.process().engine_with_lanes
+    process, deadline = runtime.process(), runtime.deadline(context)
+    defaults, engine = (process.hold_seconds, process.locations), process.engine_with_lanes
+    order = parse_order_event(event, *defaults, counts_users=process.counts_users)
     report = engine.apply([order], deadline)
     emit_orders(report)
     outcome = report.outcome_of_one()

@@ -112,6 +112,7 @@ def show_audit(
             "corruptRows": books.corrupt_rows,
             "wrongMovements": sum(books.movements),
             "strayBarcodes": books.barcodes,
+            "wrongPurchases": books.purchases,
         }
         for shown, entries in zip(found["products"], histories, strict=False):
             shown["history"] = [entry.as_json for entry in entries]
@@ -156,6 +157,8 @@ def _show_books(books: Books, chosen: Sequence[Account], *, balanced: bool) -> N
         print_problems("Movements", [f"{problem}: run `inventory-orders rebuild-movements`"])
     repair = "set the product's `barcodes` to none, then again to the right ones"
     print_problems("Barcodes", [f"{each}: {repair}" for each in books.barcodes])
+    repair = "write what the orders say into the buyer's row of Purchases, with a `_version` that is higher by 1"
+    print_problems("Purchases", [f"{each}: {repair}" for each in books.purchases])
     if not balanced:
         return
     screen.print(_summary(books, chosen))

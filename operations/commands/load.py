@@ -84,9 +84,10 @@ def load(
 
     Each line has a productId. The other columns determine its action:
 
-    - openingStock, perhaps with name, price, lowStockThreshold and backorderLimit: creates the product
+    - openingStock, perhaps with name, price, barcodes, lowStockThreshold, backorderLimit, safetyStock, purchaseLimit and
+    limitGroup: creates the product
 
-    - one of these four without openingStock: changes it. An empty cell removes a name or a price, and sets the other two to 0.
+    - one of these eight without openingStock: changes it. An empty cell removes a value, or sets a number other than a price to 0.
     A price is in the setting `currency` (with EUR, 79 is 79.00); without this setting, it is in minor units, such as cents
 
     - delta and reason: books stock that came in (40) or went out (-2)
@@ -100,8 +101,8 @@ def load(
     count, discontinue or listAgain.
 
     If a line has a locationId, it is about the product's stock at that location, and has no name or price. A line
-    without a location creates the product, and may be in the same file. Without a location, discontinue and listAgain
-    apply to all locations. Stock and counts of a product with several locations need a locationId; an empty cell names
+    without a location creates the product, and may be in the same file. Without a location, discontinue, listAgain,
+    purchaseLimit and limitGroup apply to all locations. Stock and counts of a product with several locations need a locationId; an empty cell names
     the default one.
 
     You may interrupt it and run it again: no line is booked twice.

@@ -458,7 +458,7 @@ def _goods(order: Mapping[str, Any]) -> str:
 
 
 def _show_one_order(order: Mapping[str, Any]) -> None:
-    """Show the steps of an order, what it was short of, and whether a late payment has to be refunded."""
+    """Show the steps of an order, why it was rejected, its buyers, and whether a late payment has to be refunded."""
     if "steps" in order:
         _show_steps(order["steps"])
     if "shortages" in order:
@@ -471,6 +471,10 @@ def _show_one_order(order: Mapping[str, Any]) -> None:
         ]
         numbers = ("wanted", "available")
         screen.print("", table_of(("short of", "location", *numbers), rows, numbers))
+    if "limits" in order:
+        _show_limits(order["limits"])
+    if "buyers" in order:
+        screen.print(f"Buyers: {escape(', '.join(order['buyers']))}.")
     if "locationsAsked" in order:
         asked = ", ".join(map(location_name, order["locationsAsked"]))
         screen.print(f"Looked for at: {escape(asked)}.")
@@ -479,6 +483,12 @@ def _show_one_order(order: Mapping[str, Any]) -> None:
         screen.print(
             f"\n[bold]Refund it[/]: the payment of {late['at'][:16]} came too late ({escape(late['reason'])})."
         )
+
+
+def _show_limits(limits: Iterable[Mapping[str, Any]]) -> None:
+    numbers = ("limit", "wanted", "bought")
+    rows = [(one["group"], *(one[name] for name in numbers)) for one in limits]
+    screen.print("", table_of(("over the limit of", *numbers), rows, numbers))
 
 
 def _show_steps(steps: Iterable[Mapping[str, Any]]) -> None:
@@ -670,9 +680,14 @@ def _show_level(level: StockLevel, locations: Collection[str]) -> None:
         screen.print(table_of(("place", "available"), places, {"available"}))
     about = "" if level.is_exact else "about "
     limits = f"low at {row.low_stock_threshold:,}, backorders to {row.backorder_limit:,}"
+    if row.safety_stock:
+        limits += f", safety stock {row.safety_stock:,}"
+    if row.purchase_limit:
+        group = f" of {row.limit_group}" if row.limit_group else ""
+        limits += f", at most {row.purchase_limit:,}{group} per buyer"
     screen.print(
         f"[bold]{escape(in_words(row.product_id))}[/]: {about}{level.on_hand:,} on hand, {level.committed:,} committed, "
-        f"{level.available:,} available, {row.status.value} ({limits})."
+        f"{level.available:,} available, {row.status.value} ({escape(limits)})."
     )
     product_id, location_id = product_of(row.product_id), location_of(row.product_id)
     if level.left_to_sell and location_id not in locations:

@@ -17,6 +17,7 @@ from .common import aside, print_problems, progress_bar, screen, table_of
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
+    from ..forget import Forgetting
     from ..restore import Differences
 
 app = typer.Typer()
@@ -119,12 +120,20 @@ def forget(
             "INVENTORY_ORDERS_PSEUDONYM_KEY. Use the same key every time.",
         ),
     ] = None,
+    keep_limits: Annotated[
+        bool,
+        typer.Option(
+            "--keep-limits",
+            help="Keep the other keys in the orders' buyers, such as that of a card, and what was bought under them. Otherwise the "
+            "customer may buy up to each purchase limit again.",
+        ),
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Change orders without asking, even if some are open.")
     ] = False,
     account: Target | None = None,
 ) -> None:
-    """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes.
+    """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes and buyers.
 
     You cannot undo this, but you may interrupt it and run it again. The books do not change, and the service still recognises
     these orders if they are sent again. It lists open orders before it asks: ship or cancel them first, because afterwards
@@ -149,16 +158,20 @@ def forget(
         )
     with progress_bar() as progress:
         task = progress.add_task("Forgetting", total=len(found))
-        work = forgets.Forgetting(aws, user, key, lambda: progress.advance(task))
+        work = forgets.Forgetting(aws, user, key, keep_limits, lambda: progress.advance(task))
         try:
             work.run()
         except StoreError as error:
             raise UserError(
                 f"DynamoDB failed ({error}). Done so far: {counted(work.done, 'order')}; run the same command again"
             ) from error
+    _show_forgotten(work, where)
+
+
+def _show_forgotten(work: Forgetting, where: str) -> None:
     if not work.is_known:
         raise UserError(
-            f"{where} has no order of {user} (index byUser), and none of the pseudonym {work.pseudonym}; nothing was changed. "
+            f"{where} has no order of {work.user_id} (index byUser), and none of the pseudonym {work.pseudonym}; nothing was changed. "
             "Check the userId, the stage and the key"
         )
     print_problems("Not changed", work.problems.values())

@@ -142,18 +142,20 @@ class Run:
         expect(answer.get("result") == wanted, f"{what} {_short(answer)}, not {wanted}")
         return answer
 
-    def list_product(self, name: str, stock: int, location: str = DEFAULT_LOCATION) -> str:
-        """Create a product of this run, or list it at a location. Returns its id."""
+    def list_product(
+        self, name: str, stock: int, location: str = DEFAULT_LOCATION, **more: Any
+    ) -> str:
+        """Create a product of this run, or list it at a location. `more` has further fields. Returns its id."""
         if not self.products:
             self._create(f"{self.name}{_MARK}", 0)
         product_id = f"{self.name}-{name}"
-        self._create(stock_key(product_id, location), stock)
+        self._create(stock_key(product_id, location), stock, **more)
         return product_id
 
-    def _create(self, key: str, stock: int) -> None:
+    def _create(self, key: str, stock: int, **more: Any) -> None:
         # The key is noted before the command, so that the product is delisted in any case.
         self.products.append(key)
-        create = {"action": "create", **public_key(key), "openingStock": stock}
+        create = {"action": "create", **public_key(key), "openingStock": stock, **more}
         self.command("ManageProducts", create, "APPLIED")
 
     def product(self, product_id: str) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ _MOST_CALLS, _RUSH_SHARE = 200, 0.75
 # On the embedded AWS, every caller starts a process, which takes most of the time.
 _CALLERS, _CALLERS_EMBEDDED = 20, 4
 _REPEATED_EACH = 10
+_LIMIT = 2
 
 
 def place(run: Run, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,6 +233,25 @@ def locations(run: Run) -> list[Line]:
         "several locations",
         "an order took one line from each of two; 1 unit was moved, once; CANCELLED, and all units came back to their locations",
     )
+
+
+def limits(run: Run) -> list[Line]:
+    """Orders with one card stay within a purchase limit although they arrive together, and a cancellation gives its unit back."""
+    product = run.list_product("limits", 9, purchaseLimit=_LIMIT)
+    card: dict[str, Any] = {"buyers": [f"{run.name}-card"]}
+    orders = [run.order(f"limits-{number}", {product: 1}, **card) for number in range(3 * _LIMIT)]
+    run.send(queues.STANDARD, *orders)
+    rows = [run.answer(order) for order in orders]
+    found = Counter(row.get("reason", row["status"]) for row in rows)
+    wanted = {"PENDING": _LIMIT, "PURCHASE_LIMIT": len(orders) - _LIMIT}
+    expect(found == wanted, f"{len(orders)} orders with one card: {dict(found)}, not {wanted}")
+    placed = next(row["orderId"] for row in rows if row["status"] == "PENDING")
+    run.command("ChangeOrders", {"action": "cancel", "orderId": placed}, "APPLIED")
+    row = place(run, run.order("limits-again", {product: 1}, **card))
+    expect(row["status"] == "PENDING", f"after a cancellation, an order is {row.get('reason')}")
+    expect_stock(run, product, 9 - _LIMIT, f"{_LIMIT} of 9 units may be bought with one card")
+    saw = f"of {len(orders)} orders with one card, {_LIMIT} were placed; after a cancellation, another one was"
+    return passed("purchase limits", saw)
 
 
 def api(run: Run) -> list[Line]:
@@ -775,8 +795,32 @@ def cleans_up(run: Run) -> list[Line]:
 CHECKS = {
     check.__name__.replace("_", "-"): check
     for check in (
-        *(leftovers, holds, places, rejects, replays, invalid, cancels, confirms, locations, api),
-        *(receives, counts, catalogue, events, fifo, hot, rush, token, expires, books, cleans_up),
+        *(
+            leftovers,
+            holds,
+            places,
+            rejects,
+            replays,
+            invalid,
+            cancels,
+            confirms,
+            locations,
+            limits,
+        ),
+        *(
+            api,
+            receives,
+            counts,
+            catalogue,
+            events,
+            fifo,
+            hot,
+            rush,
+            token,
+            expires,
+            books,
+            cleans_up,
+        ),
     )
 }
 """The checks by name, in the sequence in which they run."""

@@ -3,7 +3,7 @@
 An item is a map from attribute names to values in their wire format: `{"stockCount": {"N": "3"}}`. Values are never
 changed in place, so items may share them.
 
-Supports only expressions that this repository sends: on whole attributes, with `SET`, `REMOVE`, `ADD` of numbers and
+Supports only expressions that this repository sends: on attributes and entries of maps, with `SET`, `REMOVE`, `ADD` of numbers and
 sets of strings, `DELETE` from sets of strings, and comparisons of their `size`. Others raise NotImplementedError, since
 DynamoDB would accept them.
 
@@ -44,7 +44,7 @@ _ANY_SUM = Context(prec=300)
 T = TypeVar("T")
 
 Operand = str
-"""An attribute (`name` or `#name`), or a `:value`."""
+"""A path (`name`, `#name` or `#name.#entry`), or a `:value`."""
 
 
 @dataclass(slots=True)
@@ -61,15 +61,23 @@ class Scope:
     names: Mapping[str, str]
     values: Mapping[str, Value]
 
-    def attribute(self, name: Operand) -> str:
-        """The name of an attribute, with its alias resolved."""
-        return self.names[name] if name[0] == "#" else name
+    def path(self, operand: Operand) -> tuple[str, ...]:
+        """The name of an attribute, and of an entry if the path has one, with aliases resolved."""
+        return tuple(self.names[part] if part[0] == "#" else part for part in operand.split("."))
+
+    def attribute(self, operand: Operand) -> str:
+        """The name of the attribute of a path."""
+        return self.path(operand)[0]
 
     def value(self, operand: Operand) -> Value | None:
-        """The value of an operand; None if the item lacks the attribute."""
+        """The value of an operand; None if the item lacks it."""
         if operand[0] == ":":
             return self.values[operand]
-        return self.item.get(self.attribute(operand))
+        name, *entries = self.path(operand)
+        found = self.item.get(name)
+        for entry in entries:
+            found = found.get("M", {}).get(entry) if found is not None else None
+        return found
 
 
 # ---------------------------------------------------------------------------------------------- conditions
@@ -355,10 +363,12 @@ class UpdateExpression(Expression):
             ServiceError: ValidationException: an attribute is changed twice.
         """
         changed = [assignment.attribute for assignment in self.assignments]
-        names = [scope.attribute(name) for name in (*changed, *self.removals)]
-        if len(set(names)) < len(names):
+        paths = [scope.path(name) for name in (*changed, *self.removals)]
+        if any(
+            a == b[: len(a)] for n, a in enumerate(paths) for m, b in enumerate(paths) if n != m
+        ):
             raise invalid(f"Invalid {self.kind}: Two document paths overlap with each other")
-        return set(names)
+        return {name for name, *_ in paths}
 
     def apply(self, scope: Scope) -> Item:
         """Compute the item after the update. All operands are read from the item before the update.
@@ -368,7 +378,15 @@ class UpdateExpression(Expression):
         """
         item = dict(scope.item)
         for assignment in self.assignments:
-            name, value = scope.attribute(assignment.attribute), assignment.result(scope)
+            (name, *entries), value = scope.path(assignment.attribute), assignment.result(scope)
+            if entries:
+                (entry,) = entries
+                if "M" not in item.get(name, {}):
+                    raise invalid(
+                        "The document path provided in the update expression is invalid for update"
+                    )
+                item[name] = {"M": {**item[name]["M"], entry: value}}
+                continue
             item.pop(name, None)
             item |= {} if value is None else {name: value}
         for name in self.removals:
@@ -416,7 +434,7 @@ def parse_update(text: str) -> UpdateExpression:
             case "ADD" | "DELETE":
                 assignments += parser.listed(partial(parser.of_set, clause))
             case "REMOVE":
-                removals = parser.listed(parser.attribute)
+                removals = parser.listed(parser.part)
             case _:
                 raise parser.wrong(clause)
     return UpdateExpression(*parser.used(), tuple(assignments), tuple(removals))
@@ -430,7 +448,7 @@ def parse_projection(text: str) -> Projection:
         ServiceError: ValidationException.
     """
     parser = _Parser(text, "ProjectionExpression")
-    attributes = parser.listed(parser.attribute)
+    attributes = parser.listed(parser.part)
     parser.end()
     return Projection(*parser.used(), tuple(attributes))
 
@@ -506,6 +524,12 @@ class _Parser:
     # ------------------------------------------------------------------ operands
 
     def attribute(self) -> Operand:
+        path = [self.part()]
+        while self.takes("."):
+            path.append(self.part())
+        return ".".join(path)
+
+    def part(self) -> Operand:
         token = self.next()
         if token[0] == "#":
             self.names.add(token)

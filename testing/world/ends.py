@@ -58,8 +58,9 @@ def is_order(row: Row | None, body: Row) -> bool:
         return False
     asked = {i["productId"]: i["locationId"] for i in body["items"] if "locationId" in i}
     kept = {i["productId"]: i["askedLocationId"] for i in row["items"] if "askedLocationId" in i}
-    wanted = asked, body.get("locations"), body.get("split", False)
-    return (kept, row.get("locations"), row.get("split", False)) == wanted
+    names = {"locations": None, "split": False, "buyers": None}
+    wanted = asked, *(body.get(name, absent) for name, absent in names.items())
+    return (kept, *(row.get(name, absent) for name, absent in names.items())) == wanted
 
 
 def is_adjustment(row: Row, asked: Row) -> bool:
@@ -166,7 +167,9 @@ def _is_managed(row: Row | None, command: dict[str, Any]) -> bool:
         return newest is not None and _moment(newest) >= _moment(command["eventTime"])
     if command["action"] == "delist":
         return row is None or bool(row["createdAt"] != command["createdAt"])
-    wanted = {name: command[name] for name in command.keys() - {"action", "openingStock"}}
+    given = command.keys() - {"action", "openingStock"}
+    # A limit of 0 is not stored.
+    wanted = {name: command[name] for name in given if command[name] != 0}
     wanted["productId"] = key_of(command)
     if command["action"] == "discontinue":
         wanted["status"] = "DISCONTINUED"

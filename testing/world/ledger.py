@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from testing.world.ends import Row, key_of, steps_of, units_of
+from testing.world.purchases import Purchases
 from testing.world.violation import require
 
 Place = tuple[str, tuple[str, ...]]
@@ -29,6 +30,7 @@ _FIXED = {
     "Products": ("productId", "createdAt", "of", "locationId"),
     "Orders": ("orderId", "createdAt"),
     "Allotments": ("page", "epoch"),
+    "Purchases": ("buyer", "epoch"),
 }
 
 MOVES = {
@@ -96,6 +98,7 @@ class Ledger:
 
     Attributes:
         stock: The stock of each product's row after each write that changed it.
+        purchases: What buyers have bought.
 
     Raises:
         ViolationError: The books do not balance at the start.
@@ -111,6 +114,7 @@ class Ledger:
         self._out = Counter[Generation]()
         self._words: dict[str, dict[str, set[str]]] = defaultdict(dict)
         self._barcodes: dict[str, dict[str, Any]] = {}
+        self.purchases = Purchases()
         self._records = {name: Counter[Generation]() for name in ("available", "on hand", "open")}
         self._keep(0, [Change(place, None, row) for place, row in rows.items()])
 
@@ -173,6 +177,7 @@ class Ledger:
             self._check(key, stock)
         for change in changes:
             self._check_closing(change)
+        self.purchases.note(number, changes, self._rows)
 
     def _check_closing(self, change: Change) -> None:
         """Check that no units are left of a product whose row was deleted."""
@@ -202,6 +207,8 @@ class Ledger:
             case "Allotments":
                 for sign, row in ((-1, change.before), (1, change.after)):
                     yield from self._keep_page(key[0], row or {}, sign)
+            case "Purchases":
+                pass
             case _:
                 figures = _of_order if table == "Orders" else _of_adjustment
                 for sign, row in ((-1, change.before), (1, change.after)):
@@ -306,7 +313,7 @@ class Ledger:
                 f"the depot lends {key} to lanes up to {entry.reach}, lentTo is {sorted(named)}",
             )
         if "lentTo" in row:
-            least = max(0, row.get("lowStockThreshold", 0))
+            least = row.get("safetyStock", 0) + max(0, row.get("lowStockThreshold", 0))
             require(
                 row["status"] == "ACTIVE" and row["stockCount"] > least,
                 f"{key} is lent to {sorted(lent)}, and {row['status']} with a stock of {row['stockCount']}",
@@ -411,7 +418,8 @@ def _check_row(change: Change) -> None:
         require(is_kept, f"the adjustment {name} was changed after it was booked")
         return
     if after is None:
-        require(table == "Products", f"{table} {name} was deleted")
+        is_empty = table == "Purchases" and not any((before or {})["units"].values())
+        require(table == "Products" or is_empty, f"{table} {name} was deleted")
         return
     require(
         table != "Products" or "createdAt" in after, f"the row {name} is {after}, of no product"
@@ -439,8 +447,9 @@ def _check_status(key: str, row: Row) -> None:
     """Check that the stock of a row is not below its limit, and that its status is correct."""
     stock, floor, status = row["stockCount"], -row.get("backorderLimit", 0), row["status"]
     require(stock >= floor, f"the stock of {key} fell to {stock}: oversold")
-    right = "LOW_STOCK" if stock <= row.get("lowStockThreshold", 0) else "ACTIVE"
-    right = "OUT_OF_STOCK" if stock <= floor else right
+    left = stock - row.get("safetyStock", 0)
+    right = "LOW_STOCK" if left <= row.get("lowStockThreshold", 0) else "ACTIVE"
+    right = "OUT_OF_STOCK" if left <= floor else right
     require(status in (right, "DISCONTINUED"), f"{key} is {status} with a stock of {stock}")
 
 

@@ -48,8 +48,9 @@ ONLY_FOR_POLLERS = {
 }
 """Permissions of Lambda's pollers, which are not enforced. For other queues, functions read the depth themselves."""
 ONLY_AFTER_CONFLICTS = {
-    (function, "dynamodb:ConditionCheckItem", "ProductsTable")
+    (function, "dynamodb:ConditionCheckItem", table)
     for function in ("place_orders", "api")
+    for table in ("ProductsTable", "PurchasesTable")
 }
 """Permissions that are only needed if TransactGetItems keeps conflicting, which never happens in the embedded AWS."""
 
@@ -82,6 +83,11 @@ class Preparation:
         if action == "delist":
             more = {"createdAt": created["createdAt"]}
         return self.command(action, **more)
+
+    def limited(self, event):
+        """Create a product with a purchase limit of 2, and return an event."""
+        self.call("manage_products", self.new(10) | {"purchaseLimit": 2})
+        return event
 
     def lent(self, action="", **more):
         """Create a product with half of its units lent to the depot and a lane, and return a command for it."""
@@ -166,6 +172,12 @@ def reclaiming_cancellation(shop):
     shop.place()
     lend(shop.aws.store(), shop.new_id, 5, {1: 0})
     shop.update(Table.PRODUCTS, shop.new_id, "SET lowStockThreshold = :value", {"N": "10"})
+    return sqs_event(shop.order_command("cancel"))
+
+
+def cancelled_within_the_limit(shop):
+    shop.limited(None)
+    shop.call("place_orders", shop.order())
     return sqs_event(shop.order_command("cancel"))
 
 
@@ -264,6 +276,8 @@ EVENTS = {
     "order that two locations lack": lambda s: (
         s.product() and sqs_event(s.order(11, locations=["", "berlin"]))
     ),
+    "order of a limited product": lambda s: s.limited(sqs_event(s.order())),
+    "order beyond its limit": lambda s: s.limited(sqs_event(s.order(3))),
     "invalid": lambda s: sqs_event("invalid"),
     "invalid, FIFO": lambda s: sqs_event("invalid", group="g"),
     "invalid, express": lambda s: s.through("OrderQueueExpress", "invalid"),
@@ -278,6 +292,7 @@ EVENTS = {
     "confirmation long before its order": lambda s: often(s.order_command("confirm")),
     "cancellation": lambda s: s.on_placed(sqs_event(s.order_command("cancel"))),
     "cancellation that reclaims units": reclaiming_cancellation,
+    "cancellation of a limited order": cancelled_within_the_limit,
     "cancellation before its order": lambda s: sqs_event(s.order_command("cancel")),
     "direct cancellation": lambda s: s.order_command("cancel"),
     "invalid among expiries": lambda s: s.through("ExpiryQueue", "invalid"),
@@ -306,6 +321,8 @@ EVENTS = {
     "POST order without waiting": lambda s: (
         s.product() and asked("POST", "/orders", s.order(), prefer="")
     ),
+    "POST order of a limited product": lambda s: s.limited(asked("POST", "/orders", s.order())),
+    "POST order beyond its limit": lambda s: s.limited(asked("POST", "/orders", s.order(3))),
     "POST cancel": asked_after(reclaiming_cancellation, "POST", "/orders/{}/cancel"),
     "POST confirm": asked_after(Preparation.place, "POST", "/orders/{}/confirm"),
     "GET product": asked_after(Preparation.product, "GET", "/products/{}"),
@@ -335,6 +352,8 @@ NEEDED = {
         order: ProductsTable dynamodb:BatchGetItem dynamodb:UpdateItem
         order: OrdersTable dynamodb:BatchGetItem dynamodb:PutItem
         order that two locations lack: ProductsTable dynamodb:GetItem
+        order of a limited product: PurchasesTable dynamodb:BatchGetItem dynamodb:UpdateItem
+        order beyond its limit: PurchasesTable dynamodb:GetItem
         order, placed before: OrdersTable dynamodb:GetItem
         order, cancelled before it came: OrdersTable dynamodb:UpdateItem
         invalid: OrderDeadLetterQueue sqs:SendMessage
@@ -358,6 +377,7 @@ NEEDED = {
         confirmation: OrdersTable dynamodb:BatchGetItem dynamodb:UpdateItem
         direct cancellation: OrdersTable dynamodb:GetItem
         cancellation before its order: OrdersTable dynamodb:PutItem
+        cancellation of a limited order: PurchasesTable dynamodb:UpdateItem
         invalid: OrderCommandDeadLetterQueue sqs:SendMessage
         invalid among expiries: ExpiryDeadLetterQueue sqs:SendMessage
         confirmation long before its order: OrderCommandQueue sqs:SendMessage
@@ -436,6 +456,8 @@ NEEDED = {
         GET what was scanned: BarcodesTable dynamodb:GetItem
         POST order without waiting: OrderQueue sqs:SendMessage
         POST order of a leased product: OrderQueueExpress sqs:SendMessage
+        POST order of a limited product: PurchasesTable dynamodb:BatchGetItem dynamodb:UpdateItem
+        POST order beyond its limit: PurchasesTable dynamodb:GetItem
         POST cancel: {LANES}""",
     "publish_events": """
         outcome: EventBus events:PutEvents

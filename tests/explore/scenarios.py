@@ -6,14 +6,18 @@ import base64
 from dataclasses import replace
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from inventory_orders.domain.allotments import DEPOT
+from inventory_orders.errors import StoreError
 from inventory_orders.invocation.runtime import RESERVED_SECONDS
 from inventory_orders.lanes.idle import IDLE_SECONDS
 from inventory_orders.lanes.lane import LANE_SECONDS
 from inventory_orders.store.rows import page_units
+from operations.forget import Forgetting
 from testing.schedules.every.world import Rival, Scenario, SetUp, World
 from testing.world.invariants import GRACE_SECONDS, end_of
-from testing.world.process import LAMBDA_SECONDS, Client
+from testing.world.process import LAMBDA_SECONDS, Client, CrashedError
 from testing.world.violation import require
 from tests.explore.rivals import (
     CANCEL,
@@ -338,6 +342,25 @@ def _is_booked_once(world: World) -> None:
         require(row["stockCount"] == wanted, f"{row['stockCount']} units instead of {wanted}")
 
 
+def _one_buyer_has_room_for_one_more(world: World) -> None:
+    """Check that u-1 has bought as much as it may, because each of its orders fits after one of the others."""
+    bought = _bought(world, "u-1")
+    require(bought == 2 or len(world.sent) < 4, f"u-1 has bought {bought} units, and may buy 2")
+
+
+def _one_card_buys_once(world: World) -> None:
+    ended = _statuses(world, "oA", "oB")
+    is_first = _statuses(world, "oC") == ["PENDING"]
+    placed = ended.count("PENDING")
+    require(placed == (0 if is_first else 1), f"the card may buy 2, and orders ended as {ended}")
+
+
+def _bought(world: World, buyer: str) -> int:
+    row = world.row("Purchases", buyer) or {"units": {}}
+    units: int = row["units"].get("p", 0)
+    return units
+
+
 def _is_lost(world: World) -> None:
     steps = _row(world)["steps"]
     # The third rival may hand both units over first.
@@ -549,6 +572,58 @@ def _named(name: str, rival: Rival) -> Rival:
 
 def _nobody(world: World, name: str) -> None:
     """A rival that does nothing."""
+
+
+CARD = {"buyers": ["card"]}
+
+
+def _limited(limit: int, **units: int) -> SetUp:
+    """Make a set-up that lists products with a purchase limit."""
+
+    def set_up(world: World) -> None:
+        for product_id, count in units.items():
+            add_product(world, product_id, count, purchaseLimit=limit)
+
+    return set_up
+
+
+def _charged(**units: int) -> SetUp:
+    """Make a set-up that charges the stored orders of product `p` to a group of the purchases of u-1."""
+
+    def set_up(world: World) -> None:
+        (group,) = units
+        for row in world.rows("Orders"):
+            items = [line | {"limitGroup": group} for line in row["items"]]
+            world.write("Orders", row | {"items": items})
+        bought = {"buyer": "u-1", "units": units, "_version": 1, "epoch": "one"}
+        world.write("Purchases", bought)
+
+    return set_up
+
+
+def _changes(**attributes: Any) -> Rival:
+    """Make a client that changes product `p`."""
+    return insists("manage_products", {"action": "change", "productId": "p", **attributes})
+
+
+def _raises_the_limit_and_buys(client: Client) -> None:
+    change = {"action": "change", "productId": "p", "purchaseLimit": 2}
+    client("manage_products", change)
+    client("place_orders", order("b", p=1))
+
+
+def _cancels_and_buys_in_berlin(client: Client) -> None:
+    """Cancel what u-1 bought, then buy the only unit that was left without a limit."""
+    client("change_orders", CANCEL)
+    client("place_orders", order_at("b", "berlin", p=1))
+
+
+def _forgets(client: Client) -> None:
+    work = Forgetting(client.world.stack, "u-1", b"a key of 32 bytes, which is long")
+    try:
+        work.run()
+    except (StoreError, CrashedError, ClientError, BotoCoreError):
+        client.world.trace.append("the erasure was interrupted")
 
 
 def _with_lanes(
@@ -1628,9 +1703,114 @@ _OVER_HTTP = (
     ),
 )
 
+_LIMITED = (
+    Scenario(
+        "one buyer's orders in one batch",
+        [_limited(2, p=9)],
+        [
+            places(order("a1", p=1), order("a2", p=2), order("a3", "u-2", p=2)),
+            buys("b", p=1),
+            places(order("c", p=1), CARD | order("d", "u-3", p=2)),
+        ],
+        faults=_OF_PAGES,
+        check=_one_buyer_has_room_for_one_more,
+    ),
+    Scenario(
+        "one buyer's orders in two workers",
+        [_limited(2, p=9)],
+        [
+            places(CARD | order("oA", p=2)),
+            places(CARD | order("oB", "u-2", p=2)),
+            places(CARD | order("oC", "u-3", p=1)),
+        ],
+        check=_one_card_buys_once,
+    ),
+    Scenario(
+        "limited order against cancellation",
+        [_limited(2, p=9), add_order(units=2), _charged(p=2)],
+        [changes(part("cancel", "s", 1), CANCEL), buys("b", p=1), changes(CANCEL)],
+    ),
+    Scenario(
+        "limited order against a lost unit",
+        [_limited(2, p=9), add_paid_order(2), _charged(p=2)],
+        [
+            changes(part("cancel", "lost", 1, restock=False)),
+            buys("b", p=1),
+            changes(CANCEL, FULFIL),
+        ],
+        faults=_OF_PAGES,
+    ),
+    Scenario(
+        "limited order against expiry",
+        [_limited(2, p=9), add_held_order(OVER), _charged(p=2)],
+        [expires("o"), buys("b", p=2), changes(CANCEL)],
+    ),
+    Scenario(
+        "limited order against a return",
+        [_limited(2, p=9), add_delivered_order, _charged(p=2)],
+        [changes(comes_back("r", 1)), buys("b", p=1), changes(comes_back("r", 1))],
+    ),
+    Scenario(
+        "limited order against a change of the limit",
+        [_limited(1, p=9)],
+        [buys("a", p=1), runs(_raises_the_limit_and_buys), buys("c", p=1)],
+    ),
+    Scenario(
+        "limited order by a remembered limit",
+        # A reads back its own write, so it assumes that there is no concurrent writer.
+        [_limited(1, p=9), *(warm_up("A", order(f"w-{n}", f"w-{n}", p=1)) for n in "12")],
+        [buys("a", p=1), runs(_raises_the_limit_and_buys), buys("c", p=1)],
+    ),
+    Scenario(
+        "limited order against a change of the group",
+        [_limited(2, p=9), add_order(units=2), _charged(old=2)],
+        [changes(CANCEL), _changes(limitGroup="other"), buys("c", p=1)],
+    ),
+    Scenario(
+        "limited order against an erasure",
+        [_limited(2, p=9), add_order(units=2), _charged(p=2)],
+        [
+            runs(_forgets),
+            changes(part("cancel", "s", 1)),
+            places({"buyers": ["u-1"]} | order("c", "u-2", p=2)),
+        ],
+        faults=_TELLING,
+        switches=3,
+    ),
+    Scenario(
+        "limited order from two locations",
+        [_limited(1, p=3), stock_at("berlin", p=1), add_order(), _charged(p=1)],
+        [
+            places(order_at("a", "", "berlin", p=1)),
+            runs(_cancels_and_buys_in_berlin),
+            buys("c", p=1),
+        ],
+    ),
+    _with_lanes(
+        "sale from a lane against a new limit",
+        [stock(p=60), lend("A", p=1)],
+        [buys("a", p=2), _changes(purchaseLimit=1), buys("c", p=2)],
+        switches=3,
+    ),
+    _with_lanes(
+        "loan against a new limit",
+        [stock(p=24), meet_rivals("A", "p")],
+        [buys("a", p=1), _changes(purchaseLimit=1), buys("c", p=2)],
+        faults=(*_TORN, "late"),
+    ),
+)
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        *(*_IN_ROWS, *_LIFE_OF_AN_ORDER, *_ON_HAND, *_AT_LOCATIONS, *_IN_LANES, *_OVER_HTTP),
+        *(
+            *_IN_ROWS,
+            *_LIFE_OF_AN_ORDER,
+            *_ON_HAND,
+            *_AT_LOCATIONS,
+            *_IN_LANES,
+            *_OVER_HTTP,
+            *_LIMITED,
+        ),
     )
 }

@@ -111,6 +111,8 @@ ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                           
 Api            | dynamodb:Query                                                                 | Words            | role
 ManageProducts | dynamodb:DeleteItem dynamodb:PutItem                                           | Barcodes         | role
 Api            | dynamodb:GetItem                                                               | Barcodes         | role
+PlaceOrders, Api | dynamodb:BatchGetItem dynamodb:ConditionCheckItem dynamodb:GetItem dynamodb:UpdateItem | Purchases | role
+ChangeOrders   | dynamodb:UpdateItem                                                            | Purchases        | role
 # GetItem, Scan and PutEvents: with the setting stockEvents.
 Sweep          | dynamodb:BatchGetItem dynamodb:DescribeTable dynamodb:GetItem dynamodb:Scan dynamodb:UpdateItem | Products | role
 Sweep          | USE_LANES dynamodb:GetItem                                                     | Allotments       | role

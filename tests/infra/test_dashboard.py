@@ -53,7 +53,7 @@ def test_the_deployed_dashboard_is_compact_and_complete(shown, service):
         legend = f'[data-title="{widget["title"]}"] .legend li[data-label]'
         assert shown.eval_on_selector_all(legend, "all => all.map(o => o.dataset.label)") == labels
     assert len(titles) > 25
-    assert "10 charts and 40 alarms" in unmeasured
+    assert "10 charts and 42 alarms" in unmeasured
     on = shown.eval_on_selector_all("[data-alarm]", "all => all.map(one => one.dataset.alarm)")
     assert on == ["Order Queue Dead Letters", "Messages Dead Lettered"]
     rows = shown.locator("#alarms tbody tr").count()

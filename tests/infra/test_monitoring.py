@@ -268,7 +268,7 @@ GOOD_AND_BAD = {
 
 def test_every_alarm_fires_on_its_condition_and_not_under_healthy_load(template):
     alarms = alarms_of(template)
-    assert len(alarms) == 7 * 2 + 6 + 4 + 9 * 3 + 1 + 1 + 7 * 2 + 5
+    assert len(alarms) == 7 * 2 + 6 + 4 + 9 * 3 + 1 + 1 + 8 * 2 + 5
     for logical_id, properties in alarms.items():
         good, bad = GOOD_AND_BAD[properties["MetricName"]]
         assert judged(properties, in_periods(properties, [bad] * 5)) is State.ALARM, logical_id
@@ -327,7 +327,7 @@ def test_an_alarm_on_a_metric_of_dynamodb_fills_gaps_and_turns_off(template):
         assert judged(plain, in_periods(plain, bad + late)) is State.ALARM, "values may be late"
         # Two real values are left, so FILL has something to fill.
         assert judged(plain, in_periods(plain, bad + [[]] * 3)) is State.OK
-    assert checked == 7 * 2 + 5
+    assert checked == 8 * 2 + 5
 
 
 def test_a_stopped_sweep_alarms_within_a_quarter_of_an_hour(template):

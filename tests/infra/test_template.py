@@ -119,7 +119,9 @@ def test_the_tables_have_their_streams_and_their_indexes(dev):
 def test_cloudwatch_shows_throttled_keys_unless_they_belong_to_customers(dev, optional):
     for table in Table:
         (replica,) = properties_of(dev, "DynamoDB::GlobalTable", table)["Replicas"]
-        is_watched = table not in (Table.ORDERS, Table.WORDS, Table.BARCODES, Table.MOVEMENTS)
+        is_watched = table not in (
+            *(Table.ORDERS, Table.PURCHASES, Table.WORDS, Table.BARCODES, Table.MOVEMENTS),
+        )
         watched = {"Enabled": True, "Mode": "THROTTLED_KEYS"} if is_watched else None
         assert replica.get("ContributorInsightsSpecification") == watched
         for index in replica.get("GlobalSecondaryIndexes", ()):
@@ -150,6 +152,7 @@ def optional():
         sweepMinutes=5,
         lanes=80,
         locations=["", "berlin"],
+        buyersDefault="none",
         currency="KWD",
         tracing=True,
         functions={
@@ -348,6 +351,7 @@ def test_every_function_has_its_settings_layer_and_log_group(dev):
         ("API_LANES", "30", "10", {"PlaceOrders", "Api"}),
         ("HOLD_SECONDS", None, "900", {"PlaceOrders", "Api"}),
         ("LOCATIONS", None, ",berlin", {"PlaceOrders", "Api", "ManageProducts"}),
+        ("BUYERS_DEFAULT", "user", "none", {"PlaceOrders", "Api"}),
         ("CUSTOMERS_MAY_SET", None, "locations,split", {"Api"}),
     ],
 )

@@ -1,5 +1,6 @@
 """Products at the desk of an in-memory tea shop, in a browser: the list, and one product with its history."""
 
+from inventory_orders.errors import Outcome
 from inventory_orders.store.tables import Table
 from operations.currency import NONE, Currency
 from tests.support.desk import TEA, card, desk_for, said, show
@@ -429,3 +430,41 @@ def test_a_product_at_several_locations(page, desk):
     card(page, "On sale?").get_by_role("link", name="Earl").click()
     page.get_by_role("heading", level=1, name="Earl", exact=True).wait_for()
     assert page.get_by_text("At all locations").count() == 0
+
+
+def test_limits_for_customers_are_set_shown_and_explained(page, desk):
+    show(page, desk, f"product/{TEA}", "Earl Grey")
+    limits = card(page, "Limits")
+    limits.get_by_label("Backorders").fill("3")
+    limits.get_by_label("Safety stock").fill("5")
+    page.get_by_role("button", name="Save limits").click()
+    said(page, "safetyStock: must be 0 while backorderLimit is not 0", "alert")
+    assert limits.get_by_label("Safety stock").get_attribute("aria-invalid") == "true"
+    limits.get_by_label("Backorders").fill("0")
+    limits.get_by_label("Purchase limit").fill("2")
+    limits.get_by_label("Products with the same limit").fill("drop")
+    page.keyboard.press("Enter")
+    said(
+        page, "orders leave 5 units, each customer may buy 2 units, it counts towards the limit of"
+    )
+    page.get_by_text("Orders leave 5 of the available units as safety stock.").wait_for()
+    page.get_by_text(
+        "Each customer may buy at most 2, together with the other products of"
+    ).wait_for()
+    row = desk.shop.product(TEA)
+    assert (row.safety_stock, row.purchase_limit, row.limit_group) == (5, 2, "drop")
+
+    page.get_by_text("List it at another location").click()
+    page.get_by_label("Location id").fill("berlin")
+    page.keyboard.press("Enter")
+    said(page, f"List {TEA} at berlin: done")
+    there = desk.shop.product(f"{TEA}#berlin")
+    assert (there.purchase_limit, there.limit_group, there.safety_stock) == (2, "drop", 0)
+
+    desk.place("o-1", (TEA, 2))
+    assert desk.shop.order("o-2", **{TEA: 2}) is Outcome.APPLIED, "another customer"
+    lines = [{"productId": TEA, "quantity": 1}]
+    order = {"orderId": "o-3", "userId": "u", "items": lines}
+    assert desk.aws.invoke("PlaceOrders", order)["code"] == "PURCHASE_LIMIT"
+    show(page, desk, "order/o-3", "Order o-3")
+    page.get_by_text("at most 2 of these per customer (1 wanted, 2 bought before)").first.wait_for()

@@ -25,6 +25,7 @@ from inventory_orders.clock import timestamp
 from inventory_orders.domain.allotments import LaneLease, Page, PageKey
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import Record
 from inventory_orders.domain.words import WordKey
 from inventory_orders.publishing.publisher import PROBE
@@ -35,6 +36,7 @@ from inventory_orders.store.rows import (
     read_outbound_page,
     read_page,
     read_product,
+    read_purchases,
     read_record,
 )
 from inventory_orders.store.sweep_rows import StockPart, content_of, read_stock_part
@@ -54,6 +56,7 @@ Read = (
     | Record
     | Page
     | OutboundPage
+    | Purchases
     | LaneLease
     | StockPart
     | tuple[WordKey, frozenset[str]]
@@ -181,6 +184,8 @@ def read(table: Table, row: Item) -> Read:
     if table is Table.WORDS:
         stored = decode(item)
         return WordKey(*stored["word"].split("#")), frozenset(stored["words"])
+    if table is Table.PURCHASES:
+        return read_purchases(item)
     if table is not Table.ALLOTMENTS:
         return read_record(item)
     match kind_of_page(row):
@@ -206,7 +211,7 @@ def meaning(value: Any) -> Any:
     Attributes added by a later version therefore do not change the JSON, as long as they have their defaults.
     """
     match value:
-        case PageKey() | OutboundKey():
+        case PageKey() | OutboundKey() | BuyerKey():
             return str(value)
         case Generation(product_id, created_at):
             return f"{product_id} of {created_at}"

@@ -183,6 +183,7 @@ class Story:
         self.list_product("mug", 20, lowStockThreshold=5)
         self.list_product("mug", 8, locationId="lyon")
         self.list_product("kettle", 3, backorderLimit=10)
+        self.list_product("shoe-42", 30, safetyStock=2, purchaseLimit=2, limitGroup="shoe")
         self.list_product("sold-out", 4)
         self.list_product("back-in-stock", 2, name="Tray", price=2500)
         self.list_product("discontinued", 9)
@@ -298,6 +299,9 @@ class Story:
         self.place("rejected-unknown", units("no-such-product"))
         self.place("makes-stock-low", units("mug", 10), units("back-in-stock", 2))
         self.place("makes-stock-low-at-a-location", units("tea", 33), locations=["lyon"])
+        buyers = ["u-7", "card-5f2c"]
+        self.place("charged-to-buyers", units("shoe-42", 2), buyers=buyers)
+        self.place("rejected-purchase-limit", units("shoe-42"), userId="u-8", buyers=buyers)
         self.receive("ends-a-shortage", "back-in-stock", 9)
         self.receive("ends-low-stock", "tea", 30, **there)
 

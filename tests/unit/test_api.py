@@ -1348,6 +1348,24 @@ def test_a_longer_lease_is_reported_immediately(api):
     assert said.document["detail"] == "a product is being counted; send the same request again"
 
 
+def test_customers_see_purchase_limits_but_neither_safety_stock_nor_buyers(
+    customers,
+):
+    limits = {"purchaseLimit": 2, "limitGroup": "drop", "safetyStock": 50}
+    assert customers("PATCH", f"/products/{TEA}", limits, claims=OPERATOR).status == 200
+    shown = customers("GET", f"/products/{TEA}", claims={"sub": "u-7"}).document
+    assert (shown["purchaseLimit"], shown["units"]) == (2, 10)
+    assert shown.keys().isdisjoint({"limitGroup", "safetyStock"})
+    stock = customers("GET", f"/stock/{TEA}", claims=OPERATOR).document
+    assert (stock["available"], stock["onHand"], stock["leftToSell"]) == (60, 60, 10)
+    assert {name: stock[name] for name in limits} == limits
+    assert place(customers, buyers=["card"], claims=OPERATOR).status == 201
+    seen = [
+        customers("GET", "/orders/o-1", claims=who).document for who in (OPERATOR, {"sub": "u-7"})
+    ]
+    assert [order.get("buyers") for order in seen] == [["card"], None]
+
+
 def test_customers_may_not_do_what_operators_do(customers):
     theirs = {"placeOrder", "listOrders", "getOrder", "getProducts", "getProduct"}
     for name in ROUTES.keys() - theirs:
@@ -1392,6 +1410,8 @@ def test_one_request_for_products_reads_at_most_300_rows(customers, claims, per_
         (10, {"status": ProductStatus.DISCONTINUED}, "DISCONTINUED"),
         (0, {"status": ProductStatus.DISCONTINUED}, "DISCONTINUED"),
         (2, {"lent_to": frozenset({0})}, "IN_STOCK"),
+        (4, {"safety_stock": 4}, "OUT"),
+        (7, {"safety_stock": 4, "low_stock_threshold": 3}, "LOW"),
     ],
 )
 def test_availability_follows_from_the_row_alone(stock, more, shown):
@@ -1717,6 +1737,7 @@ LINES = [{"productId": TEA, "quantity": 1}, {"productId": "cup", "quantity": 1, 
         ({"split": False}, "split"),
         ({"attributes": {"paid": True}}, "attributes"),
         ({"items": LINES}, "items[1].locationId"),
+        ({"buyers": ["u-7"]}, "buyers"),
     ],
 )
 def test_customers_set_only_the_fields_that_are_left_to_them(customers, given, field):
@@ -1731,7 +1752,7 @@ def test_customers_set_only_the_fields_that_are_left_to_them(customers, given, f
     assert said.document["detail"].startswith(f"{field}: ")
     assert customers.state() == before
     said = order({"sub": "u-7"}, CUSTOMERS_MAY_SET="attributes,locations,split")
-    assert (said.status == 403) is (field == "holdSeconds")
+    assert (said.status == 403) is (field in ("holdSeconds", "buyers"))
     assert order(OPERATOR).status != 403
 
 
@@ -1757,6 +1778,24 @@ def test_a_rejection_shows_stock_to_customers_only_if_allowed(customers, monkeyp
     assert all(tells(OPERATOR))
     customers.shop.restart(SHOW_STOCK="numbers")
     assert all(tells({"sub": "u-7"}))
+
+
+def test_a_rejection_tells_customers_the_limit_but_not_what_was_bought(customers):
+    limit = {"purchaseLimit": 2, "limitGroup": "drop"}
+    assert customers("PATCH", f"/products/{TEA}", limit, claims=OPERATOR).status == 200
+    buyers = {"buyers": ["u-7", "card"]}
+    assert place(customers, "o-1", 2, user="u-6", claims=OPERATOR, **buyers).status == 201
+    said = place(customers, "o-2", 1, claims={"sub": "u-7"})
+    assert said.code == (409, "PURCHASE_LIMIT")
+    assert said.document["detail"].startswith("at most 2 of these per customer. This is final")
+    again = place(customers, "o-2", 1, claims={"sub": "u-7"})
+    assert again.document == said.document
+    shown = [
+        customers("GET", "/orders/o-2", claims=who).document for who in ({"sub": "u-7"}, OPERATOR)
+    ]
+    reached = {"group": "drop", "limit": 2, "wanted": 1}
+    assert said.document["order"]["limits"] == shown[0]["limits"] == [reached]
+    assert shown[1]["limits"] == [reached | {"bought": 2}]
 
 
 def test_a_token_without_a_subject_is_refused(customers):

@@ -591,6 +591,8 @@ def test_units_on_a_page_that_is_never_read_are_missing():
         ([product(4, 1)], "the depot, lane 3 hold units of it, but its lentTo does not list"),
         ([product(4, 1, status="LOW_STOCK", **LENT)], "but its row is LOW_STOCK with 4"),
         ([product(4, 1, lowStockThreshold=4, **LENT)], "it must be ACTIVE with at least 5"),
+        ([product(7, 1, lowStockThreshold=4, safetyStock=3, **LENT)], "ACTIVE with at least 8"),
+        ([product(9, 1, purchaseLimit=2, **LENT)], "but it has a purchase limit"),
         ([product(0, 1, lowStockThreshold=-2, **LENT)], "it must be ACTIVE with at least 1"),
     ],
 )
@@ -608,6 +610,7 @@ def test_states_that_lanes_must_not_have_are_problems(rows, problem):
         (product(-1, 2, status="DISCONTINUED"), "has -1, below its floor of 0"),
         (product(0, 2), "is ACTIVE with 0: it must be OUT_OF_STOCK"),
         (product(2, 2, lowStockThreshold=2), "is ACTIVE with 2: it must be LOW_STOCK"),
+        (product(3, 2, safetyStock=3), "is ACTIVE with 3: it must be OUT_OF_STOCK"),
         (product(3, 2, lowStockThreshold=2, status="LOW_STOCK"), "it must be ACTIVE"),
         (product(-1, 2, lowStockThreshold=-2, **LENT), "has -1, below its floor of 0"),
         (product(-2, 2, backorderLimit=2, status="OUT_OF_STOCK"), None),

@@ -41,7 +41,11 @@ def orders_of(kind, prefix="cost"):
         # In the other case, each order has a product of its own.
         first = 0 if kind.reads == 1 else number * kind.lines
         wanted = TEAS[first : first + kind.lines]
-        yield order_body(f"{prefix}-{number}", dict.fromkeys(wanted, 1_000_000 if sold_out else 1))
+        order = order_body(
+            f"{prefix}-{number}", dict.fromkeys(wanted, 1_000_000 if sold_out else 1)
+        )
+        buyers = [f"u-{number}-{key}" for key in range(kind.buyers)]
+        yield order | ({"buyers": buyers} if buyers else {})
 
 
 def give_ids(event):
@@ -52,6 +56,9 @@ def give_ids(event):
 
 @pytest.mark.parametrize("kind", costs.KINDS, ids=lambda kind: kind.title)
 def test_each_kind_of_order_takes_these_units_and_log_bytes(kind, tea_shop, capsys):
+    if kind.buyers:
+        limit = {"action": "change", "productId": TEAS[0], "purchaseLimit": 2}
+        assert tea_shop.invoke("manage_products", limit)["result"] == "APPLIED"
     # A worker that reads nothing has filled its lane before.
     for prefix in ("cost",) if kind.reads else ("fills", "cost"):
         event = sqs_event(*orders_of(kind, prefix))

@@ -3,6 +3,7 @@
 import fcntl
 import io
 import json
+from collections import Counter
 from dataclasses import replace
 from itertools import count, repeat
 from types import SimpleNamespace
@@ -133,6 +134,9 @@ def test_the_file_has_every_figure_of_this_run_and_none_of_another():
         "ordersNotFromFirstLocation": 0,
         "ordersRejected": 1,
         "rejectedByReason": {"INSUFFICIENT_STOCK": 1},
+        "ordersResold": 0,
+        "ordersTurnedAway": 0,
+        "unitsOfOneBuyerAtMost": 0,
         "ordersReplayed": 1,
         "ordersLost": 0,
         "deadLetters": 1,
@@ -615,6 +619,33 @@ def wait_for(monkeypatch, shop, listen, depths):
     monkeypatch.setattr(demo.queues, "depth", lambda _, queue: Depth(0, depths(queue)))
     demo._live_on(None, SimpleNamespace(check=lambda: None), screen, shop, listen)
     return now[0], screen.file.getvalue()
+
+
+def resold(number, name, units, **more):
+    """Make the row of a reseller's order for a product with a purchase limit."""
+    items = [line("box", units) | ({} if "reason" in more else {"limitGroup": "box"})]
+    times = {"_version": 1, "createdAt": BORN, "lastUpdatedAt": BORN}
+    row = {"orderId": f"own-{number}", "userId": name, "buyers": [name, "card"], "items": items}
+    return row | times | {"status": "PENDING", **more}
+
+
+@pytest.mark.parametrize(
+    ("units", "words"),
+    [(1, "no buyer has more than 2 units"), (2, "one buyer has 3 units, more than 2")],
+)
+def test_a_buyer_with_more_than_the_limit_fails_the_run(units, words):
+    rejected = {"status": "REJECTED", "reason": "PURCHASE_LIMIT"}
+    rows = [resold(1, "ann", 1), resold(2, "ben", units), resold(3, "cid", 1, **rejected)]
+    orders, good = {row["orderId"]: row for row in rows}, result_of()
+    messages = [order_message(order_id, "u", [("box", 1)]) for order_id in orders]
+    workload = replace(good.workload, standard=messages, resold=frozenset(orders))
+    result = replace(good, workload=workload, books=replace(good.books, orders=orders))
+    assert (result.turned_away, result.bought["card"]) == (1, 1 + units)
+    assert words in printed(result)
+    assert result.is_fair is (units == 1)
+    lost = {"action": "cancel", "at": BORN, "stepId": "c", "items": [line("box", 1)]}
+    rows[1]["steps"] = [lost]
+    assert result.bought == Counter({"card": units, "ann": 1, "ben": units - 1})
 
 
 def test_the_shop_stops_listening_when_nothing_moves(monkeypatch):

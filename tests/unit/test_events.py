@@ -317,6 +317,9 @@ def all_events():
     yield from order_events(None, PLACED | choice | {"items": [line]})
     short = [{"productId": "tea", "locationId": "berlin", "wanted": 2, "available": 1}]
     yield from order_events(None, REJECTED | choice | {"shortages": short})
+    limits = [{"group": "drop", "limit": 2, "bought": 2, "wanted": 1}]
+    over = {"reason": "PURCHASE_LIMIT", "limits": limits, "buyers": ["u-1", "card"]}
+    yield from order_events(None, REJECTED | over)
     for before, after in (
         *((PLACED, CONFIRMED), (CONFIRMED, FULFILLED), (PLACED, FILLED_IN), (PLACED, EXPIRED)),
         *((EXPIRED, LATE), (ONE_BACK, returned), (CONFIRMED, IN_PART), (IN_PART, NO_REST)),
@@ -325,7 +328,7 @@ def all_events():
         yield from order_events(before, after)
     for before, after in NEWS:
         yield from product_events(product_row(before, name="Tea", price=1290), product_row(after))
-    at_berlin = product_row("LOW_STOCK", productId="tea#berlin")
+    at_berlin = product_row("LOW_STOCK", productId="tea#berlin", safetyStock=3, purchaseLimit=2)
     yield from product_events(product_row(productId="tea#berlin"), at_berlin)
     for key in ("tea", "tea#berlin"):
         yield stock_event(key, (LATER, 4, -3, "OUT_OF_STOCK"), LATER)

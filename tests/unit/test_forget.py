@@ -15,10 +15,13 @@ from inventory_orders.domain.order_command import OrderCommand
 from inventory_orders.domain.record import OrderAction
 from inventory_orders.errors import Outcome
 from inventory_orders.messages.commands import parse_order
+from inventory_orders.store.tables import Table
 from local.commands import main
 from operations import forget as forgets
+from operations.audit import read_books
 from operations.commands import tables as table_commands
 from operations.errors import UserError
+from testing.world.world import World
 
 KEY = "a key of the shop's own, which is long enough"
 PSEUDONYM = "forgotten-" + hmac.new(KEY.encode(), b"u-7", hashlib.sha256).hexdigest()
@@ -272,3 +275,80 @@ def test_the_key_comes_from_a_file_or_the_environment_and_is_long(shop, tmp_path
 def test_a_pseudonym_is_not_forgotten_again(shop):
     assert forget(PSEUDONYM, "--yes").exit_code == 2
     assert shop.calls[-1] != "Query"
+
+
+def bought(shop, buyer):
+    row = shop.row_of(Table.PURCHASES, buyer)
+    return row and row["units"]
+
+
+def limited_shop(shop):
+    """Place an order of u-7 under two keys, of which a unit is cancelled, and one of another customer with the same card."""
+    shop.list("shoe", 100, purchase_limit=9)
+    shop.row_of = lambda table, key: World.row(shop, table, key)
+    mine = Order("o-1", "u-7", {"shoe": 3, "tea": 1}, named_buyers=("u-7", "card"))
+    cancelled = OrderCommand("o-1", OrderAction.CANCEL, step_id="s", quantities={"shoe": 1})
+    place(shop, mine, Order("o-2", "u-7", {"shoe": 1}))
+    place(shop, cancelled, Order("o-3", "u-8", {"shoe": 2}, named_buyers=("u-8", "card")))
+    assert [bought(shop, each) for each in ("u-7", "card", "u-8")] == [
+        {"shoe": 3},
+        {"shoe": 4},
+        {"shoe": 2},
+    ]
+
+
+def test_a_forgotten_customer_may_buy_up_to_each_limit_again(shop):
+    limited_shop(shop)
+    assert forget("u-7", "--yes").exit_code == 0
+    assert [bought(shop, each) for each in ("u-7", "card", "u-8")] == [
+        None,
+        {"shoe": 2},
+        {"shoe": 2},
+    ]
+    assert "buyers" not in shop.order_row("o-1")
+    assert "u-7" not in str(shop.items(Table.PURCHASES))
+    place(shop, command(OrderAction.CANCEL), command(OrderAction.CANCEL, "o-2"))
+    assert bought(shop, "card") == {"shoe": 2}, "a later cancellation gives nothing back again"
+    assert read_books(shop.stack).purchases == []
+    assert "0 orders" in forget("u-7").stdout
+
+
+def test_other_keys_of_a_forgotten_customer_may_stay_and_go_later(shop):
+    limited_shop(shop)
+    assert forget("u-7", "--yes", "--keep-limits").exit_code == 0
+    assert [bought(shop, each) for each in ("u-7", "card")] == [None, {"shoe": 4}]
+    assert shop.order_row("o-1")["buyers"] == ["card"]
+    place(shop, command(OrderAction.CANCEL))
+    assert bought(shop, "card") == {"shoe": 2}, "what is still counted is refunded"
+    assert read_books(shop.stack).purchases == []
+    assert "0 orders" in forget("u-7", "--keep-limits").stdout
+    assert "1 order " in forget("u-7").stdout
+    assert "buyers" not in shop.order_row("o-1")
+    assert bought(shop, "card") == {"shoe": 2}
+
+
+@pytest.mark.parametrize(
+    ("broken", "left"),
+    [({"units": {"M": {"shoe": {"N": "1"}}}}, 1), ({"_version": {"S": "x"}}, 4)],
+)
+def test_an_erasure_goes_on_without_a_row_that_another_program_changed(shop, broken, left):
+    limited_shop(shop)
+    shop.items(Table.PURCHASES)["card",] |= broken
+    del shop.items(Table.PURCHASES)["u-7",]
+    assert forget("u-7", "--yes").exit_code == 0
+    assert (bought(shop, "card"), bought(shop, "u-7")) == ({"shoe": left}, None)
+    assert {shop.order_row(each)["userId"] for each in ("o-1", "o-2")} == {PSEUDONYM}
+
+
+def test_a_contradictory_order_is_a_problem_only_if_it_counts_towards_a_limit(
+    shop,
+):
+    shop.list("shoe", 9, purchase_limit=2)
+    place(shop, ORDER, Order("o-2", "u-7", {"shoe": 1}), Order("o-3", "u-7", {"shoe": 1}))
+    for order_id in ("o-1", "o-2"):
+        line = shop.items(Table.ORDERS)[order_id,]["items"]["L"][0]["M"]
+        line["quantity"] = {"S": "x"}
+    run = forget("u-7", "--yes")
+    assert "o-2 has steps that contradict its lines" in " ".join(run.output.split())
+    users = [shop.order_row(order_id)["userId"] for order_id in ("o-1", "o-2", "o-3")]
+    assert users == [PSEUDONYM, "u-7", PSEUDONYM]

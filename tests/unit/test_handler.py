@@ -89,7 +89,7 @@ def test_handlers_import_no_more_than_they_need(tea_shop):
     assert "inventory_orders.publishing.publisher" in publishes
     assert [name for name in publishes if "engine" in name.split(".")] == []
     assert "inventory_orders.engine.loop" in places
-    assert len(places) <= 53
+    assert len(places) <= 54
     assert "inventory_orders.domain.scan" in found["api"]
     assert "biip" not in found["api"], "it is slow to import"
 

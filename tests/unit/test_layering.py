@@ -22,7 +22,7 @@ RULES = """
 .sequences              |
 .version                |
 .domain                 | .errors
-.domain.planner         | .domain
+.domain.planner         | .domain .sequences
 .store                  | BASICS
 .engine                 | BASICS .store
 # Lanes provide the engine with units. Without them, it sells from rows.

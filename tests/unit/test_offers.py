@@ -620,9 +620,12 @@ def test_a_transfer_takes_units_that_lanes_hold_if_the_row_can_spare_too_few(sho
 
 
 @pytest.mark.parametrize("stock", [0, 1_000_000])
-def test_no_orders_row_is_larger_than_the_plan_assumes(shop, worker, stock):
+@pytest.mark.parametrize("limit", [0, 999_999, 1_000_000])
+def test_no_orders_row_is_larger_than_the_plan_assumes(shop, worker, stock, limit):
     product_id, names = "p" * 64, [f"{n:032}" for n in range(10)]
     shop.stock_at(product_id, **dict.fromkeys(names, stock))
+    limits = {"purchase_limit": limit, "limit_group": "g" * 128}
+    shop.products.change(product_id, limits, shop.soon())
     order = Order(
         "o" * 128,
         "u" * 128,
@@ -630,6 +633,7 @@ def test_no_orders_row_is_larger_than_the_plan_assumes(shop, worker, stock):
         hold_seconds=604_800,
         locations=tuple(names),
         split=True,
+        named_buyers=tuple(chr(0x1F600 + n) * 128 for n in range(3)),
     )
     shop.place(worker, order)
     (item,) = shop.items(Table.ORDERS).values()

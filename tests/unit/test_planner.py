@@ -181,7 +181,7 @@ def check_decisions(batch, shelf, planned, blocked=frozenset()):
 def check_doubt(change, decisive, state):
     """Check that the decisive rows of a change prove its rejection, that each of them is needed, and that the reason is right."""
     read = {p: state[p] for offer in decisive for p in offer}
-    found = prove(change, decisive, read)
+    found = prove(change, decisive, read, {})
     assert len(read) <= len(change.offers)
     rows = [[state[p] for p in line] for line in zip(*change.offers, strict=True)]
     if any(all(row is None for row in line) for line in rows):
@@ -193,7 +193,7 @@ def check_doubt(change, decisive, state):
     if change.split or found.reason is not RejectionReason.INSUFFICIENT_STOCK:
         assert len({product_of(p) for p in read}) == 1
     for p in read:
-        assert prove(change, decisive, read | {p: product(p, 99)}) is None
+        assert prove(change, decisive, read | {p: product(p, 99)}, {}) is None
 
 
 def serve(change, state, blocked):

@@ -340,6 +340,21 @@ def test_one_order_and_a_users_orders_are_shown(shop, placed):
     assert "REJECTED INSUFFICIENT_STOCK" in orders("o-much").stdout
 
 
+def test_limits_are_shown_with_their_product_and_with_an_order_that_exceeds_them(shop):
+    limits = {"purchaseLimit": 2, "limitGroup": "drop", "safetyStock": 3}
+    shop.invoke("manage_products", {"action": "change", "productId": "mug", **limits})
+    shown = " ".join(show("mug").stdout.split())
+    assert "backorders to 0, safety stock 3, at most 2 of drop per buyer)." in shown
+    for number, units in ((1, 1), (2, 2)):
+        shop.do(Order(f"o-{number}", "u-7", {"mug": units}, named_buyers=("u-7", "card")))
+    lines = [line.split() for line in orders("o-2").stdout.splitlines()]
+    assert lines[0:2][1][1:3] == ["REJECTED", "PURCHASE_LIMIT"]
+    assert ["over", "the", "limit", "of", "limit", "wanted", "bought"] in lines
+    assert ["drop", "2", "2", "1"] in lines
+    assert ["Buyers:", "u-7,", "card."] in lines
+    assert json.loads(orders("o-2", "--json").stdout)["buyers"] == ["u-7", "card"]
+
+
 def test_an_order_that_is_a_dead_letter_is_found_by_its_id(shop, monkeypatch):
     def dead_letter(body):
         why = {"errorCode": "UNKNOWN_PRODUCT", "errorMessage": "there is no product cup yet"}

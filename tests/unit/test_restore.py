@@ -20,6 +20,7 @@ from inventory_orders.store.rows import decode, encode
 from inventory_orders.store.tables import Table
 from local.commands import main
 from operations import restore as restores
+from operations.audit import read_books
 from operations.commands import tables as table_commands
 from operations.errors import UserError
 from operations.republish import Republished
@@ -443,3 +444,22 @@ def test_the_service_stops_queues_first_and_restarts_as_deployed(shop, monkeypat
     work.start(lambda _: None)
     assert functions.calls[1:] == [("PlaceOrders", None, "Disabled"), ("Api", 9, "Disabled")]
     assert functions.state == {"of a queue": "Enabled", "of a stream": "Enabled"}
+
+
+def test_purchases_are_restored_with_the_orders_that_charged_them(shop):
+    shop.tables.products.change("tea", {"purchase_limit": 9}, shop.tables.soon())
+    shop.place("before", tea=2)
+    shop.remember()
+    shop.place("since", tea=3)
+    shop.do(Order("other", "v", {"tea": 1}))
+    shop.command(OrderAction.CANCEL, "before")
+    shop.put_back()
+    rows = {row["buyer"]: row["units"] for row in shop.tables.rows(Table.PURCHASES)}
+    assert rows == {"u": {"tea": 2}}
+    assert "limitGroup" not in shop.tables.order_row("since")["items"][0]
+    assert read_books(shop.tables.stack).purchases == []
+    shop.tables.restart()
+    assert shop.do(Order("new", "u", {"tea": 7}), Order("more", "u", {"tea": 1})) == [
+        APPLIED,
+        Outcome.REJECTED,
+    ]

@@ -108,6 +108,14 @@ def test_a_transfer_that_takes_no_effect_is_red(shop, run, monkeypatch):
     assert (state, "1 was moved away, and 1 are left, not 0" in saw) == (State.FAILED, True)
 
 
+def test_an_order_beyond_a_purchase_limit_is_red(run, monkeypatch):
+    really_list = run.list_product
+    monkeypatch.setattr(run, "list_product", lambda name, stock, **_: really_list(name, stock))
+    ((state, saw),) = check(run, "limits")
+    assert state is State.FAILED
+    assert saw.startswith("6 orders with one card: {'PENDING': 6}, not {'PENDING': 2")
+
+
 def test_leftovers_are_named_by_product_and_location_and_kept_for_the_next_run(shop, run):
     check(run)
     one, other = f"{run.name}-locations", f"{run.name}-locations-other"
@@ -158,6 +166,7 @@ def test_open_orders_that_cannot_be_cancelled_are_left_and_counted(run):
     ("name", "queue"),
     [
         *((name, "Order") for name in ("places", "holds", "rejects", "hot", "locations")),
+        ("limits", "Order"),
         *(("cancels", "OrderCommand"), ("confirms", "OrderCommand")),
         *(("receives", "Stock"), ("catalogue", "Catalogue"), ("fifo", "OrderFifo")),
         *(("invalid", queue) for queue in ("Order", "OrderCommand", "Expiry", "Stock")),

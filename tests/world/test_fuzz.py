@@ -1033,7 +1033,10 @@ def check_answer(world, function, command, answer):
         assert done != "COMMITTED" or row["onHand"] == command["counted"]
 
 
-FIELDS = {None, "eventTime", "to", "name", "price", "stepId", "items", "attributes", "orderId"}
+FIELDS = {
+    *(None, "eventTime", "to", "name", "price", "stepId", "items", "attributes", "orderId"),
+    "safetyStock",
+}
 """The fields whose values may be wrong in a way that their schema cannot describe."""
 DONE = {"APPLIED", "ACQUIRED", "BEGUN", "RENEWED", "RELEASED", "COMMITTED", "SWEPT"}
 NOT_DONE = {"REFUSED", "RETRY_LATER", "STALE", "LEASE_WAS_OVER", "COUNTED_BEFORE"}

@@ -52,7 +52,8 @@ export function possible(order) {
   return (POSSIBLE[order.status] ?? []).filter((action) => may(`orders.${action}`) && (action === "confirm" ? isWhole(order) : movable(order, action).length > 0));
 }
 
-function rejectionOf({ reason, shortages = [], items }, names) {
+function rejectionOf({ reason, shortages = [], limits = [], items }, names) {
+  if (limits.length) return limits.map(({ limit, wanted, bought }) => T.order.tooMany(number(limit), number(wanted), number(bought))).join(", ");
   if (shortages.length) return shortages.map((short) => T.order.short(calledIn(names, short), number(short.wanted), number(short.available))).join(", ");
   // The row does not say which product it was.
   return T.order.rejections[reason]?.(items.length === 1 ? calledIn(names, items[0]) : T.order.oneOfItsProducts) ?? reason;

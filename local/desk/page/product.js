@@ -125,10 +125,13 @@ function changesOf(product, key, valuesIn) {
 }
 
 function limitsOf(product) {
-  const names = ["lowStockThreshold", "backorderLimit"];
-  const valuesIn = (fields) => Object.fromEntries(names.map((name) => [name, fields[name].valueAsNumber]));
-  const fields = names.map((name) => units("limits", name, T.product[name], { value: product[name] }));
-  return formCard("limits", changesOf(product, "limits", valuesIn), fields);
+  const names = ["lowStockThreshold", "backorderLimit", "safetyStock", "purchaseLimit"];
+  const stored = { safetyStock: 0, purchaseLimit: 0, limitGroup: product.productId, ...product };
+  const valuesIn = (fields) => ({ ...Object.fromEntries(names.map((name) => [name, fields[name].valueAsNumber])), ...notesOf(fields, ["limitGroup"]) });
+  const most = { purchaseLimit: { max: MOST_UNITS } };
+  const fields = names.map((name) => units("limits", name, T.product[name], { value: stored[name], ...most[name] }));
+  const group = field("limits", "limitGroup", T.product.limitGroup, { value: stored.limitGroup, maxLength: 128 });
+  return formCard("limits", changesOf(stored, "limits", valuesIn), fields, group);
 }
 
 // Barcodes as they are typed: a case of 12 units is code*12.
@@ -179,13 +182,15 @@ function saleOf(product) {
 // ---------------------------------------------------------------- the page
 
 function stockOf(product) {
-  const { available, leftToSell, leftByDefault, productId, isExact, total, barcodes = [] } = product;
+  const { available, leftToSell, leftByDefault, productId, isExact, total, barcodes = [], safetyStock, purchaseLimit, limitGroup } = product;
   return card(
     total ? T.product.stockAt(locationName(product)) : T.product.stock,
     stockBar(product),
     numbersOf(product),
     available < 0 ? problem(T.product.isShort(number(-available))) : nothing,
     leftToSell && !leftByDefault ? hint(withCode(T.product.leftOut)) : nothing,
+    safetyStock ? hint(T.product.leaves(number(safetyStock))) : nothing,
+    purchaseLimit ? hint(T.product.isLimited(number(purchaseLimit), limitGroup !== productId && limitGroup)) : nothing,
     html`<p>${levelOf(product)}${isExact ? nothing : ` ${T.product.notExact}`}</p>${hint(T.product.committedMeans)}
       ${barcodes.length && !may("products.write") ? html`<p>${T.product.barcodes(barcodesInWords(barcodes))}</p>` : nothing}<p>${link(T.product.watch, "drop", productId)}${may("products.read") ? html` · ${link(T.labels.print, "labels", "product", productId)}` : nothing}</p>`,
   );
@@ -210,7 +215,7 @@ function lanesOf({ stockCount, inLanes, version, createdAt, changedBy, changedAt
 
 export function draw(found, state) {
   const product = { ...found, state };
-  const { productId, locationId, total, createdAt } = product;
+  const { productId, locationId, total, createdAt, purchaseLimit, limitGroup } = product;
   const title = nameIn(product) + atLocation(product);
   if (state.delisted) {
     const back = locationId ? link(nameIn(product), "product", productId) : link(T.nav.products, "products");
@@ -227,7 +232,7 @@ export function draw(found, state) {
       total && adjusts ? [transferOf(product, names), onTheWayOf(product, names)] : nothing,
       writes ? [html`<div class="cards">${limitsOf(product)}${saleOf(product)}</div>`, detailsOf(product)] : nothing,
       historyOf(product),
-      writes ? listing(productId) : nothing,
+      writes ? listing(productId, purchaseLimit && { purchaseLimit, limitGroup }) : nothing,
       lanesOf(product),
     ],
   };

@@ -69,14 +69,14 @@ export const priceField = (key, units, text = T.product.price) =>
 
 export const priceIn = ({ price }) => (price.value.trim() ? { price: unitsOf(price.value) } : {});
 
-// Lists a new product, or a product at another location.
-export function listing(productId) {
+// Lists a new product, or a product at another location with the same limits for customers.
+export function listing(productId, limits = {}) {
   const { listNew, listThere, listButton, list, fields: texts } = T.allProducts;
   const key = `list ${productId ?? ""}`;
   const create = (fields) => {
     const product = productId ? { productId, ...notesOf(fields, ["locationId"]) } : { ...notesOf(fields, ["productId", "name"]), ...priceIn(fields) };
     const stock = { openingStock: fields.openingStock.valueAsNumber, lowStockThreshold: fields.lowStockThreshold.valueAsNumber };
-    return change(key, list(inWords(product)), () => carryOut({ action: "create", ...product, ...stock }));
+    return change(key, list(inWords(product)), () => carryOut({ action: "create", ...product, ...stock, ...limits }));
   };
   const details = [field(key, "productId", texts.id), field(key, "name", texts.name, { required: false, maxLength: 200 }), priceField(key, undefined, texts.price)];
   const where = field(key, "locationId", texts.locationId, { maxLength: 32 });

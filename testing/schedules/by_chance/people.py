@@ -27,6 +27,8 @@ PRODUCTS = (
     NewProduct("pot#berlin", 9, low_stock_threshold=6),
     NewProduct("pen", 400),
     NewProduct("solo", 12),
+    NewProduct("drop", 60, purchase_limit=3, limit_group="drops"),
+    NewProduct("drop#berlin", 20, purchase_limit=2, limit_group="drops"),
     NewProduct("season", 12),
     NewProduct("season#berlin", 8),
 )
@@ -88,7 +90,7 @@ def _mail(feed: str, body: Message, group: str | None = None) -> Mail:
 
 
 def _order(chance: random.Random, number: int) -> Mail:
-    products = ["hot", *chance.sample(["tea", "mug", "pot", "pen", *_SEASONAL], 2)]
+    products = ["hot", *chance.sample(["tea", "mug", "pot", "pen", "drop", *_SEASONAL], 2)]
     if chance.random() < 0.4:
         products.pop(0)
     lines = [
@@ -102,6 +104,8 @@ def _order(chance: random.Random, number: int) -> Mail:
             body["split"] = True
     if chance.random() < 0.1:
         lines[0]["locationId"] = chance.choice(LOCATIONS[1:])
+    if chance.random() < 0.3:
+        body["buyers"] = [f"u-{number % 7}", f"card-{number % 3}"]
     if chance.random() < 0.2:
         body["holdSeconds"] = 60
     if chance.random() < 0.2:
@@ -120,7 +124,7 @@ def orders_over_http(chance: random.Random, first: int, orders: int) -> Iterator
     for number in range(first, first + orders):
         body = json.loads(_order(chance, number).text)
         if chance.random() < 0.8:
-            lines = [{"productId": "pen", "quantity": 1}]
+            lines = [{"productId": "drop" if chance.random() < 0.2 else "pen", "quantity": 1}]
             body = {"orderId": f"o-{number}", "userId": f"u-{number % 7}", "items": lines}
         yield body
         if chance.random() < 0.1:
@@ -288,6 +292,15 @@ class Staff:
         asked = {"action": "decrement", "adjustmentId": self._id(), "productId": "pen"}
         mode = self.chance.choice(("atomic", "optimistic"))
         self._insist("adjust_stock", asked | {"quantity": self.chance.choice((1, 3)), "mode": mode})
+
+    def limit(self) -> None:
+        """Change the purchase limit of a product, or the group that shares it."""
+        limit = {"purchaseLimit": self.chance.choice((0, 1, 2, 5))}
+        group = {"limitGroup": self.chance.choice(("drops", "others"))}
+        changes = self.chance.choice((limit, group, limit | group))
+        product_id = self.chance.choice(("drop", "drop", "tea"))
+        change = {"action": "change", "productId": product_id}
+        self._insist("manage_products", change | changes)
 
     def relist(self, since: Callable[[str], str]) -> None:
         """Delist a product at some of its locations for a moment, even while there are open orders.

@@ -72,6 +72,7 @@ HAPPENED = {
     *("INVALID_JSON", "SCHEMA_VIOLATION", "ORDER_ID_REUSED"),
     *("order PENDING", "order CONFIRMED", "order FULFILLED", "order CANCELLED", "order EXPIRED"),
     *("order INSUFFICIENT_STOCK", "order UNKNOWN_PRODUCT", "units in lanes", "units owed"),
+    *("order PURCHASE_LIMIT", "line charged to buyers", "change APPLIED"),
     *("order split", "order not from its first location", "entries folded", "delist APPLIED"),
     *("audit", "line from a lane of the API"),
     *("answer 200", "answer 201", "answer 202", "answer 409"),
@@ -166,9 +167,11 @@ class Town(CheckedWorld):
         """Audit the open shop. An audit must not report a problem that is only a change between two of its reads."""
         while not self.is_closing:
             self.sleep(_SECONDS_BETWEEN_AUDITS)
-            accounts = [each for each in read_books(self.stack).accounts if each.is_wrong]
+            books = read_books(self.stack)
+            accounts = [each for each in books.accounts if each.is_wrong]
             found = {each.product_id: each.unexplained or each.problems for each in accounts}
             require(not found, f"an audit of the open shop found {found}")
+            require(not books.purchases, f"an audit found {books.purchases}")
             self.happened["audit"] += 1
 
     def _jobs(self) -> dict[str, Callable[[Staff], None]]:
@@ -181,6 +184,7 @@ class Town(CheckedWorld):
             "walker": Staff.count_as_of_a_time,
             "mover": Staff.transfer,
             "till": Staff.decrement,
+            "keeper": Staff.limit,
             "buyer": lambda staff: staff.relist(since),
         }
 
@@ -391,6 +395,9 @@ class Town(CheckedWorld):
                 happened["order split"] += len(set(used)) > 1
                 happened["order not from its first location"] += (
                     used[0] != row.get("locations", [""])[0]
+                )
+                happened["line charged to buyers"] += any(
+                    "limitGroup" in each for each in row["items"]
                 )
                 happened["units owed"] += sum(line.get("backordered", 0) for line in row["items"])
                 pages = [line.get("lanePage", "0/0") for line in row["items"]]

@@ -32,7 +32,9 @@ def product(product_id: str, stock: int, **more: Any) -> Product:
     """A product, with the status that follows from its stock unless `status` is given."""
     values = {"version": 1, "created_at": "2026-01-01T00:00:00.000000+00:00", **more}
     status = values.pop("status", None) or stock_status(
-        stock, values.get("backorder_limit", 0), values.get("low_stock_threshold", 0)
+        stock - values.get("safety_stock", 0),
+        values.get("backorder_limit", 0),
+        values.get("low_stock_threshold", 0),
     )
     on_hand = values.pop("on_hand", stock)
     return Product(product_id, stock, on_hand, status=ProductStatus(status), **values)

@@ -102,6 +102,7 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
         whole="the body",
         request_id=request_id,
         placed_by=placed_by or None,
+        counts_users=process.counts_users,
     )
     check_path_can_name("orderId", order.order_id)
     caller.check_is(order.user_id, "place orders for themselves")
@@ -133,7 +134,8 @@ def _check_fields_of_customer(document: dict[str, Any]) -> None:
     if hold is not None and longest is not None and hold > longest:
         what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
         raise _for_operators("holdSeconds", what)
-    given = {name: name for name in document if name in ("attributes", "locations", "split")}
+    reserved = ("attributes", "locations", "split", "buyers")
+    given = {name: name for name in document if name in reserved}
     given |= {
         f"items[{number}].locationId": "locations"
         for number, line in enumerate(document["items"])
@@ -271,13 +273,17 @@ _OTHER_REASON = CustomerWords("the order was rejected", "the order was rejected"
 
 
 def _why(record: OrderRecord, rejection: Rejection | None) -> str:
-    """Explain a rejection to the customer. The stored order names products only if stock was short."""
+    """Explain a rejection to the customer. The stored order names products only if stock was short, and limits if it exceeds them."""
     products = list(dict.fromkeys(product_of(short.product_id) for short in record.shortages))
     if rejection is not None and not products:
         products = [product_of(rejection.subject)]
     reasons = {str(reason): reason.for_customers for reason in REASONS_OF_ORDERS}
     words = reasons.get(str(record.reason)) or _OTHER_REASON
-    what = words.named.format(products=", ".join(products)) if products else words.unnamed
+    named = {
+        "products": ", ".join(products),
+        "limits": " or ".join(dict.fromkeys(f"{each.limit:,}" for each in record.limits)),
+    }
+    what = words.named.format(**named) if any(named.values()) else words.unnamed
     return f"{what}. This is final: place another order under a new orderId"
 
 
@@ -476,6 +482,9 @@ def _shown(record: OrderRecord, caller: Caller) -> dict[str, Any]:
     if not caller.sees_numbers:
         for shortage in shown.get("shortages", ()):
             del shortage["available"]
+    for limit in shown.get("limits", ()) if caller.customer is not None else ():
+        # Another user with one of the same keys may have bought them.
+        del limit["bought"]
     return shown
 
 

@@ -483,6 +483,7 @@ def shown_product(levels: Sequence[StockLevel]) -> direct.Answer:
             "name": own.name,
             "price": own.price,
             "barcodes": shown_barcodes(own.barcodes),
+            "purchaseLimit": direct.of_product(own).get("purchaseLimit"),
             "units": units if process.shows_numbers else None,
         }
     )

@@ -65,10 +65,14 @@ class Adjustment(Change):
             return unnamed
         if isinstance(product, Product) and self.counted_before not in (None, product.counted_at):
             return Rejection(RejectionReason.COUNTED_SINCE, self.product_id)
-        if self.delta < 0 and product.sellable + self.delta < 0:
-            shortage = Shortage.of(product, -self.delta)
+        if self.delta < 0 and (left := self.removable(product)) + self.delta < 0:
+            shortage = Shortage(self.product_id, -self.delta, max(0, left))
             return Rejection(RejectionReason.BELOW_FLOOR, self.product_id, (shortage,))
         return None
+
+    def removable(self, product: Stock) -> int:
+        """The units of a product that it may remove."""
+        return product.removable
 
     def deltas(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
         return {self.product_id: self.delta}
@@ -116,11 +120,18 @@ class Decrement(Adjustment):
 
     The write of an atomic decrement has no condition on the version. So an earlier attempt may still be in flight when the
     decrement is rejected, and only the stored rejection prevents that attempt from taking the units after all.
+
+    Attributes:
+        uses_safety: Whether it may take the safety stock, which is otherwise left, as by orders.
     """
 
     reason: str = DECREMENT
+    uses_safety: bool = field(default=False, compare=False)
 
     stores_rejection: ClassVar = True
+
+    def removable(self, product: Stock) -> int:
+        return product.removable if self.uses_safety else product.sellable
 
 
 TRANSFER_OUT, TRANSFER_IN = "TRANSFER_OUT", "TRANSFER_IN"

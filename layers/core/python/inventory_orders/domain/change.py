@@ -12,10 +12,15 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from inventory_orders.domain.allotments import LaneLease, Page
 from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Product, Stock, StockById
+from inventory_orders.domain.purchases import BuyerKey, Purchases, PurchasesByBuyer, Refunds
 from inventory_orders.domain.record import OrderRecord, Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
 
 T = TypeVar("T")
+
+MAX_ACTIONS = 100
+"""Maximum number of actions in a transaction:
+docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,16 @@ class Change:
         return (self.product_ids,)
 
     @property
+    def buyers(self) -> Collection[BuyerKey]:
+        """Whose purchases the limits of its products limit; empty if no limits apply to it."""
+        return ()
+
+    @property
+    def refunds(self) -> Refunds:
+        """What buyers may buy again if it is accepted."""
+        return {}
+
+    @property
     def group(self) -> str | None:
         """Its group: changes of a group take effect in the sequence in which they arrive. None if it has no group."""
         return None
@@ -139,19 +154,29 @@ class Change:
         """Decide whether to reject an offer, given its products as they are now; None if it is accepted."""
         return None
 
+    def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:  # noqa: ARG002
+        """Decide like `rejection`, given what its buyers have bought, too."""
+        return self.rejection(products)
+
+    def charges(self, products: StockById) -> Mapping[str, int]:  # noqa: ARG002
+        """The units that an accepted offer adds to the purchases of each of its buyers, by group."""
+        return {}
+
     def decisive_rows(
         self,
         why: Callable[[Collection[str]], Rejection | None],  # noqa: ARG002
+        offers: Sequence[Collection[str]],
     ) -> Sequence[Collection[str]]:
         """Choose the rows that decide whether it is rejected, if all of its offers are impossible.
 
         Args:
             why: Returns why rows of an offer make it impossible; None if they do not.
+            offers: The offers that were tried.
 
         Returns:
             Rows of each offer.
         """
-        return self.offers
+        return offers
 
     def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
         """Combine the rejections of all offers, by their decisive rows, into the reason why the change is rejected."""
@@ -190,6 +215,8 @@ class Decision:
         deltas: Units that it adds, or takes away if negative, by product id.
         products: The products of the accepted offer; for a rejection, the products that it depends on.
         checked: Rows that its transaction checks, because the rejection is only true if they have not changed.
+        charges: Units by group that it adds to the purchases of its buyers.
+        buyers: The buyers whose purchases it adds to, or checks.
     """
 
     change: Change
@@ -197,6 +224,13 @@ class Decision:
     deltas: Mapping[str, int]
     products: Collection[str]
     checked: Collection[str] = ()
+    charges: Mapping[str, int] = field(default_factory=dict)
+    buyers: Collection[BuyerKey] = ()
+
+    @property
+    def purchases(self) -> set[BuyerKey]:
+        """The rows of buyers that its transaction writes or checks."""
+        return {*self.buyers, *self.change.refunds}
 
     @property
     def has_record(self) -> bool:
@@ -205,9 +239,9 @@ class Decision:
 
     @property
     def keys(self) -> set[object]:
-        """What it may share with other decisions: its products, and the group of its change."""
+        """What it may share with other decisions: its products and buyers, and the group of its change."""
         group = self.change.group
-        return {*self.products, *(() if group is None else [("group", group)])}
+        return {*self.products, *self.purchases, *(() if group is None else [("group", group)])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +256,8 @@ class Transaction:
         lent: Units that move from rows to the depot, by product id.
         release: A lane's lease that the transaction releases.
         outbound: The update of an outbound page, if units leave the warehouse.
+        purchases: Updates and checks of what buyers have bought.
+        refunds: What buyers may buy again.
     """
 
     updates: tuple[Update[Product], ...]
@@ -231,6 +267,8 @@ class Transaction:
     lent: Mapping[str, int] = field(default_factory=dict)
     release: LaneLease | None = None
     outbound: Update[OutboundPage] | None = None
+    purchases: tuple[Update[Purchases], ...] = ()
+    refunds: Refunds = field(default_factory=dict)
 
     def is_loan(self, update: Update[Product]) -> bool:
         """Whether an update does nothing but lend units of a row to the depot."""

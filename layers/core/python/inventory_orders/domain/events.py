@@ -295,6 +295,7 @@ _OPTIONAL_OF_ORDER = {
     "confirmationRejected": dict,
     "reason": str,
     "shortages": list,
+    "limits": list,
     "attributes": dict,
     "locations": list,
     "locationsAsked": list,
@@ -303,6 +304,7 @@ _OPTIONAL_OF_ORDER = {
 _OPTIONAL_OF_PRODUCT = {
     "lowStockThreshold": int,
     "backorderLimit": int,
+    "safetyStock": int,
     "name": str,
     "price": int,
 }
@@ -313,11 +315,12 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
 
     Args:
         row: The row as stored.
-        with_notes: Whether it says which member of staff placed it, and each step who gave the command, and why.
+        with_notes: Whether it says which member of staff placed it, who its buyer is, and each step who gave the command, and why.
 
     Raises:
         UnpublishableError: The row breaks its table's contract.
     """
+    of_staff = {"placedBy": str, "buyers": list} if with_notes else {}
     order = {
         "orderId": _take(row, "orderId", str),
         "userId": _take(row, "userId", str),
@@ -326,7 +329,7 @@ def public_order(row: Image, *, with_notes: bool = False) -> dict[str, Any]:
         "items": _lines(row),
         "createdAt": _take(row, "createdAt", str),
         "lastUpdatedAt": _take(row, "lastUpdatedAt", str),
-        **_optional(row, _OPTIONAL_OF_ORDER | ({"placedBy": str} if with_notes else {})),
+        **_optional(row, _OPTIONAL_OF_ORDER | of_staff),
     }
     if "steps" in row:
         order["steps"] = [

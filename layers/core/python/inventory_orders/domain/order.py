@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import (
+    MAX_ACTIONS,
     Change,
     IdempotencyMatch,
     MatchResult,
@@ -24,6 +26,7 @@ from inventory_orders.domain.location import (
     stock_key,
 )
 from inventory_orders.domain.product import PageStock, Stock, StockById
+from inventory_orders.domain.purchases import MAX_GROUPS, BuyerKey, PurchasesByBuyer
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     SIZE_OF_LINE,
@@ -34,6 +37,7 @@ from inventory_orders.domain.record import (
 )
 from inventory_orders.domain.rejection import (
     REASONS_OF_ORDERS,
+    ExceededLimit,
     Rejection,
     RejectionReason,
     Shortage,
@@ -58,6 +62,8 @@ class Order(Change):
         default_locations: Used if the order has no `locations`.
         request_id: The HTTP request that waits for the order; None if none does.
         placed_by: The member of staff who sent it; None if a customer or program did.
+        named_buyers: The keys of its buyer; None if the sender named none.
+        counts_users: Whether the user is the buyer of an order that names none.
     """
 
     order_id: str
@@ -73,6 +79,8 @@ class Order(Change):
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,)
     request_id: str | None = None
     placed_by: str | None = None
+    named_buyers: tuple[str, ...] | None = None
+    counts_users: bool = True
 
     stores_rejection: ClassVar = True
     id_reused_code: ClassVar = "ORDER_ID_REUSED"
@@ -80,6 +88,11 @@ class Order(Change):
     @property
     def record_key(self) -> OrderKey:
         return OrderKey(self.order_id)
+
+    @cached_property
+    def buyers(self) -> tuple[BuyerKey, ...]:
+        user = (self.user_id,) if self.counts_users else ()
+        return tuple(map(BuyerKey, user if self.named_buyers is None else self.named_buyers))
 
     @cached_property
     def offers(self) -> tuple[tuple[str, ...], ...]:
@@ -108,10 +121,12 @@ class Order(Change):
     @property
     def record_size(self) -> int:
         # Ids are ASCII; 1,200 covers the attribute names, times and numbers of a row, and its locations. A shortage is
-        # stored instead of a line's times, and there may be one for each offer.
+        # stored instead of a line's times, and there may be one for each offer. A limit is stored instead of a line's group.
         lines = sum(SIZE_OF_LINE + len(product_id) for product_id in self.quantities)
         shortages = SIZE_OF_LINE * len(self.offers)
-        return 1_200 + lines + shortages + (MAX_ATTRIBUTES_SIZE if self.attributes else 0)
+        attributes = MAX_ATTRIBUTES_SIZE if self.attributes else 0
+        buyers = sum(1 + len(buyer.encode()) for buyer in self.named_buyers or ())
+        return 1_200 + lines + shortages + attributes + buyers
 
     def rejection(self, products: StockById) -> Rejection | None:
         # Partial products come last: if another product is a reason to reject, their units need no recall.
@@ -123,6 +138,34 @@ class Order(Change):
         is_short = reason is RejectionReason.INSUFFICIENT_STOCK
         shortages = self._shortages(first, products) if is_short else ()
         return Rejection(reason, first, shortages, self._asked(products))
+
+    def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
+        found = [self.rejection(products)]
+        if charges := self.charges(products):
+            found.append(self._over_limit(products, charges, purchases))
+        return min(filter(None, found), key=_rank, default=None)
+
+    def charges(self, products: StockById) -> Mapping[str, int]:
+        units = Counter[str]()
+        for key, row in products.items() if self.buyers else ():
+            if row is not None and row.charged_group is not None:
+                units[row.charged_group] += self.quantities[product_of(key)]
+        return units
+
+    def _over_limit(
+        self, products: StockById, charges: Mapping[str, int], purchases: PurchasesByBuyer
+    ) -> Rejection | None:
+        """Why an offer's units may not be charged to its buyers. A buyer whose purchases are not known counts as new."""
+        bought = [purchases[key].units for key in self.buyers if key in purchases]
+        limits = _exceeded_limits(products, charges, bought)
+        groups = {each.group for each in limits} or charges.keys()
+        rows = tuple(filter(partial(_is_of, products, groups), products))
+        reason = RejectionReason.PURCHASE_LIMIT if limits else RejectionReason.TOO_MANY_GROUPS
+        if len(self.quantities) + len(self.buyers) >= MAX_ACTIONS:
+            reason, rows = RejectionReason.TOO_MANY_PRODUCTS, rows[:1]
+        elif not limits and all(map(partial(_has_room, charges), bought)):
+            return None
+        return Rejection(reason, rows[0], asked=self._asked(products), limits=limits, rows=rows)
 
     def _why(self, product_id: str, product: Stock | None) -> RejectionReason | None:
         """Why a row cannot supply its line."""
@@ -141,9 +184,14 @@ class Order(Change):
         return asked if is_elsewhere or asked != (DEFAULT_LOCATION,) else ()
 
     def decisive_rows(
-        self, why: Callable[[Collection[str]], Rejection | None]
+        self,
+        why: Callable[[Collection[str]], Rejection | None],
+        offers: Sequence[Collection[str]],
     ) -> Sequence[Collection[str]]:
-        """Choose one row of each offer. They are all of one product if it is sold nowhere or, in a split order, short everywhere."""
+        """Choose one row of each offer, or all those with a limit that the order exceeds.
+
+        They are all of one product if it is sold nowhere or, in a split order, short everywhere.
+        """
 
         def best(line: Iterable[str]) -> int:
             """The best reason among the rows of a line; the number of reasons if one of its rows is suitable."""
@@ -157,10 +205,13 @@ class Order(Change):
         reason = (*REASONS_OF_ORDERS, None)[best(line)]
         if reason and (self.split or reason is not RejectionReason.INSUFFICIENT_STOCK):
             return [(key,) for key in line]
-        found = map(why, self.offers)
-        return [(rejection.subject,) for rejection in found if rejection is not None]
+        found = map(why, offers)
+        return [each.rows or (each.subject,) for each in found if each is not None]
 
     def final_rejection(self, rejections: Sequence[Rejection]) -> Rejection:
+        of_buyers = [rejection for rejection in rejections if rejection.rows]
+        if of_buyers:
+            return min(of_buyers, key=_rank)
         asked = rejections[0].asked
         reasons = {rejection.reason for rejection in rejections}
         products = {product_of(rejection.subject) for rejection in rejections}
@@ -202,6 +253,7 @@ class Order(Change):
             if rejection is not None or hold is None
             else datetime.fromisoformat(at) + timedelta(seconds=hold)
         )
+        shortages, limits = (rejection.shortages, rejection.limits) if rejection else ((), ())
         return OrderRecord(
             self.order_id,
             self.user_id,
@@ -212,13 +264,15 @@ class Order(Change):
             last_updated_at=at,
             status_at=at,
             reason=None if rejection is None else rejection.reason,
-            shortages=() if rejection is None else rejection.shortages,
+            shortages=shortages,
+            limits=limits,
             hold_seconds=self.hold_seconds,
             expires_at=None if end is None else end.isoformat(timespec="microseconds"),
             attributes=self.attributes,
             locations=self.locations,
             locations_asked=rejection.asked if rejection and self.locations is None else (),
             split=self.split,
+            buyers=self.named_buyers,
             request_id=self.request_id,
             placed_by=self.placed_by,
         )
@@ -232,7 +286,8 @@ class Order(Change):
             line = OrderLine(product_id, quantity, asked_location=asked)
             if stock is not None:
                 location, at = location_of(stock.product_id), stock.created_at
-                line = replace(line, location_id=location, product_created_at=at)
+                group = stock.charged_group if self.buyers else None
+                line = replace(line, location_id=location, product_created_at=at, limit_group=group)
             if isinstance(stock, PageStock):
                 line = replace(line, lane_page=str(stock.page), lane_version=stock.version)
             elif stock is not None:
@@ -252,11 +307,16 @@ class Order(Change):
             attributes=self.attributes,
             locations=self.locations,
             split=self.split,
+            buyers=self.named_buyers,
         )
         if record.pseudonymised_at is not None:
             # Once the user is replaced by a pseudonym, only the ordered items can be compared.
-            sent = replace(sent, user_id=record.user_id, attributes=record.attributes)
+            user_id, buyers = record.user_id, record.buyers
+            sent = replace(sent, user_id=user_id, attributes=record.attributes, buyers=buyers)
         other = OtherRequest.between(_content_of(record), _content_of(sent))
+        if record.buyers != sent.buyers:
+            # Without values: neither a customer nor a log shows keys of buyers.
+            other = OtherRequest([*other.differences, "buyers"])
         if not other.differences:
             return IdempotencyMatch.SAME_REQUEST
         # A customer must not learn what another one has ordered.
@@ -303,10 +363,44 @@ class CancelledBeforehand(Change):
                 attributes=self.order.attributes,
                 locations=self.order.locations,
                 split=self.order.split,
+                buyers=self.order.named_buyers,
                 last_updated_at=at,
                 version=self.tombstone.version + 1,
             ),
         )
+
+
+def _exceeded_limits(
+    products: StockById, charges: Mapping[str, int], bought: Sequence[Mapping[str, int]]
+) -> tuple[ExceededLimit, ...]:
+    """The limits that buyers would exceed, one for each group: the lowest one of the order's products."""
+    lowest: dict[str | None, int] = {}
+    for row in products.values():
+        if row is not None:
+            limit = row.purchase_limit
+            lowest[row.charged_group] = min(limit, lowest.get(row.charged_group, limit))
+    found = (
+        ExceededLimit(
+            group, lowest[group], max((u.get(group, 0) for u in bought), default=0), wanted
+        )
+        for group, wanted in charges.items()
+    )
+    return tuple(each for each in found if each.bought + each.wanted > each.limit)
+
+
+def _is_of(products: StockById, groups: Collection[str], key: str) -> bool:
+    """Whether units of a row are charged to one of some groups."""
+    return (row := products[key]) is not None and row.charged_group in groups
+
+
+def _has_room(charges: Mapping[str, int], bought: Mapping[str, int]) -> bool:
+    """Whether a buyer's row has room for the groups of an order. Groups without units are about to be removed."""
+    return len({*+Counter(bought), *charges}) <= MAX_GROUPS
+
+
+def _rank(rejection: Rejection) -> int:
+    """The rank of a rejection. If an order has several, the first one is given."""
+    return REASONS_OF_ORDERS.index(rejection.reason)
 
 
 def _content_of(order: OrderRecord) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.outbound import Generation, OutboundPage
 from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.purchases import Refunds
 from inventory_orders.domain.record import (
     MAX_NAMED_STEPS,
     SIZE_OF_UNITS,
@@ -364,6 +365,11 @@ class Transition(Change):
             for line in self.order.lines
             if line.product_id in moved
         }
+
+    @property
+    def refunds(self) -> Refunds:
+        is_unsold = self.step.action in (OrderAction.CANCEL, OrderAction.EXPIRE)
+        return self.order.refunds(self.step.quantities or {}) if is_unsold else {}
 
     def written_on(self, page: OutboundPage) -> Transition:
         """Return the same change with the outbound page that its record will name."""

@@ -6,6 +6,7 @@ transaction they share one update of each product, so a whole batch of orders fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +16,12 @@ from operator import attrgetter, itemgetter
 
 from inventory_orders.domain.allocation import Allocation
 from inventory_orders.domain.allotments import PageKey
-from inventory_orders.domain.change import Change, Decision, Transaction
+from inventory_orders.domain.change import MAX_ACTIONS, Change, Decision, Transaction, Update
 from inventory_orders.domain.product import Product, Stock, StockById
+from inventory_orders.domain.purchases import BuyerKey, Purchases, PurchasesByBuyer, together
+from inventory_orders.domain.record import RecordKey
 from inventory_orders.domain.rejection import Rejection
+from inventory_orders.sequences import followers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Limits:
     """Limits of one transaction.
 
     Attributes:
-        actions: Maximum number of updates and records. DynamoDB's quota for TransactWriteItems is 100.
+        actions: Maximum number of updates and records.
         size: Maximum size of all items together, in bytes. DynamoDB's quota is 4 MB.
         changes: Maximum number of changes. The engine lowers it to isolate a change that DynamoDB refuses.
         side_by_side: How many transactions of a chain are filled at the same time. The more there are, the less full each
@@ -34,15 +38,18 @@ class Limits:
     Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
     """
 
-    actions: int = 100
+    actions: int = MAX_ACTIONS
     size: int = 4_000_000
     changes: int = 100
     side_by_side: int = 2
 
 
 Chain = tuple[tuple[Transaction, ...], ...]
-"""Waves that run one after the other, each building on those before it. The transactions of a wave share no product and no
-group, so they may run in parallel."""
+"""Waves that run one after the other, each building on those before it. The transactions of a wave share no product, buyer
+or group, so they may run in parallel."""
+
+Place = str | PageKey | BuyerKey
+"""The key of a row or page that a transaction writes or checks, other than its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +59,21 @@ class Supply:
     Attributes:
         allocation: Rows and pages, with moves that are not written yet.
         sources: The page from which a product is sold, by product id. All other products are sold from their rows.
+        purchases: What the buyers of products with purchase limits have bought.
+        contested: Buyers whose rows have concurrent writers. Their changes come last, each buyer's in transactions of their own,
+            so that a lost one costs no other buyer anything.
     """
 
     allocation: Allocation
     sources: Mapping[str, PageKey] = field(default_factory=dict)
+    purchases: PurchasesByBuyer = field(default_factory=dict, kw_only=True)
+    contested: frozenset[BuyerKey] = field(default=frozenset(), kw_only=True)
+
+    def size(self, places: Collection[Place]) -> int:
+        """Add up the bytes of rows and pages as stored. A buyer's row that is not known counts as empty."""
+        bought = (self.purchases.get(key) for key in places if isinstance(key, BuyerKey))
+        of_buyers = sum(each.size for each in bought if each is not None)
+        return of_buyers + self.allocation.size(p for p in places if not isinstance(p, BuyerKey))
 
     def arrange(self, decisions: Sequence[Decision], limits: Limits) -> tuple[Chain, ...]:
         """Put decisions into transactions, and transactions into chains. Chains may run in parallel, because they share nothing."""
@@ -85,7 +103,7 @@ class Plan:
         waiting: Changes that cannot be decided now, because one of their products is blocked or short. Changes that only
             follow one of them in its group are undecided too, but not listed.
         doubted: Changes that would be rejected if none of their offers was possible at one and the same moment. Instead of
-            open offers, each has the rows that decide this: one of each offer.
+            open offers, each has the rows that decide this.
         leaving: Accepted changes whose units leave on an outbound page. The chains do not contain them.
     """
 
@@ -103,22 +121,28 @@ class Draft:
 
     decisions: list[Decision] = field(default_factory=list)
     keys: set[object] = field(default_factory=set)
-    places: set[str | PageKey] = field(default_factory=set)
+    places: set[Place] = field(default_factory=set)
+    contested: Set[BuyerKey] = frozenset()
     actions: int = 0
     size: int = 0
 
     def add(self, decision: Decision, supply: Supply, limits: Limits | None) -> bool:
         """Add a decision to the transaction if it fits. Returns whether it does. Without limits, every decision fits."""
-        places = {supply.sources.get(p, p) for p in (*decision.deltas, *decision.checked)}
-        places -= self.places
+        contested = supply.contested & decision.purchases
+        if self.decisions and contested != self.contested:
+            return False
+        places: set[Place] = {
+            supply.sources.get(p, p) for p in (*decision.deltas, *decision.checked)
+        }
+        places = (places | decision.purchases) - self.places
         records = len(decision.change.parts) if decision.has_record else 0
         actions = self.actions + len(places) + records
-        size = self.size + supply.allocation.size(places) + records * decision.change.record_size
+        size = self.size + supply.size(places) + records * decision.change.record_size
         if limits is not None and (
             actions > limits.actions or size > limits.size or len(self.decisions) == limits.changes
         ):
             return False
-        self.actions, self.size = actions, size
+        self.actions, self.size, self.contested = actions, size, contested
         self.decisions.append(decision)
         self.keys |= decision.keys
         self.places |= places
@@ -150,15 +174,12 @@ def plan(
         p: allocation.page_stock(p, sources[p]) if p in sources else allocation.rows[p]
         for p in known
     }
-    choice = _Choice(working, frozenset(blocked))
-    decisions: list[Decision] = []
-    stopped: set[str] = set()
-    for change in changes:
-        decision = None if change.group in stopped else choice.decide(change)
-        if decision is not None:
-            decisions.append(decision)
-        elif change.group is not None:
-            stopped.add(change.group)
+    choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
+    in_sequence = _contested_last(changes, supply.contested) if supply.contested else changes
+    decisions = choice.decide_all(in_sequence)
+    if choice.doubted:
+        written = {product_id for decision in decisions for product_id in decision.deltas}
+        decisions += choice.proven_by(written, supply.contested)
     leaves = attrgetter("change.outbound")
     return Plan(
         supply.arrange([*filterfalse(leaves, decisions)], limits),
@@ -170,18 +191,36 @@ def plan(
     )
 
 
-def prove(change: Change, decisive: Sequence[Collection[str]], rows: StockById) -> Rejection | None:
+def _contested_last(changes: Sequence[Change], contested: Set[BuyerKey]) -> Sequence[Change]:
+    """Move the changes of contested buyers to the end, and with them those that must not overtake them."""
+    last = {change.record_key for change in changes if not contested.isdisjoint(change.buyers)}
+    last = _with_followers(changes, last)
+    return sorted(changes, key=lambda change: change.record_key in last)
+
+
+def _with_followers(changes: Iterable[Change], keys: set[RecordKey]) -> set[RecordKey]:
+    """Add the changes that must not overtake those with some keys."""
+    return keys | {each.record_key for each in followers(changes, lambda c: c.record_key in keys)}
+
+
+def prove(
+    change: Change,
+    decisive: Sequence[Collection[str]],
+    rows: StockById,
+    purchases: PurchasesByBuyer,
+) -> Rejection | None:
     """Reject a change if rows that were read at the same moment show that none of its offers was possible then.
 
     Args:
         change: The change.
         decisive: The decisive rows of each offer: see `Plan.doubted`.
         rows: The rows.
+        purchases: What buyers had bought.
 
     Returns:
         The rejection; None if an offer may have been possible.
     """
-    choice = _Choice(dict(rows), frozenset())
+    choice = _Choice(dict(rows), frozenset(), dict(purchases))
     rejections = [choice.why(change, offer) for offer in decisive]
     certain = [rejection for rejection in rejections if rejection is not None]
     return change.final_rejection(certain) if len(certain) == len(rejections) else None
@@ -198,6 +237,7 @@ class _Choice:
     Attributes:
         working: The products that were read, as they are after the earlier changes.
         blocked: Ids of products that cannot be written at the moment.
+        bought: What buyers have bought after the earlier changes.
         missing: See `Plan.missing`.
         found_short: See `Plan.short`.
         waiting: See `Plan.waiting`.
@@ -206,10 +246,23 @@ class _Choice:
 
     working: dict[str, Stock | None]
     blocked: frozenset[str]
+    bought: dict[BuyerKey, Purchases]
     missing: set[str] = field(default_factory=set)
     found_short: set[str] = field(default_factory=set)
     waiting: list[Waiting] = field(default_factory=list)
     doubted: list[Waiting] = field(default_factory=list)
+
+    def decide_all(self, changes: Iterable[Change]) -> list[Decision]:
+        """Decide changes in turn. Omits those that are waiting or doubted, and those that follow one of them in its group."""
+        decisions: list[Decision] = []
+        stopped: set[str] = set()
+        for change in changes:
+            decision = None if change.group in stopped else self.decide(change)
+            if decision is not None:
+                decisions.append(decision)
+            elif change.group is not None:
+                stopped.add(change.group)
+        return decisions
 
     def decide(self, change: Change) -> Decision | None:
         """Accept the first offer with enough units, or reject the change. Returns None if the change is waiting or doubted.
@@ -229,8 +282,26 @@ class _Choice:
             self.missing.update(*(lacking for _, lacking in waits))
             self.waiting.append((change, [offer for offer, _ in waits]))
         else:
-            self.doubted.append((change, change.decisive_rows(partial(self.why, change))))
+            why = partial(self.why, change)
+            self.doubted.append((change, change.decisive_rows(why, offers)))
         return None
+
+    def proven_by(self, written: Set[str], contested: Set[BuyerKey]) -> list[Decision]:
+        """Reject changes with one offer because of a purchase limit, if the batch writes the rows with the limit in any case.
+
+        The transaction then shows that limit and purchases are true at the same moment, so the changes are not doubted any
+        more. It would have to be repeated with every purchase of a contested buyer.
+        """
+        found = [
+            Decision(change, self.why(change, rows), {}, rows, rows, buyers=change.buyers)
+            for change, (rows, *_) in self.doubted
+            if len(change.offers) == 1
+            and written >= {*rows}
+            and contested.isdisjoint(change.buyers)
+        ]
+        proven = {decision.change.record_key for decision in found}
+        self.doubted = [each for each in self.doubted if each[0].record_key not in proven]
+        return found
 
     def _choose(
         self, change: Change, offers: Sequence[Collection[str]], rows: StockById
@@ -244,7 +315,7 @@ class _Choice:
                 if self._is_unread(offer):
                     # Its products are read before those of less preferred offers.
                     break
-            elif answer.rejection is None or len(offers) == 1:
+            elif answer.rejection is None or (len(offers) == 1 and not answer.rejection.rows):
                 return answer
         return waits
 
@@ -257,6 +328,8 @@ class _Choice:
             if (product := self.working[product_id]) is not None:
                 after = product.with_stock(product.stock_count + delta, product.version)
                 self.working[product_id] = replace(after, **decision.change.stamps)
+        for key in decision.buyers:
+            self.bought[key] = self.bought[key].plus(decision.charges)
         return decision
 
     def why(self, change: Change, offer: Collection[str]) -> Rejection | None:
@@ -309,21 +382,23 @@ class _Choice:
             self.found_short |= self.blocked.intersection(offer)
             return set()
         products = {product_id: rows[product_id] for product_id in offer}
-        rejection = change.rejection(products)
+        rejection = change.judge(products, self.bought)
+        charges: Mapping[str, int] = {}
         if rejection is None:
             wanted = deltas = change.deltas(products)
+            charges = change.charges(products)
         else:
             wanted, deltas = {short.product_id: -short.wanted for short in rejection.shortages}, {}
             self.found_short |= {rejection.subject, *wanted} & products.keys()
-        lacking = {
-            product_id
-            for product_id, delta in wanted.items()
-            if (product := products[product_id]) is not None
-            and product.is_partial
-            and not product.may_change_by(delta)
-        }
+        lacking = {p for p, delta in wanted.items() if _is_lacking(products[p], delta)}
         self.found_short |= lacking
-        return lacking or Decision(change, rejection, deltas, offer)
+        buyers = change.buyers if charges else ()
+        return lacking or Decision(change, rejection, deltas, offer, (), charges, buyers)
+
+
+def _is_lacking(product: Stock | None, delta: int) -> bool:
+    """Whether a row or page cannot change by `delta` units, but lanes may hold more units."""
+    return product is not None and product.is_partial and not product.may_change_by(delta)
 
 
 def _without_backorders(product: Stock | None) -> Stock | None:
@@ -347,8 +422,17 @@ def pack(
         first: Drafts that already contain something. They are filled first.
     """
     strict = _strict_keys(decisions)
-    # Those whose order matters come first, in order of arrival.
-    left = sorted(decisions, key=lambda d: -len(d.deltas) if strict.isdisjoint(d.keys) else -inf)
+    contested = (d for d in decisions if not supply.contested.isdisjoint(d.purchases))
+    last = _with_followers(
+        (decision.change for decision in decisions), {d.change.record_key for d in contested}
+    )
+
+    def sequence(decision: Decision) -> tuple[bool, float]:
+        # Those whose order matters come first, in order of arrival.
+        size = -len(decision.deltas) if strict.isdisjoint(decision.keys) else -inf
+        return decision.change.record_key in last, size
+
+    left = sorted(decisions, key=sequence)
     packed, drafts = list[Draft](), list(first)
     while left:
         left = _fill(drafts, left, strict, supply, limits)
@@ -362,8 +446,9 @@ def _strict_keys(decisions: Iterable[Decision]) -> set[object]:
     strict: set[object] = set()
     adds: dict[str, bool] = {}
     for decision in decisions:
-        accepted = decision.products if decision.rejection is None else ()
-        strict |= decision.keys.difference(accepted)
+        accepted = decision.rejection is None
+        either = {*decision.products, *decision.purchases} if accepted else ()
+        strict |= decision.keys.difference(either)
         strict.update(p for p, n in decision.deltas.items() if adds.setdefault(p, n > 0) != (n > 0))
     return strict
 
@@ -377,8 +462,8 @@ def _fill(
 ) -> list[Decision]:
     """Fill drafts that share nothing, and start new ones up to the limit. Returns the decisions that do not fit into any."""
     later: list[Decision] = []
-    products = {product_id for decision in decisions for product_id in decision.deltas}
-    actions = len(products) + sum(decision.has_record for decision in decisions)
+    places = {place for d in decisions for place in (*d.deltas, *d.purchases)}
+    actions = len(places) + sum(decision.has_record for decision in decisions)
     # No more drafts are filled in parallel than the decisions need.
     fewest = max(1, ceil(actions / limits.actions), ceil(len(decisions) / limits.changes))
     most = min(limits.side_by_side, fewest)
@@ -431,7 +516,7 @@ def _link(drafts: Sequence[Draft]) -> list[tuple[int, int, int]]:
 
 def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
     """Turn drafts into transactions. Each starts from the rows and pages as they are after the previous one."""
-    allocation = supply.allocation.copied()
+    allocation, purchases = supply.allocation.copied(), dict(supply.purchases)
     transactions = []
     for draft in drafts:
         for decision in draft.decisions:
@@ -443,5 +528,25 @@ def write_down(drafts: Iterable[Draft], supply: Supply) -> list[Transaction]:
                 )
             for product_id in decision.checked:
                 allocation.check(product_id)
-        transactions.append(allocation.drain(draft.decisions))
+        transactions.append(with_purchases(allocation.drain(draft.decisions), purchases))
     return transactions
+
+
+def with_purchases(transaction: Transaction, purchases: dict[BuyerKey, Purchases]) -> Transaction:
+    """Add what the decisions of a transaction write about buyers: one update, check or refund of each row.
+
+    Args:
+        transaction: The transaction.
+        purchases: The rows after the previous transaction. Those that this one updates are replaced.
+    """
+    if not any(decision.purchases for decision in transaction.decisions):
+        return transaction
+    charges: dict[BuyerKey, Counter[str]] = {}
+    for decision in transaction.decisions:
+        for key in decision.buyers:
+            charges.setdefault(key, Counter()).update(decision.charges)
+    before = {key: purchases[key] for key in charges}
+    purchases |= {key: before[key].plus(units) for key, units in charges.items() if units}
+    updates = tuple(Update(before[key], purchases[key]) for key in charges)
+    refunds = together((each.change.refunds for each in transaction.decisions), purchases)
+    return replace(transaction, purchases=updates, refunds=refunds)

@@ -9,8 +9,9 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from inventory_orders.domain.allotments import PageKey
-from inventory_orders.domain.location import location_of, stock_key
+from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.words import words_of
+from inventory_orders.errors import InvalidMessageError
 
 _MOST_WORDS = 8
 """How many words of a product's name, and of its id, a search knows."""
@@ -38,6 +39,9 @@ class Product:
         status: Follows from the stock, unless the product is discontinued.
         backorder_limit: How far below zero the stock may go, in units.
         low_stock_threshold: The number of units at or below which the product counts as low in stock.
+        safety_stock: Units that orders leave. With any, it has no backorders.
+        purchase_limit: How many units of its group each buyer may buy; 0 for no limit.
+        limit_group: The products that share the limit; by default, the product has a group of its own.
         name: For people; None if there is none.
         price: In minor units of the currency (cents, pence); None if there is none.
         price_changed_at: When the price was last set.
@@ -66,6 +70,9 @@ class Product:
     status: ProductStatus
     backorder_limit: int = 0
     low_stock_threshold: int = 0
+    safety_stock: int = 0
+    purchase_limit: int = 0
+    limit_group: str | None = None
     name: str | None = None
     price: int | None = None
     price_changed_at: str | None = None
@@ -88,6 +95,11 @@ class Product:
     @property
     def sellable(self) -> int:
         """Units that can still be sold, including backorders."""
+        return self.stock_count + self.backorder_limit - self.safety_stock
+
+    @property
+    def removable(self) -> int:
+        """Units that adjustments can still remove: orders leave some of them as safety stock."""
         return self.stock_count + self.backorder_limit
 
     @property
@@ -115,15 +127,28 @@ class Product:
     def spare_units(self) -> int:
         """Units that can be taken from the row without recalling any from lanes."""
         if self.lent_to:
-            return self.stock_count - max(0, self.low_stock_threshold) - 1
+            return self.stock_count - self.least_if_lent
         return self.sellable
 
     @property
+    def least_if_lent(self) -> int:
+        """The fewest units that keep the product `ACTIVE`, and one of them for sale, in a row whose units lanes hold too."""
+        return self.safety_stock + max(0, self.low_stock_threshold) + 1
+
+    @property
     def may_be_lent(self) -> bool:
-        """Whether lanes may hold units of the product: it is `ACTIVE`, with stock above 0 and above its threshold."""
-        return self.status is ProductStatus.ACTIVE and self.stock_count > max(
-            0, self.low_stock_threshold
+        """Whether lanes may hold units of the product: it is `ACTIVE`, with enough stock in its row, and has no purchase limit."""
+        return (
+            self.status is ProductStatus.ACTIVE
+            and not self.purchase_limit
+            and self.stock_count >= self.least_if_lent
         )
+
+    @property
+    def charged_group(self) -> str | None:
+        """The group to which units of a product with a purchase limit are charged; None without a limit."""
+        own = self.limit_group or product_of(self.product_id)
+        return own if self.purchase_limit else None
 
     def may_change_by(self, delta: int) -> bool:
         """Whether `delta` units may be added to the row, or taken from it if negative, while lanes may hold more."""
@@ -144,7 +169,10 @@ class Product:
             stock_count=stock_count,
             version=version,
             status=stock_status(
-                stock_count, self.backorder_limit, self.low_stock_threshold, self.status
+                stock_count - self.safety_stock,
+                self.backorder_limit,
+                self.low_stock_threshold,
+                self.status,
             ),
         )
 
@@ -177,12 +205,16 @@ class PageStock:
 
     is_discontinued: ClassVar = False
     is_partial: ClassVar = True
+    purchase_limit: ClassVar = 0
+    charged_group: ClassVar = None
     places: ClassVar = frozenset[str]()
 
     @property
     def sellable(self) -> int:
         """Units that can be sold from the page, which has no backorders."""
         return self.stock_count
+
+    removable = sellable
 
     def may_change_by(self, delta: int) -> bool:
         """Whether `delta` units may be added to the page, or taken from it if negative."""
@@ -200,13 +232,28 @@ StockById = Mapping[str, Stock | None]
 """Units by product id; None for a product that does not exist."""
 
 
+def check_floors(safety_stock: int, backorder_limit: int) -> None:
+    """Check that a product does not have both safety stock and backorders.
+
+    Raises:
+        InvalidMessageError: It has both.
+    """
+    if safety_stock and backorder_limit:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"safetyStock: must be 0 while backorderLimit is not 0, but would be {safety_stock:,} with a backorderLimit of "
+            f"{backorder_limit:,}; set one of them to 0",
+            "safetyStock",
+        )
+
+
 def stock_status(
     stock_count: int,
     backorder_limit: int = 0,
     low_stock_threshold: int = 0,
     current: ProductStatus = ProductStatus.ACTIVE,
 ) -> ProductStatus:
-    """Derive the status of a product from its stock. A discontinued product stays discontinued."""
+    """Derive the status of a product from its stock without its safety stock. A discontinued product stays discontinued."""
     if current is ProductStatus.DISCONTINUED:
         return current
     if stock_count <= -backorder_limit:
@@ -225,6 +272,9 @@ class NewProduct:
         opening_stock: Units in stock at the beginning.
         low_stock_threshold: The number of units at or below which the product counts as low in stock.
         backorder_limit: How far below zero the stock may go, in units.
+        safety_stock: Units that orders leave.
+        purchase_limit: How many units of its group each buyer may buy; 0 for no limit.
+        limit_group: The products that share the limit; None for a group of its own.
         name: For people.
         price: In minor units of the currency (cents, pence).
         barcodes: Its barcodes, as `barcode.written` returns them.
@@ -237,7 +287,13 @@ class NewProduct:
     name: str | None = None
     price: int | None = None
     barcodes: frozenset[str] = frozenset()
+    safety_stock: int = 0
+    purchase_limit: int = 0
+    limit_group: str | None = None
 
+
+LIMITS = ("purchase_limit", "limit_group")
+"""The attributes that decide how many units a buyer may buy. A change of a product's own row sets them at all locations."""
 
 DETAILS = ("name", "price")
 """The attributes of which a catalogue event has a snapshot."""

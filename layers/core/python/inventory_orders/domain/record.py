@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from inventory_orders.domain.location import DEFAULT_LOCATION, in_words, stock_key
-from inventory_orders.domain.rejection import Rejection, Shortage
+from inventory_orders.domain.purchases import BuyerKey, Refunds
+from inventory_orders.domain.rejection import ExceededLimit, Rejection, Shortage
 from inventory_orders.errors import CorruptItemError
 
 
@@ -32,8 +33,8 @@ class OrderStatus(StrEnum):
 MAX_ATTRIBUTES_SIZE = 2_048
 """Maximum size of the shop's own attributes of an order, in bytes of JSON."""
 
-SIZE_OF_LINE = 250
-"""Maximum bytes of a line without its product's id: attribute names, times, numbers and two locations."""
+SIZE_OF_LINE = 390
+"""Maximum bytes of a line without its product's id: attribute names, times, numbers, two locations and a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,7 @@ class OrderLine:
         quantity: Units, summed over the lines of one product.
         location_id: Where its units were taken from; empty for the default location, or if none were taken.
         asked_location: The only location that the sender allows; None if the order's locations apply.
+        limit_group: The group to which its units were charged; None if its product had no purchase limit.
         backordered: How many of its units were not in stock when the order was placed.
         product_created_at: The generation that the units were taken from; None if no stock was taken.
         product_version: The version of the product after they were taken; None if the units were taken from a page.
@@ -244,6 +246,7 @@ class OrderLine:
     lane_version: int | None = None
     location_id: str = DEFAULT_LOCATION
     asked_location: str | None = None
+    limit_group: str | None = None
     backordered: int = 0
     other: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -281,6 +284,7 @@ class OrderRecord:
         status_at: When it entered its status; None in a row without that time.
         reason: Why the order was rejected; None if it was not.
         shortages: The products that were short, if it was rejected because stock was short.
+        limits: The purchase limits that it would have exceeded, if it was rejected because of one.
         hold_seconds: How long its stock is held without payment; None if the sender did not say.
         expires_at: When its hold ends, while it is `PENDING` and has one.
         confirmed_at: When it was confirmed.
@@ -291,6 +295,7 @@ class OrderRecord:
         locations: Where its units may come from, best first; None if the sender did not say.
         locations_asked: If it was rejected and has no `locations`, where its units were looked for.
         split: Whether its lines may come from several locations.
+        buyers: The keys of its buyer; None if the sender named none.
         pseudonymised_at: When a pseudonym replaced its user; None while the user is named.
         size: Bytes of the stored item.
         request_id: The HTTP request that placed or rejected it; None if none waited for it.
@@ -321,11 +326,27 @@ class OrderRecord:
     size: int = field(default=0, compare=False)
     request_id: str | None = None
     placed_by: str | None = None
+    buyers: tuple[str, ...] | None = None
+    limits: tuple[ExceededLimit, ...] = ()
 
     @property
     def key(self) -> OrderKey:
         """The key of the row."""
         return OrderKey(self.order_id)
+
+    @property
+    def charged_buyers(self) -> tuple[BuyerKey, ...]:
+        """The buyers to whom its lines are charged, except those that were erased: by default, its user."""
+        user = () if self.user_id is None or self.pseudonymised_at else (self.user_id,)
+        return tuple(map(BuyerKey, user if self.buyers is None else self.buyers))
+
+    def refunds(self, units: Mapping[str, int]) -> Refunds:
+        """What its buyers may buy again if units of its lines, by product id, are not bought after all."""
+        groups = Counter[str]()
+        for line in self.lines:
+            if line.limit_group is not None:
+                groups[line.limit_group] += units.get(line.product_id, 0)
+        return dict.fromkeys(self.charged_buyers, given) if (given := +groups) else {}
 
     def require_version(self) -> OrderRecord:
         """Check that the order has a valid version, and return the order.

@@ -14,8 +14,8 @@ class CustomerWords(NamedTuple):
     """What customers read when their order is rejected, with and without names of products.
 
     Attributes:
-        named: The message with the names of the products, as `{products}`.
-        unnamed: The message if the order's row does not name the products.
+        named: The message with the names of the products, as `{products}`, or with the units allowed, as `{limits}`.
+        unnamed: The message if the order's row has neither.
     """
 
     named: str
@@ -65,6 +65,28 @@ class RejectionReason(StrEnum):
             "a product in the order is discontinued; GET /products shows which one",
         ),
     )
+    TOO_MANY_PRODUCTS = (
+        "TOO_MANY_PRODUCTS",
+        "the order has too many products for one transaction that also counts towards its buyers' purchase limits; split it",
+        409,
+        CustomerWords("the order has too many products", "the order has too many products"),
+    )
+    PURCHASE_LIMIT = (
+        "PURCHASE_LIMIT",
+        "the order exceeds the purchase limit of {subject}",
+        409,
+        CustomerWords(
+            "at most {limits} of these per customer",
+            "the order exceeds a purchase limit",
+        ),
+    )
+    TOO_MANY_GROUPS = (
+        "TOO_MANY_GROUPS",
+        "the buyer has bought from so many groups of products with purchase limits that {subject} does not fit into the same row; "
+        "remove the limits of products that need none any more",
+        409,
+        CustomerWords("{products} cannot be ordered any more", "the order was rejected"),
+    )
     INSUFFICIENT_STOCK = (
         "INSUFFICIENT_STOCK",
         "there is not enough stock of {subject}: {wanted:,} wanted, {available:,} available",
@@ -73,7 +95,7 @@ class RejectionReason(StrEnum):
     )
     BELOW_FLOOR = (
         "BELOW_FLOOR",
-        "stock of {subject} would fall below its limit (-backorderLimit): {wanted:,} to remove, "
+        "stock of {subject} would fall below its limit (-backorderLimit, or safetyStock for a decrement): {wanted:,} to remove, "
         "{available:,} available. If a receipt is missing, book it first; if open orders hold units that are gone, cancel those units as lost",
     )
     COUNTED_SINCE = (
@@ -168,6 +190,28 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
+class ExceededLimit:
+    """A purchase limit that an order would exceed.
+
+    Attributes:
+        group: The group of products that share the limit.
+        limit: How many units of the group a buyer may buy; the lowest limit among the order's products in the group.
+        bought: Units that the buyer has already bought; the highest number if the order names several keys.
+        wanted: Units that the order asks for.
+    """
+
+    group: str
+    limit: int
+    bought: int
+    wanted: int
+
+    @property
+    def words(self) -> str:
+        """The message for the sender of the order, who may know what the buyer has bought."""
+        return f"at most {self.limit:,} of {self.group} per buyer: {self.wanted:,} wanted, {self.bought:,} bought before"
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """Why a change is rejected, with the products or the order that caused it.
 
@@ -175,6 +219,8 @@ class Rejection:
         reason: The reason.
         subject: The product or order that the reason is about, or the order status that prevents the change.
         shortages: All products that are known to be short, if the change is rejected because stock is short.
+        limits: All limits that it would exceed, if it is rejected because of a purchase limit.
+        rows: The keys of the rows with these limits. Not stored.
         asked: Where an order's units were looked for; empty if its products are known at no other location.
         places: The product's other locations, if the change is rejected because it names none. Not stored.
     """
@@ -184,6 +230,8 @@ class Rejection:
     shortages: tuple[Shortage, ...] = ()
     asked: tuple[str, ...] = ()
     places: tuple[str, ...] = field(default=(), compare=False)
+    limits: tuple[ExceededLimit, ...] = ()
+    rows: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def of_unnamed_location(cls, product: Stock) -> Rejection | None:
@@ -204,6 +252,8 @@ class Rejection:
         # A status may be any string.
         named = str if self.reason is RejectionReason.UNKNOWN_ORDER_STATUS else in_words
         asked = ", ".join(place or "the default location" for place in self.asked)
+        if self.limits:
+            return "; ".join(each.words for each in self.limits)
         return "; ".join(
             self.reason.words.format(
                 subject=named(short.product_id),

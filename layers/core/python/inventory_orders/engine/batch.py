@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
@@ -23,6 +23,7 @@ from inventory_orders.domain.change import (
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.planner import Chain, Limits, Supply, Waiting, prove
 from inventory_orders.domain.product import Product
+from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import Record, RecordKey
 from inventory_orders.domain.rejection import Rejection
 from inventory_orders.engine.memory import ProductCache
@@ -44,10 +45,12 @@ from inventory_orders.errors import (
     id_reused_error,
 )
 from inventory_orders.sequences import followers, in_portions
-from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot
+from inventory_orders.store.cancellations import CancellationReason, Meaning
+from inventory_orders.store.dynamodb import READ_LIMIT, Snapshot, new_epoch
 from inventory_orders.store.rows import Key, described
 
 K = TypeVar("K", str, PageKey, str | PageKey)
+Sold = TypeVar("Sold", bound=Supply)
 
 AVOIDED_SECONDS = 5.0
 """How long a caller that cannot wait avoids a product after meeting a concurrent writer."""
@@ -132,11 +135,13 @@ class Known:
         rows: Products by id; None for a product that does not exist.
         pages: Pages by key.
         unreadable: The errors of items that break their tables' contracts, by key.
+        purchases: What buyers have bought.
     """
 
     rows: dict[str, Product | None] = field(default_factory=dict)
     pages: dict[PageKey, Page] = field(default_factory=dict)
     unreadable: dict[str | PageKey, CorruptItemError] = field(default_factory=dict)
+    purchases: dict[BuyerKey, Purchases] = field(default_factory=dict)
 
     def learn(self, key: str | PageKey, found: object) -> None:
         """Keep an item as stored, or its error. If something else was found under the key, forget the key."""
@@ -258,6 +263,11 @@ class PendingChanges(dict[RecordKey, Change]):
         stopped = (c for c in self.values() if all(product_id in offer for offer in c.offers))
         self.give_up(stopped, cause, detail)
 
+    def give_up_buyer(self, key: BuyerKey, cause: str) -> None:
+        """Give up on all changes of a buyer whose purchases cannot be read or written. Logs contain the detail, but no user."""
+        detail = "the purchases of one of its buyers cannot be read or written; the audit names rows that need repair"
+        self.give_up((c for c in self.values() if key in c.buyers), cause, detail)
+
     def give_up_all(self, cause: str, detail: str) -> None:
         """Give up on all pending changes."""
         self.give_up(self.values(), cause, detail)
@@ -376,6 +386,52 @@ class Batch:
             first = [key for key, c in self.pending.items() if c is self.pending.by_key[key]]
             self.read([*unknown, *(() if self.has_read_records else first)])
 
+    def with_purchases(self, found: Sold) -> Sold:
+        """Add what buyers have bought to a supply. Reads it if a pending order is about a product with a purchase limit.
+
+        It is read again in each round, because the round may have waited, and a rival of one buyer costs all orders of a
+        transaction another round.
+        """
+        known = self.known.purchases
+        unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
+        if unknown:
+            self._read_purchases(sorted(unknown))
+        contested = frozenset(key for key in known if self._client.contested.has(key.buyer))
+        return replace(found, purchases=known, contested=contested)
+
+    def _read_purchases(self, keys: Sequence[BuyerKey]) -> None:
+        """Read what buyers have bought. A throttled row only returns the orders of its buyer."""
+        try:
+            snapshot = read(self._client, keys, self.deadline, self.stats)
+        except ThrottledError:
+            snapshot = Snapshot(unprocessed=tuple(keys))
+        self._learn_snapshot(snapshot)
+        self._do_without(snapshot.unprocessed, consistent_records=False)
+
+    def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
+        """The buyers of pending orders that name a product with a purchase limit."""
+        rows = found.allocation.rows.items()
+        limited = {p for p, row in rows if row is not None and row.purchase_limit}
+        orders = (c for c in self.pending.values() if not limited.isdisjoint(c.product_ids))
+        return {key for order in orders for key in order.buyers}
+
+    def learn_purchases(self, key: BuyerKey, reason: CancellationReason) -> None:
+        """Learn why a buyer's row was not written. If units cannot be refunded, the change goes on without that."""
+        found = reason.found
+        if reason.is_lost:
+            self._client.contested.observe(key.buyer)
+        match reason.meaning:
+            case Meaning.CONDITION_FAILED if isinstance(found, Purchases):
+                self.known.purchases[key] = found
+            case Meaning.CONDITION_FAILED | Meaning.INVALID if not reason.action.by_version:
+                self.known.purchases[key] = Purchases(key, 0, new_epoch())
+            case Meaning.CONDITION_FAILED if found is None:
+                self.known.purchases[key] = Purchases(key, 0, new_epoch())
+            case Meaning.CONDITION_FAILED | Meaning.INVALID:
+                self.pending.give_up_buyer(key, "CORRUPT_PURCHASES")
+            case Meaning.RIVAL:
+                self.known.purchases.pop(key, None)
+
     def reject_unwritten(self, decisions: Sequence[Decision]) -> None:
         """Reject changes whose rejection is not stored, unless their records show that they were applied.
 
@@ -424,32 +480,53 @@ class Batch:
         Returns:
             The transactions that reject them. A change whose rejection could not be proven is planned again.
         """
-        by_rows: dict[tuple[str, ...], list[Waiting]] = {}
-        for each in doubted:
-            by_rows.setdefault(tuple(sorted({*chain.from_iterable(each[1])})), []).append(each)
+        known = self.known
+        by_keys: dict[tuple[str | BuyerKey, ...], list[Waiting]] = {}
+        for change, decisive in doubted:
+            buyers = (key for key in change.buyers if key in known.purchases)
+            keys: tuple[str | BuyerKey, ...] = (*buyers, *sorted({*chain(*decisive)}))
+            by_keys.setdefault(keys, []).append((change, decisive))
         proven: list[Decision] = []
-        for portion in in_portions(by_rows, len(by_rows), len, READ_LIMIT):
-            rows, is_snapshot = self._read_at_once({*chain.from_iterable(portion)})
+        for portion in in_portions(by_keys, len(by_keys), len, READ_LIMIT):
+            snapshot = self._read_at_once({*chain.from_iterable(portion)})
             for keys in portion:
-                checked = () if is_snapshot else keys
-                may_check = all(rows.get(key) is not None for key in checked)
-                for change, decisive in by_rows[keys]:
-                    rejection = prove(change, decisive, rows) if may_check else None
-                    if rejection is None:
-                        self.pending.count_retries(change, 1)
-                    else:
-                        proven.append(Decision(change, rejection, {}, checked, checked))
-        return Supply(Allocation(self.known.rows)).arrange(proven, self.limits)
+                proven += self._proven(keys, by_keys[keys], snapshot)
+        certain = {decision.change.record_key for decision in proven}
+        for change, _ in doubted:
+            if change.record_key not in certain:
+                self.pending.count_retries(change, 1)
+        supply = Supply(Allocation(known.rows), purchases=known.purchases)
+        return supply.arrange(proven, self.limits)
 
-    def _read_at_once(self, keys: Collection[str]) -> tuple[Mapping[str, Product | None], bool]:
-        """Read products in one transaction. Returns them, or the known ones if it fails, and whether they were read together."""
+    def _proven(
+        self,
+        keys: Sequence[str | BuyerKey],
+        doubted: Iterable[Waiting],
+        snapshot: Snapshot | None,
+    ) -> Iterator[Decision]:
+        """Yield the rejections that a snapshot shows. Without one, they check the known rows, which all have to exist."""
+        # An order of dozens of limited products at several locations may have more rows than a transaction can check.
+        rows, checked = self.known.rows, keys[: READ_LIMIT - 1]
+        if snapshot is not None:
+            rows, checked = snapshot.products, ()
+        products = [key for key in checked if isinstance(key, str)]
+        buyers = [key for key in checked if isinstance(key, BuyerKey)]
+        if None in map(rows.get, products):
+            return
+        for change, decisive in doubted:
+            rejection = prove(change, decisive, rows, self.known.purchases)
+            if rejection is not None:
+                yield Decision(change, rejection, {}, products, products, buyers=buyers)
+
+    def _read_at_once(self, keys: Collection[str | BuyerKey]) -> Snapshot | None:
+        """Read rows in one transaction; None if it fails."""
         request = partial(self._client.store.read_together, [*keys])
         try:
             snapshot = self._client.call(request, self.deadline, self.stats, attempts=_PROOFS)
         except (ThrottledError, RequestInvalidError):
-            return self.known.rows, False
+            return None
         self._learn_snapshot(snapshot)
-        return snapshot.products, True
+        return snapshot
 
     def read(self, keys: Sequence[str | RecordKey], *, consistent_records: bool = False) -> None:
         """Read products and records, and remember them. Gives up on the changes of products that cannot be read.
@@ -483,6 +560,8 @@ class Batch:
             if isinstance(left_out, str):
                 self.throttled.add(left_out)
                 self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
+            elif isinstance(left_out, BuyerKey):
+                self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS")
             elif consistent_records:
                 change = self.pending.by_key[left_out]  # type: ignore[index]  # no page
                 self.pending.give_up([change], "UNPROCESSED_KEYS", words)
@@ -495,6 +574,11 @@ class Batch:
         self.known.unreadable.update(snapshot.unreadable)
         for key, record in snapshot.records.items():
             self.pending.match(key, record)
+        for buyer, found in snapshot.purchases.items():
+            if isinstance(found, CorruptItemError):
+                self.pending.give_up_buyer(buyer, found.code)
+            else:
+                self.known.purchases[buyer] = found
 
     # ------------------------------------------------------------------ items returned by other requests
 

@@ -18,6 +18,7 @@ The state of a batch is in one object (`batch.py`). The rules:
 - While the outcome of a request is unknown, the same request is repeated with the same token, before any new plan.
 - Changes of throttled products wait until all others are done, and are then tried separately.
 - A change with other offers to try is not overtaken: the round ends before anything is committed.
+- If a product has a purchase limit, its buyers' purchases are read before the plan, and written with the stock.
 - Units that leave the warehouse go to an outbound page (`outbound.py`), in transactions that do not write products.
 - Every wait is limited by the number of attempts and by the invocation's remaining time.
 """
@@ -43,6 +44,7 @@ from inventory_orders.domain.planner import (
     plan,
 )
 from inventory_orders.domain.product import ProductStatus
+from inventory_orders.domain.purchases import BuyerKey
 from inventory_orders.domain.record import RecordKey
 from inventory_orders.engine.batch import (
     Batch,
@@ -301,6 +303,7 @@ class Engine:
 
     def _plan(self, batch: Batch, found: Supply) -> Plan | None:
         """Decide as many pending changes as possible. Returns None if more has to be read first."""
+        found = batch.with_purchases(found)
         changes = list(batch.pending.values())
         planned = plan(changes, found, batch.blocked(found), batch.limits)
         batch.looks_again = bool(planned.short) and self._looks_again(batch, found, planned.short)
@@ -308,7 +311,7 @@ class Engine:
             return None
         if not planned.leaving:
             return planned
-        leaving = self._outbound.arrange(planned.leaving, batch.limits, batch.deadline, batch.stats)
+        leaving = self._outbound.arrange(planned.leaving, batch)
         placed = {d.change.record_key for (transaction,) in leaving for d in transaction.decisions}
         without_room = [d.change for d in planned.leaving if d.change.record_key not in placed]
         batch.pending.give_up(without_room, "OUTBOUND_PAGES_FULL", _NO_ROOM)
@@ -399,6 +402,7 @@ class Engine:
                 batch.known.forget(update.after.product_id)
             elif update.after is not update.before:
                 self._cache.observe_write(update.after)
+        batch.known.purchases |= {each.after.key: each.after for each in transaction.purchases}
         for decision, changed in zip(
             transaction.decisions, transaction.stock_after_each(), strict=True
         ):
@@ -445,16 +449,23 @@ class Engine:
 
     def _apply_reason(self, batch: Batch, reason: CancellationReason) -> bool:
         """Process the reason why an action was cancelled. Returns whether it lost to a concurrent writer."""
-        product_id, found = reason.product_id, reason.found
-        if reason.action.kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
-            return batch.learn_record(reason.action.subject, found)  # type: ignore[arg-type]
-        if reason.action.kind is not ActionKind.PRODUCT:
-            return reason.is_lost
+        key, kind = reason.action.subject, reason.action.kind
+        if kind is ActionKind.RECORD and reason.meaning is Meaning.CONDITION_FAILED:
+            return batch.learn_record(key, reason.found)  # type: ignore[arg-type]
+        if isinstance(key, BuyerKey):
+            batch.learn_purchases(key, reason)
+        elif kind is ActionKind.PRODUCT:
+            self._learn_row(batch, reason)
+        return reason.is_lost
+
+    def _learn_row(self, batch: Batch, reason: CancellationReason) -> None:
+        """Learn why a product's row was not written."""
+        product_id = reason.product_id
         if reason.is_lost:
             self.client.rivals.observe(product_id)
         match reason.meaning:
             case Meaning.CONDITION_FAILED:
-                batch.known.learn(product_id, found)
+                batch.known.learn(product_id, reason.found)
             case Meaning.RIVAL:
                 batch.known.forget(product_id)
             case Meaning.THROTTLED:
@@ -465,7 +476,6 @@ class Engine:
                 pass
             case _:
                 assert_never(reason.meaning)
-        return reason.is_lost
 
     # ------------------------------------------------------------------ settle
 
@@ -526,7 +536,7 @@ def _kind_of(error: StoreError) -> tuple[Outcome | None, str]:
         return error.kind, error.code
     if error.meanings_of(ActionKind.OUTBOUND) - {Meaning.NOTHING, Meaning.UNKNOWN}:
         return None, "CONTENTION"
-    of_rows = error.meanings_of(ActionKind.PRODUCT)
+    of_rows = error.meanings_of(ActionKind.PRODUCT, ActionKind.PURCHASES)
     of_lanes = error.meanings_of(ActionKind.PAGE, ActionKind.LANE)
     if Meaning.INVALID in of_lanes:
         # No change has caused this.

@@ -16,7 +16,7 @@ from inventory_orders.domain.product import Product
 K = TypeVar("K")
 V = TypeVar("V")
 
-# How long an observation of a product counts as recent, in seconds.
+# How long an observation counts as recent, in seconds.
 _RECENT_SECONDS = 10.0
 
 # The pace: the delay between two attempts, in seconds. Repeated throttles reach the longest delay within seconds: 50 workers
@@ -58,7 +58,7 @@ class BoundedDict(OrderedDict[K, V]):
 
 
 class Recent(BoundedDict[str, float]):
-    """Remembers when something was last observed of each product.
+    """Remembers when something was last observed of each product or buyer.
 
     Args:
         clock: Source of time.
@@ -68,14 +68,14 @@ class Recent(BoundedDict[str, float]):
         super().__init__()
         self._clock = clock
 
-    def observe(self, *product_ids: str) -> None:
-        """Note an observation of products."""
-        for product_id in product_ids:
-            self[product_id] = self._clock.monotonic()
+    def observe(self, *ids: str) -> None:
+        """Note an observation of products or buyers."""
+        for each in ids:
+            self[each] = self._clock.monotonic()
 
-    def has(self, product_id: str, seconds: float = _RECENT_SECONDS) -> bool:
-        """Whether there was an observation of a product in the last `seconds` seconds."""
-        return self._clock.monotonic() - self.get(product_id, float("-inf")) <= seconds
+    def has(self, of: str, seconds: float = _RECENT_SECONDS) -> bool:
+        """Whether there was an observation of a product or buyer in the last `seconds` seconds."""
+        return self._clock.monotonic() - self.get(of, float("-inf")) <= seconds
 
 
 class Pace:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from inventory_orders.clock import Deadline
 from inventory_orders.domain.change import Decision, Transaction, Update
 from inventory_orders.domain.outbound import (
     MAX_OUTBOUND_ENTRIES,
@@ -15,8 +15,9 @@ from inventory_orders.domain.outbound import (
     OutboundKey,
     OutboundPage,
 )
-from inventory_orders.domain.planner import Chain, Limits
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.domain.planner import Chain, with_purchases
+from inventory_orders.engine.batch import Batch
+from inventory_orders.engine.retrying_client import RetryingClient, read_all
 from inventory_orders.errors import StoreError
 from inventory_orders.sequences import in_portions
 from inventory_orders.store.cancellations import Meaning, TransactionCancelledError
@@ -41,30 +42,31 @@ class OutboundPages:
         self._pages: dict[OutboundKey, OutboundPage] = {}
         self._own: OutboundKey | None = None
 
-    def arrange(
-        self, leaving: Sequence[Decision], limits: Limits, deadline: Deadline, stats: CommitStats
-    ) -> Chain:
+    def arrange(self, leaving: Sequence[Decision], batch: Batch) -> Chain:
         """Put hand-overs into transactions that run one after the other. Omits changes for which no page has room.
 
         Raises:
             StoreError: The pages could not be read.
         """
-        is_fresh = not self._pages
+        is_fresh, limits = not self._pages, batch.limits
         if is_fresh:
-            found = read_all(self._client, OUTBOUND_KEYS, deadline, stats).outbound
-            self._pages = {
-                key: page for key, page in found.items() if isinstance(page, OutboundPage)
-            }
-        most = min(limits.actions - 1, limits.changes)
+            self._read(batch)
+        # Each change writes a record and, if units are lost, the rows of its buyers.
+        actions = 1 + max(len(decision.change.refunds) for decision in leaving)
+        most = min((limits.actions - 1) // actions, limits.changes)
         size = limits.size - MAX_PAGE_SIZE
         portions = in_portions(leaving, most, lambda d: d.change.record_size, size)
         pages = dict(self._pages)
-        arranged = [one for some in portions for one in self._place(some, pages)]
+        arranged = [*chain.from_iterable(self._place(some, pages) for some in portions)]
         if not is_fresh and sum(len(one.decisions) for one in arranged) < len(leaving):
             # The sweep may have made room on pages that other processes wrote last.
             self._pages = {}
-            return self.arrange(leaving, limits, deadline, stats)
-        return tuple((one,) for one in arranged)
+            return self.arrange(leaving, batch)
+        return tuple((with_purchases(one, batch.known.purchases),) for one in arranged)
+
+    def _read(self, batch: Batch) -> None:
+        found = read_all(self._client, OUTBOUND_KEYS, batch.deadline, batch.stats).outbound
+        self._pages = {key: page for key, page in found.items() if isinstance(page, OutboundPage)}
 
     def _place(
         self, some: Sequence[Decision], pages: dict[OutboundKey, OutboundPage]

@@ -125,6 +125,7 @@ class RetryingClient:
 
     Attributes:
         rivals: On which products this process has met concurrent writers.
+        contested: On which buyers' rows it has met some.
         pace: How fast this process may write.
     """
 
@@ -139,7 +140,7 @@ class RetryingClient:
         self.policy = policy = policy or RetryPolicy()
         self.clock = clock = clock or SystemClock()
         self.executor = executor
-        self.rivals = Recent(clock)
+        self.rivals, self.contested = Recent(clock), Recent(clock)
         self.pace = Pace(clock, policy.random)
 
     def write(
@@ -277,7 +278,7 @@ class _Attempts:
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
         return any(
-            reason.meaning in self.plans_around and _is_of_hot_item(reason)
+            reason.meaning in self.plans_around and _is_of_hot_item(reason, ActionKind.PURCHASES)
             for reason in error.reasons
         )
 
@@ -301,10 +302,10 @@ def check_time(deadline: Deadline) -> None:
         raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")
 
 
-def _is_of_hot_item(reason: CancellationReason) -> bool:
-    """Whether a reason is about a product's row or an outbound page. Such an item is throttled when many processes want it."""
-    action = reason.action
-    return action.kind in (ActionKind.PRODUCT, ActionKind.OUTBOUND) and action.by_version
+def _is_of_hot_item(reason: CancellationReason, *others: ActionKind) -> bool:
+    """Whether a reason is about a row or page that many processes want, which throttles it, or about another kind of item."""
+    kinds = (ActionKind.PRODUCT, ActionKind.OUTBOUND, *others)
+    return reason.action.kind in kinds and reason.action.by_version
 
 
 def read(

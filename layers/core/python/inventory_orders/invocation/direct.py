@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from inventory_orders.clock import Deadline, SystemClock
@@ -75,6 +76,7 @@ def of_order(order: OrderRecord | None) -> Answer:
         "items": items if any(line.location_id for line in order.lines) else None,
         "expiresAt": order.expires_at,
         "shortages": [*map(shortage_row, order.shortages)] or None,
+        "limits": [*map(asdict, order.limits)] or None,
     }
     shown = {"orderId": order.order_id, "status": order.status, "version": order.version}
     return shown | drop_none(optional)
@@ -97,6 +99,9 @@ def of_product(product: Product) -> Answer:
             "createdAt": product.created_at,
             "name": product.name,
             "price": product.price,
+            "safetyStock": product.safety_stock or None,
+            "purchaseLimit": product.purchase_limit or None,
+            "limitGroup": product.limit_group,
             "places": sorted(product.places) or None,
         }
     )

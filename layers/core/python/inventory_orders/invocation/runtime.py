@@ -89,6 +89,11 @@ class Process:
         return tuple(self._environment.get("LOCATIONS", DEFAULT_LOCATION).split(","))
 
     @cached_property
+    def counts_users(self) -> bool:
+        """Whether an order without `buyers` counts towards the purchase limits of its user."""
+        return self._environment.get("BUYERS_DEFAULT") != "none"
+
+    @cached_property
     def user_id_claim(self) -> str | None:
         """The claim of a token that names its user; None if tokens are not accepted."""
         return self._environment.get("USER_ID_CLAIM")

@@ -58,13 +58,14 @@ class StockLevel:
 
     @property
     def available(self) -> int:
-        """Units that orders can take, in the row and in lanes; negative when units are on backorder."""
+        """Units that are not sold, in the row and in lanes, with the safety stock; negative when units are on backorder."""
         return self.product.stock_count + sum(self.in_lanes.values())
 
     @property
     def left_to_sell(self) -> int:
         """Units that orders can take without a backorder; none if the product is discontinued."""
-        return 0 if self.product.is_discontinued else max(0, self.available)
+        left = self.available - self.product.safety_stock
+        return 0 if self.product.is_discontinued else max(0, left)
 
     @property
     def on_hand(self) -> int:

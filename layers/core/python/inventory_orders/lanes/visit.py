@@ -365,7 +365,7 @@ class Visit:
 
     def _surplus(self, row: Product) -> int:
         """How many units a row can lend. Others sell from a contested row until the loan is committed."""
-        surplus = row.stock_count - max(0, row.low_stock_threshold) - 1
+        surplus = row.stock_count - row.least_if_lent
         is_contested = self._depot.client.rivals.has(row.product_id)
         return surplus - surplus // _LEFT_TO_RIVALS if is_contested else surplus
 

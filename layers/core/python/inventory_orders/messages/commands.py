@@ -16,7 +16,7 @@ from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import OrderCommand
-from inventory_orders.domain.product import CatalogueEvent, NewProduct
+from inventory_orders.domain.product import CatalogueEvent, NewProduct, check_floors
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
@@ -56,6 +56,8 @@ def parse_order(
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
     request_id: str = "",
     placed_by: str = "",
+    *,
+    counts_users: bool = True,
 ) -> Order:
     """Parse a message that contains an order.
 
@@ -66,6 +68,7 @@ def parse_order(
         default_locations: Locations that serve an order without `locations`, in order of preference.
         request_id: The id of the HTTP request that sent the message. Anything else is ignored.
         placed_by: The member of staff who sent it; empty if a customer or program did.
+        counts_users: Whether an order without `buyers` counts towards the limits of its user.
 
     Raises:
         InvalidMessageError: The order can never be placed. The message says what to fix.
@@ -75,7 +78,10 @@ def parse_order(
     document = strict_json(body)
     sender = placed_by[:MAX_NOTE] or None
     return order_in(
-        document, group, default_hold, default_locations, request_id=waiting, placed_by=sender
+        *(document, group, default_hold, default_locations),
+        request_id=waiting,
+        placed_by=sender,
+        counts_users=counts_users,
     )
 
 
@@ -83,6 +89,8 @@ def parse_order_event(
     event: object,
     default_hold: int | None = None,
     default_locations: tuple[str, ...] = (DEFAULT_LOCATION,),
+    *,
+    counts_users: bool = True,
 ) -> Order:
     """Parse the order in the event of a direct invocation, which may have `"action": "place"`.
 
@@ -98,7 +106,7 @@ def parse_order_event(
         )
     if document.get("action") == "place":
         del document["action"]
-    return order_in(document, None, default_hold, default_locations)
+    return order_in(document, None, default_hold, default_locations, counts_users=counts_users)
 
 
 def order_in(
@@ -110,6 +118,7 @@ def order_in(
     whole: str = "the message",
     request_id: str | None = None,
     placed_by: str | None = None,
+    counts_users: bool = True,
 ) -> Order:
     """Convert a document into an order. Error messages refer to the document as `whole`.
 
@@ -131,6 +140,8 @@ def order_in(
         default_locations,
         request_id,
         placed_by,
+        tuple(dict.fromkeys(document["buyers"])) if "buyers" in document else None,
+        counts_users=counts_users,
     )
     if len(order.quantities) > MAX_DISTINCT_PRODUCTS:
         raise InvalidMessageError(
@@ -380,6 +391,7 @@ def stock_command(document: Mapping[str, Any]) -> Adjustment | Transfer:
             -quantity,
             notes=notes,
             names_location=names_location,
+            uses_safety=document.get("useSafety", False),
         )
     source, target = (stock_key(document["productId"], document[side]) for side in ("from", "to"))
     if source == target:
@@ -421,6 +433,7 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
     Raises:
         InvalidMessageError: A barcode has a wrong check digit, for example.
     """
+    check_floors(document.get("safetyStock", 0), document.get("backorderLimit", 0))
     return NewProduct(
         key_in(document),
         document["openingStock"],
@@ -429,6 +442,9 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
         document.get("name"),
         document.get("price"),
         all_written(document.get("barcodes", ())),
+        document.get("safetyStock", 0),
+        document.get("purchaseLimit", 0),
+        document.get("limitGroup"),
     )
 
 
@@ -447,6 +463,9 @@ _ATTRIBUTES = {
     "price": "price",
     "lowStockThreshold": "low_stock_threshold",
     "backorderLimit": "backorder_limit",
+    "safetyStock": "safety_stock",
+    "purchaseLimit": "purchase_limit",
+    "limitGroup": "limit_group",
     "barcodes": "barcodes",
 }
 

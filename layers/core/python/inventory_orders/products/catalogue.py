@@ -23,10 +23,12 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.product import (
     DETAILS,
+    LIMITS,
     CatalogueEvent,
     NewProduct,
     Product,
     ProductStatus,
+    check_floors,
     sortable_id,
     stock_status,
 )
@@ -458,25 +460,37 @@ class ProductCatalogue:
         return updates
 
     def change(
-        self, product_id: str, changes: Mapping[str, Any], deadline: Deadline
-    ) -> Update[Product]:
-        """Set some of a product's name, price, low-stock threshold, backorder limit and barcodes. The others stay unchanged.
+        self,
+        product_id: str,
+        changes: Mapping[str, Any],
+        deadline: Deadline,
+        *,
+        everywhere: bool = True,
+    ) -> Sequence[Update[Product]]:
+        """Set some of the attributes of a product that people may change. The others stay unchanged.
 
         A new name or price counts as a catalogue event with the current time, so that an earlier event cannot undo it.
 
         Args:
             changes: New values by attribute name of `Product`.
+            everywhere: Whether `LIMITS` are also set at all other locations, if the row is the product's own.
+
+        Returns:
+            See `discontinue`.
 
         Raises:
+            InvalidMessageError: The product would have both safety stock and backorders.
             RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows; `BARCODE_TAKEN`; or
                 `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
             InventoryOrdersError: See `update_with_retry`.
         """
         _check_details(product_id, changes)
+        limits = {name: changes[name] for name in LIMITS if name in changes}
 
         def changed(product: Product) -> Product:
-            after = replace(product, **changes)
-            if after.sellable < 0 and after.backorder_limit < product.backorder_limit:
+            after = replace(product, **(changes if product.product_id == product_id else limits))
+            check_floors(after.safety_stock, after.backorder_limit)
+            if after.removable < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
                     f"{-product.stock_count:,} units of {in_words(product_id)} are on backorder; set a backorder limit of at "
                     "least that many",
@@ -491,7 +505,9 @@ class ProductCatalogue:
                 after, price_changed_at=priced, details_event_time=at, details_event_id=""
             )
 
-        return self.update_with_retry(product_id, changed, deadline)
+        return self._update_places(
+            product_id, changed, deadline, everywhere=everywhere and bool(limits)
+        )
 
     def delist(self, product_id: str, created_at: str, deadline: Deadline) -> bool:
         """Conditional delete: delete one generation of a product, and record the removal of its stock.
@@ -597,9 +613,14 @@ def product_to_create(new: NewProduct, at: str) -> Product:
         new.opening_stock,
         version=1,
         created_at=at,
-        status=stock_status(new.opening_stock, new.backorder_limit, new.low_stock_threshold),
+        status=stock_status(
+            new.opening_stock - new.safety_stock, new.backorder_limit, new.low_stock_threshold
+        ),
         backorder_limit=new.backorder_limit,
         low_stock_threshold=new.low_stock_threshold,
+        safety_stock=new.safety_stock,
+        purchase_limit=new.purchase_limit,
+        limit_group=new.limit_group,
         name=new.name,
         price=new.price,
         price_changed_at=at if new.price is not None else None,

@@ -339,9 +339,9 @@ class Lease:
         before = self.product
         delta = counted - (before.lock_on_hand or 0)
         after = before.with_stock(before.stock_count + delta, before.version + 1)
-        if delta < 0 and after.sellable < 0:
+        if delta < 0 and after.removable < 0:
             raise RejectedError(
-                f"open orders hold {-after.sellable:,} more units of {in_words(self.product_id)} than that count allows; count again. If "
+                f"open orders hold {-after.removable:,} more units of {in_words(self.product_id)} than that count allows; count again. If "
                 "units are missing, release the lease, cancel those units in their orders (restock false), and start a new count",
                 "BELOW_FLOOR",
             )

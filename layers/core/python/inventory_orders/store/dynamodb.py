@@ -16,6 +16,7 @@ from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.barcode import BarcodeKey
 from inventory_orders.domain.location import in_words
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
+from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import AdjustmentKey, OrderKey, Record, RecordKey
 from inventory_orders.errors import (
     AWS_UNREACHABLE,
@@ -67,7 +68,7 @@ WORST_CASE_SECONDS_OF_ONE_CALL = 4.0
 READ_LIMIT = 100
 """Maximum number of items in a BatchGetItem or TransactGetItems request."""
 
-ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS)
+ALWAYS_CONSISTENT = (Table.PRODUCTS, Table.ALLOTMENTS, Table.PURCHASES)
 
 F = TypeVar("F")
 
@@ -100,6 +101,7 @@ class Snapshot:
         pages: Pages of lanes by key, read with strong consistency. A page that was never written has version 0 and a new
             epoch for its first write.
         outbound: Outbound pages by key, like `pages`.
+        purchases: What buyers have bought by key, like `pages`.
         unprocessed: Keys that DynamoDB left out, to be read again.
     """
 
@@ -108,6 +110,7 @@ class Snapshot:
     records: dict[RecordKey, Record | CorruptItemError] = field(default_factory=dict)
     pages: dict[PageKey, Page | CorruptItemError] = field(default_factory=dict)
     outbound: dict[OutboundKey, OutboundPage | CorruptItemError] = field(default_factory=dict)
+    purchases: dict[BuyerKey, Purchases | CorruptItemError] = field(default_factory=dict)
     unprocessed: tuple[Key, ...] = ()
 
     def add(self, other: Snapshot) -> None:
@@ -117,6 +120,7 @@ class Snapshot:
         self.records.update(other.records)
         self.pages.update(other.pages)
         self.outbound.update(other.outbound)
+        self.purchases.update(other.purchases)
 
     def outbound_units(self, product: Product) -> int:
         """Add up the units of a product on the outbound pages that were read.
@@ -136,22 +140,28 @@ class Snapshot:
         found = read_item(key, item)
         match key:
             case PageKey():
-                self.pages[key] = found or Page(key, 0, _new_epoch())
+                self.pages[key] = found or Page(key, 0, new_epoch())
             case OutboundKey():
-                self.outbound[key] = found or OutboundPage(key, 0, _new_epoch())
-            case str() if isinstance(found, CorruptItemError):
-                self.unreadable[key] = found
+                self.outbound[key] = found or OutboundPage(key, 0, new_epoch())
+            case BuyerKey():
+                self.purchases[key] = found or Purchases(key, 0, new_epoch())
             case str():
-                self.products[key] = found
+                self._add_product(key, found)
             case OrderKey() | AdjustmentKey():
                 if found is not None:
                     self.records[key] = found
             case unknown:
                 assert_never(unknown)
 
+    def _add_product(self, key: str, found: Product | CorruptItemError | None) -> None:
+        if isinstance(found, CorruptItemError):
+            self.unreadable[key] = found
+        else:
+            self.products[key] = found
 
-def _new_epoch() -> str:
-    """Choose a random epoch, so that a page that is deleted and written again is never taken for the old one."""
+
+def new_epoch() -> str:
+    """Choose a random epoch, so that a page or row that is deleted and written again is never taken for the old one."""
     return uuid.uuid4().hex[:16]
 
 

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -24,6 +24,7 @@ from inventory_orders.domain.location import (
 )
 from inventory_orders.domain.outbound import Generation, OutboundKey, OutboundPage
 from inventory_orders.domain.product import Product, ProductStatus
+from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import (
     NOTES,
     NOTES_OF_ADJUSTMENT,
@@ -38,7 +39,7 @@ from inventory_orders.domain.record import (
     RecordKey,
     Step,
 )
-from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
+from inventory_orders.domain.rejection import ExceededLimit, Rejection, RejectionReason, Shortage
 from inventory_orders.domain.words import WordKey
 from inventory_orders.errors import CorruptItemError
 from inventory_orders.store.tables import (
@@ -68,6 +69,7 @@ _TEXTS = {
     "priceChangedAt": "price_changed_at",
     "detailsEventTime": "details_event_time",
     "detailsEventId": "details_event_id",
+    "limitGroup": "limit_group",
     "lockedBy": "locked_by",
     "changedBy": "changed_by",
     "changedAt": "changed_at",
@@ -83,6 +85,8 @@ _OWN_OF_PRODUCT = {
     *("productId", "stockCount", "onHand", "_version", "createdAt", "status", "backorderLimit"),
     *(
         "lowStockThreshold",
+        "safetyStock",
+        "purchaseLimit",
         "lastUpdatedAt",
         "lentTo",
         "places",
@@ -98,7 +102,7 @@ _OWN_OF_PRODUCT = {
 
 _OWN_OF_LINE = {
     *("productId", "quantity", "productCreatedAt", "productVersion", "lanePage", "laneVersion"),
-    *("locationId", "askedLocationId", "backordered"),
+    *("locationId", "askedLocationId", "limitGroup", "backordered"),
 }
 
 _OWN_OF_STEP = {
@@ -106,13 +110,15 @@ _OWN_OF_STEP = {
     *NOTES,
 }
 
-Key = str | RecordKey | PageKey | OutboundKey
-"""A product's id, or the key of a record or page."""
+Key = str | RecordKey | PageKey | OutboundKey | BuyerKey
+"""A product's id, or the key of a record, a page or a buyer's purchases."""
 
 ListingKey = WordKey | BarcodeKey
 """The key of a row that lists a product under a word, or under the code on it."""
 
-Found = Product | Record | Page | OutboundPage | LaneLease | Row | CorruptItemError | None
+Found = (
+    Product | Record | Page | OutboundPage | Purchases | LaneLease | Row | CorruptItemError | None
+)
 """An item as stored; None if it does not exist, or the error if it breaks its table's contract."""
 
 
@@ -131,6 +137,8 @@ def key_of(key: Key | ListingKey | int) -> tuple[Table, tuple[str, ...]]:
             return Table.WORDS, (key.word[:2], "#".join(key))
         case BarcodeKey(code):
             return Table.BARCODES, (code,)
+        case BuyerKey(buyer):
+            return Table.PURCHASES, (buyer,)
         case str():
             return Table.PRODUCTS, (key,)
         case unknown:
@@ -151,7 +159,7 @@ def described(key: Key | ListingKey | int) -> str:
 
 
 def key_item(key: Key | ListingKey | int) -> dict[str, Any]:
-    """The primary key of a product, a record, a page, the lease of a lane, a word or a barcode, in DynamoDB's format."""
+    """The primary key of a product, record, page, lane's lease, word, barcode or buyer, in DynamoDB's format."""
     table, values = key_of(key)
     return {name: {"S": value} for name, value in zip(KEYS[table], values, strict=True)}
 
@@ -161,7 +169,16 @@ def key_item(key: Key | ListingKey | int) -> dict[str, Any]:
 
 def product_row(product: Product) -> Row:
     """Convert a product into its row."""
-    lock_time = product.lock_time
+    lock_time, location = product.lock_time, location_of(product.product_id)
+    not_empty = {
+        "safetyStock": product.safety_stock,
+        "purchaseLimit": product.purchase_limit,
+        "lentTo": product.lent_to,
+        "places": product.places,
+        "barcodes": product.barcodes,
+        "countedAt": product.counted_at,
+        "locationId": location,
+    }
     return drop_none(
         dict(product.other)
         | {
@@ -175,14 +192,10 @@ def product_row(product: Product) -> Row:
             "createdAt": product.created_at,
             "lastUpdatedAt": product.last_updated_at,
             "lockTime": None if lock_time is None else Decimal(f"{lock_time:.6f}"),
-            "lentTo": product.lent_to or None,
-            "places": product.places or None,
-            "barcodes": product.barcodes or None,
-            "countPlace": location_of(product.product_id) or DEFAULT_NAME,
-            "countedAt": product.counted_at or None,
-            "locationId": location_of(product.product_id) or None,
-            "of": product_of(product.product_id) if location_of(product.product_id) else None,
+            "countPlace": location or DEFAULT_NAME,
+            "of": product_of(product.product_id) if location else None,
         }
+        | {name: value for name, value in not_empty.items() if value}
         | {name: getattr(product, attribute) for name, attribute in _OPTIONAL.items()}
     )
 
@@ -203,6 +216,8 @@ def read_product(item: Item) -> Product:
             status=ProductStatus(item["status"]["S"]),
             backorder_limit=int(item.get("backorderLimit", _ZERO)["N"]),
             low_stock_threshold=int(item.get("lowStockThreshold", _ZERO)["N"]),
+            safety_stock=int(item.get("safetyStock", _ZERO)["N"]),
+            purchase_limit=int(item.get("purchaseLimit", _ZERO)["N"]),
             last_updated_at=plain_value(item.get("lastUpdatedAt")) or "",
             counted_at=item.get("countedAt", item["createdAt"])["S"],
             lock_time=float(item["lockTime"]["N"]) if "lockTime" in item else None,
@@ -347,6 +362,25 @@ def read_lease(item: Item) -> LaneLease:
         return LaneLease(lane, "", 0.0)
 
 
+def read_purchases(item: Item) -> Purchases:
+    """Convert an item into a buyer's purchases.
+
+    Raises:
+        CorruptItemError: The item breaks the table's contract.
+    """
+    row = decode(item)
+    key = BuyerKey(row["buyer"])
+    try:
+        units = {group: int(n["N"]) for group, n in item["units"]["M"].items()}
+        at, size = row.get("lastUpdatedAt", ""), size_of(item)
+        return Purchases(key, int(item["_version"]["N"]), _text(row, "epoch"), units, at, size)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise CorruptItemError(
+            f"{key} break the contract of the Purchases table ({type(error).__name__}: {error}); repair the item",
+            "CORRUPT_PURCHASES",
+        ) from error
+
+
 # ---------------------------------------------------------------------- records
 
 
@@ -374,7 +408,8 @@ def order_row(order: OrderRecord) -> Row:
         "confirmationRejected": None
         if late_payment is None
         else {"at": late_payment.at, "reason": late_payment.reason},
-        "locations": None if order.locations is None else [*order.locations],
+        "locations": _list_of(order.locations),
+        "buyers": _list_of(order.buyers),
         "pseudonymisedAt": order.pseudonymised_at,
         "requestId": order.request_id,
         "placedBy": order.placed_by,
@@ -388,6 +423,7 @@ def order_row(order: OrderRecord) -> Row:
             row["latePaymentShard"] = shard_of(order.order_id, LATE_PAYMENT_SHARDS)
     not_empty = {
         "shortages": [*map(shortage_row, order.shortages)],
+        "limits": [*map(asdict, order.limits)],
         "steps": [*map(_step_row, order.steps)],
         "attributes": dict(order.attributes),
         "locationsAsked": [*order.locations_asked],
@@ -396,6 +432,10 @@ def order_row(order: OrderRecord) -> Row:
         "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
+
+
+def _list_of(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else [*names]
 
 
 def adjustment_row(adjustment: AdjustmentRecord) -> Row:
@@ -464,6 +504,7 @@ def read_order(row: Row) -> OrderRecord:
         status_at=row.get("statusAt"),
         reason=row.get("reason"),
         shortages=_read_shortages(row),
+        limits=tuple(ExceededLimit(**each) for each in row.get("limits", ())),
         hold_seconds=row.get("holdSeconds"),
         expires_at=row.get("expiresAt"),
         confirmed_at=row.get("confirmedAt"),
@@ -475,6 +516,7 @@ def read_order(row: Row) -> OrderRecord:
         attributes={**({} if (given := row.get("attributes")) is None else given)},
         locations=None if "locations" not in row else tuple(row["locations"]),
         locations_asked=tuple(row.get("locationsAsked", ())),
+        buyers=None if "buyers" not in row else tuple(row["buyers"]),
         split=row.get("split", False),
         pseudonymised_at=row.get("pseudonymisedAt"),
         request_id=row.get("requestId"),
@@ -530,6 +572,7 @@ def _line_row(line: OrderLine) -> Row:
             "laneVersion": line.lane_version,
             "locationId": line.location_id or None,
             "askedLocationId": line.asked_location,
+            "limitGroup": line.limit_group,
             "backordered": line.backordered or None,
         }
     )
@@ -552,6 +595,7 @@ def _read_line(line: Row) -> OrderLine:
         lane_version=line.get("laneVersion"),
         location_id=_text(line, "locationId") if "locationId" in line else DEFAULT_LOCATION,
         asked_location=line.get("askedLocationId"),
+        limit_group=line.get("limitGroup"),
         backordered=line.get("backordered", 0),
         other={name: value for name, value in line.items() if name not in _OWN_OF_LINE},
     )
@@ -710,6 +754,7 @@ _READERS: Mapping[type, Callable[[Item], Found]] = {
     PageKey: read_page,
     OutboundKey: read_outbound_page,
     BarcodeKey: decode,
+    BuyerKey: read_purchases,
     int: read_lease,
 }
 

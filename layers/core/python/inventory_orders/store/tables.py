@@ -20,6 +20,7 @@ class Table(StrEnum):
     """Absent without the setting `movements`."""
     WORDS = "Words"
     BARCODES = "Barcodes"
+    PURCHASES = "Purchases"
 
 
 KEYS = {
@@ -30,6 +31,7 @@ KEYS = {
     Table.MOVEMENTS: ("stockMonth", "movementId"),
     Table.WORDS: ("prefix", "word"),
     Table.BARCODES: ("code",),
+    Table.PURCHASES: ("buyer",),
 }
 """Names of the key attributes of each table, the partition key first. All of them are strings."""
 

@@ -15,6 +15,7 @@ from inventory_orders.domain.allotments import Page, PageKey
 from inventory_orders.domain.barcode import key_of_barcode
 from inventory_orders.domain.change import Transaction, Update
 from inventory_orders.domain.location import MAX_PLACES, location_of, product_of
+from inventory_orders.domain.outbound import OutboundKey
 from inventory_orders.domain.product import (
     DETAILS,
     CatalogueEvent,
@@ -22,6 +23,7 @@ from inventory_orders.domain.product import (
     ProductStatus,
     sortable_id,
 )
+from inventory_orders.domain.purchases import BuyerKey, Purchases
 from inventory_orders.domain.record import OrderRecord, Record, RecordKey
 from inventory_orders.domain.words import WordKey
 from inventory_orders.store.rows import (
@@ -69,12 +71,14 @@ class Write:
         condition: The condition expression.
         values: Values for the placeholders of both, named without the colon.
         row: All attributes of a new item; empty for an update.
+        names: What other aliases than the attributes' own names stand for.
     """
 
     update: str = ""
     condition: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     row: Row = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def on(self, condition: str, **values: Any) -> Write:
         """Add a condition, and the values of its placeholders."""
@@ -102,7 +106,7 @@ class Write:
             "Item": encode(self.row),
             "UpdateExpression": self.update,
             "ConditionExpression": self.condition,
-            "ExpressionAttributeNames": {f"#{name}": name for name in names},
+            "ExpressionAttributeNames": {f"#{name}": self.names.get(name, name) for name in names},
             "ExpressionAttributeValues": encode({f":{k}": v for k, v in self.values.items()}),
         }
         return {name: value for name, value in parameters.items() if value}
@@ -203,7 +207,7 @@ def decrement_write(
         has_one_location: Whether the product must have no other location.
     """
     # While the stock is above this, the status stays `ACTIVE`.
-    floor = max(product.low_stock_threshold, -product.backorder_limit)
+    floor = product.safety_stock + max(product.low_stock_threshold, -product.backorder_limit)
     write = (
         _taking(product, quantity, floor, moment)
         .on(
@@ -220,17 +224,18 @@ def decrement_write(
 def _taking(product: Product, units: int, floor: int, moment: datetime) -> Write:
     """Build the write that takes units from a row, whatever its version, on condition that more than `floor` are left.
 
-    The row has to be `ACTIVE` and without a live lease. Its generation and threshold must equal the known ones.
+    The row has to be `ACTIVE` and without a live lease. Its generation, threshold and safety stock must equal the known ones.
     """
     computed = "#stockCount = #stockCount - :units, #_version = #_version + :one"
     return _raise_version({"lastUpdatedAt": timestamp(moment)}, computed=computed).on(
         "#createdAt = :createdAt AND #status = :active AND #stockCount > :least AND "
-        f"{_same('lowStockThreshold')} AND {NO_LIVE_LEASE}",
+        f"{_same('lowStockThreshold')} AND {_same('safetyStock')} AND {NO_LIVE_LEASE}",
         units=units,
         createdAt=product.created_at,
         active=ProductStatus.ACTIVE,
         least=floor + units,
         lowStockThreshold=product.low_stock_threshold,
+        safetyStock=product.safety_stock,
         zero=0,
         now=unix(moment),
     )
@@ -334,6 +339,8 @@ class ActionKind(Enum):
     """A page of a lane, or of the depot."""
     OUTBOUND = auto()
     """An outbound page."""
+    PURCHASES = auto()
+    """What a buyer has bought."""
     LANE = auto()
     """The lease of a lane."""
     RECORD = auto()
@@ -342,13 +349,21 @@ class ActionKind(Enum):
     BARCODE = auto()
 
 
+_KINDS = {
+    PageKey: ActionKind.PAGE,
+    OutboundKey: ActionKind.OUTBOUND,
+    BuyerKey: ActionKind.PURCHASES,
+}
+"""The kinds of items that have a version and an epoch, by the type of their key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """One action of a transaction.
 
     Attributes:
         kind: The kind of item.
-        subject: The key of the item: a product's id, the key of a page, record, word or barcode, or the number of a lane.
+        subject: The key of the item: a product's id, the key of a page, record, word, barcode or buyer, or the number of a lane.
         write: What to write or check.
         operation: DynamoDB's operation: `Put`, `Update`, `Delete` or `ConditionCheck`.
         by_version: Whether it is conditioned on the version that was read, so that a failure means a concurrent writer.
@@ -362,7 +377,7 @@ class Action:
 
 
 def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]:
-    """Build the actions of a transaction: rows, pages, the release of a lane, and records, in this sequence.
+    """Build the actions of a transaction: rows, pages, buyers, the release of a lane, and records, in this sequence.
 
     Args:
         transaction: What to write.
@@ -373,9 +388,10 @@ def transaction_actions(transaction: Transaction, now: datetime) -> list[Action]
         (_loan if transaction.is_loan(u) else product_update_action)(u.before, u.after, now)
         for u in transaction.updates
     ]
-    actions += [page_action(update, at) for update in transaction.pages]
-    if transaction.outbound is not None:
-        actions.append(page_action(transaction.outbound, at))
+    outbound = () if transaction.outbound is None else (transaction.outbound,)
+    counted = (*transaction.pages, *outbound, *transaction.purchases)
+    actions += [page_action(update, at) for update in counted]
+    actions += [refund_action(key, units, at) for key, units in transaction.refunds.items()]
     if transaction.release is not None:
         lease = transaction.release
         actions.append(Action(ActionKind.LANE, lease.lane, end_lane_lease(lease.owner)))
@@ -535,26 +551,25 @@ def _loan(before: Product, after: Product, now: datetime) -> Action:
 
     Only transactions that write the depot's page change `lentTo`, and this one writes that page on condition of its version.
     """
-    write = _taking(
-        before, before.stock_count - after.stock_count, max(0, before.low_stock_threshold), now
-    )
+    units = before.stock_count - after.stock_count
+    write = _taking(before, units, before.least_if_lent - 1, now)
     write = replace(
-        write,
+        write.on("attribute_not_exists(#purchaseLimit)"),
         update=f"{write.update} ADD #lentTo :lanes",
         values={**write.values, "lanes": after.lent_to},
     )
     return Action(ActionKind.PRODUCT, before.product_id, write, by_version=True)
 
 
-def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
-    """Build the action that writes a page, or checks that it has not changed; `at` is the current time."""
+def page_action(update: Update[Page] | Update[OutboundPage] | Update[Purchases], at: str) -> Action:
+    """Build the action that writes a page or purchases, or checks that they have not changed; `at` is the current time."""
     before, after = update.before, update.after
     write, operation = Write(), "ConditionCheck"
     if before is not after:
         operation = "Update"
         write = assign(
             {
-                "units": page_units(after),
+                "units": after.units if isinstance(after, Purchases) else page_units(after),
                 "_version": after.version,
                 "epoch": after.epoch,
                 "lastUpdatedAt": at,
@@ -565,6 +580,25 @@ def page_action(update: Update[Page] | Update[OutboundPage], at: str) -> Action:
             "#_version = :version AND #epoch = :epoch", version=before.version, epoch=before.epoch
         )
     else:
-        write = write.on("attribute_not_exists(#page)")
-    kind = ActionKind.PAGE if isinstance(before.key, PageKey) else ActionKind.OUTBOUND
-    return Action(kind, before.key, write, operation, by_version=True)
+        (name,) = KEYS[key_of(before.key)[0]]
+        write = write.on(f"attribute_not_exists(#{name})")
+    return Action(_KINDS[type(before.key)], before.key, write, operation, by_version=True)
+
+
+def refund_action(key: BuyerKey, units: Mapping[str, int], at: str) -> Action:
+    """Build the action that subtracts units, by group, from what a buyer has bought, if the row has that many of each.
+
+    It needs no read, but raises the version: an order that was planned before must not write the units again.
+    """
+    names = {f"g{number}": group for number, group in enumerate(units)}
+    less = "".join(f", #units.#{name} = #units.#{name} - :{name}" for name in names)
+    write = replace(_raise_version({"lastUpdatedAt": at}), names=names)
+    write = replace(write, update=write.update + less)
+    return Action(
+        ActionKind.PURCHASES,
+        key,
+        write.on(
+            " AND ".join(f"#units.#{name} >= :{name}" for name in names),
+            **{name: units[group] for name, group in names.items()},
+        ),
+    )
