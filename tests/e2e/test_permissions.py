@@ -49,7 +49,7 @@ ONLY_FOR_POLLERS = {
 """Permissions of Lambda's pollers, which are not enforced. For other queues, functions read the depth themselves."""
 ONLY_AFTER_CONFLICTS = {
     (function, "dynamodb:ConditionCheckItem", table)
-    for function in ("place_orders", "api")
+    for function in ("place_orders", "change_orders", "api")
     for table in ("ProductsTable", "PurchasesTable")
 }
 """Permissions that are only needed if TransactGetItems keeps conflicting, which never happens in the embedded AWS."""
@@ -181,6 +181,13 @@ def cancelled_within_the_limit(shop):
     return sqs_event(shop.order_command("cancel"))
 
 
+def amended_beyond_the_limit(shop):
+    shop.limited(None)
+    shop.call("place_orders", shop.order())
+    items = [{"productId": shop.new_id, "quantity": 3}]
+    return sqs_event(shop.order_command("amend") | {"stepId": "more", "items": items})
+
+
 def cancelled_too_early(shop):
     shop.call("change_orders", sqs_event(shop.order_command("cancel")))
     shop.product()
@@ -293,6 +300,7 @@ EVENTS = {
     "cancellation": lambda s: s.on_placed(sqs_event(s.order_command("cancel"))),
     "cancellation that reclaims units": reclaiming_cancellation,
     "cancellation of a limited order": cancelled_within_the_limit,
+    "amend beyond the limit": amended_beyond_the_limit,
     "cancellation before its order": lambda s: sqs_event(s.order_command("cancel")),
     "direct cancellation": lambda s: s.order_command("cancel"),
     "invalid among expiries": lambda s: s.through("ExpiryQueue", "invalid"),
@@ -378,6 +386,8 @@ NEEDED = {
         direct cancellation: OrdersTable dynamodb:GetItem
         cancellation before its order: OrdersTable dynamodb:PutItem
         cancellation of a limited order: PurchasesTable dynamodb:UpdateItem
+        amend beyond the limit: PurchasesTable dynamodb:BatchGetItem dynamodb:GetItem
+        amend beyond the limit: ProductsTable dynamodb:GetItem
         invalid: OrderCommandDeadLetterQueue sqs:SendMessage
         invalid among expiries: ExpiryDeadLetterQueue sqs:SendMessage
         confirmation long before its order: OrderCommandQueue sqs:SendMessage
