@@ -100,7 +100,7 @@ def _lacking(reasons: Sequence[CancellationReason], keys: Iterable[BuyerKey]) ->
     return {
         key: each.found if isinstance(each.found, Purchases) else Purchases(key, 0, "")
         for key, each in zip(keys, reasons, strict=True)
-        if each.meaning is Meaning.CONDITION_FAILED
+        if each.meaning in (Meaning.CONDITION_FAILED, Meaning.INVALID)
     }
 
 

@@ -8,21 +8,37 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from inventory_orders.domain.purchases import Refunds
+from inventory_orders.domain.purchases import BuyerKey, Purchases, Refunds
 from inventory_orders.domain.record import OrderRecord
-from inventory_orders.store.rows import decode, read_order
+from inventory_orders.errors import CorruptItemError
+from inventory_orders.store.rows import Item, decode, read_item, read_order
 from inventory_orders.store.tables import Table
 
 from .aws import Aws, get_items, scan
 from .words import counted
+
+_Row = Purchases | str
+"""A buyer's row, or why it cannot be read."""
 
 _REREADS = 6
 _PAUSE = 0.25
 
 
 def charged(order: OrderRecord) -> Refunds:
-    """What an order charges to each of its buyers, by group: its units that were neither cancelled nor expired."""
-    return order.refunds({product_id: line.bought for product_id, line in order.units().items()})
+    """What an order charges to each of its buyers, by group: its units that were neither cancelled nor expired.
+
+    Raises:
+        CorruptItemError: Its steps contradict its lines.
+    """
+    if all(line.limit_group is None for line in order.lines):
+        return {}
+    try:
+        units = order.units()
+        return order.refunds({product_id: line.bought for product_id, line in units.items()})
+    except (KeyError, TypeError) as error:
+        raise CorruptItemError(
+            f"order {order.order_id} has steps that contradict its lines ({type(error).__name__}: {error}); repair the item"
+        ) from error
 
 
 def wrong_purchases(aws: Aws, orders: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -35,7 +51,7 @@ def wrong_purchases(aws: Aws, orders: Iterable[Mapping[str, Any]]) -> list[str]:
         aws: The stack, which may be in use.
         orders: All orders, as just read.
     """
-    rows = {row["buyer"]: row for row in map(decode, scan(aws, Table.PURCHASES))}
+    rows = dict(map(_row, scan(aws, Table.PURCHASES)))
     wrong = _differences(rows, _wanted(orders))
     for _ in range(_REREADS):
         if not wrong:
@@ -51,29 +67,38 @@ def wrong_purchases(aws: Aws, orders: Iterable[Mapping[str, Any]]) -> list[str]:
     return []
 
 
-def _rows(aws: Aws, buyers: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _rows(aws: Aws, buyers: Iterable[str]) -> dict[str, _Row]:
     keys = [{"buyer": {"S": buyer}} for buyer in buyers]
-    return {row["buyer"]: row for row in map(decode, get_items(aws, Table.PURCHASES, keys))}
+    return dict(map(_row, get_items(aws, Table.PURCHASES, keys)))
+
+
+def _row(item: Item) -> tuple[str, _Row]:
+    found = read_item(key := BuyerKey(item["buyer"]["S"]), item)
+    return key.buyer, found if isinstance(found, Purchases) else str(found)
 
 
 def _wanted(orders: Iterable[Mapping[str, Any]]) -> dict[str, Counter[str]]:
     """Add up what orders charge, by buyer. Leaves out unreadable orders, which the audit reports anyway."""
     wanted: dict[str, Counter[str]] = {}
     for row in orders:
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
+        with suppress(KeyError, TypeError, ValueError, AttributeError, CorruptItemError):
             for (buyer,), units in charged(read_order(dict(row))).items():
                 wanted.setdefault(buyer, Counter()).update(units)
     return wanted
 
 
 def _differences(
-    rows: Mapping[str, Mapping[str, Any]],
+    rows: Mapping[str, _Row],
     wanted: Mapping[str, Counter[str]],
     among: Iterable[str] | None = None,
 ) -> dict[str, str]:
     found = {}
     for buyer in sorted(rows.keys() | wanted.keys() if among is None else among):
-        units, right = rows.get(buyer, {}).get("units", {}), wanted.get(buyer, Counter())
+        row, right = rows.get(buyer), wanted.get(buyer, Counter())
+        if isinstance(row, str):
+            found[buyer] = row
+            continue
+        units = {} if row is None else row.units
         groups = [g for g in sorted({*units, *right}) if units.get(g, 0) != right[g]]
         if groups:
             found[buyer] = f"buyer {buyer}: " + ", ".join(

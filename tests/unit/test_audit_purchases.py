@@ -88,3 +88,15 @@ def test_orders_that_are_placed_during_the_audit_are_no_difference(shop, monkeyp
     books = read_books(shop.stack)
     assert books.purchases == []
     assert next(placed, None) is not None or True
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [({"units": {"S": "x"}}, "KeyError"), ({"units": {"M": {"shoe": {"S": "2"}}}}, "KeyError")],
+)
+def test_an_unreadable_row_is_listed(shop, broken, why):
+    shop.items(Table.PURCHASES)["u",] |= broken
+    (found,) = read_books(shop.stack).purchases
+    assert found.startswith(
+        f"the purchases of buyer u break the contract of the Purchases table ({why}"
+    )

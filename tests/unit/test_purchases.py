@@ -17,7 +17,7 @@ from testing.aws import answered_directly_by
 from testing.schedules.in_turn.bench import Bench, product, statuses
 from testing.schedules.in_turn.shop import Fault
 from testing.world.clock import virtual_time
-from testing.world.faults import cancelled
+from testing.world.faults import THROTTLED, cancelled
 
 APPLIED, REJECTED, RETURNED = Outcome.APPLIED, Outcome.REJECTED, Outcome.RETURNED
 
@@ -161,6 +161,21 @@ def test_a_group_keeps_its_sequence_behind_a_contested_buyer():
     assert statuses(report) == [REJECTED, REJECTED, APPLIED]
     rejected = {outcome.rejection.reason.value for outcome in report.outcomes[:2]}
     assert rejected == {"INSUFFICIENT_STOCK"}, "they came after the order of another buyer"
+
+
+def test_a_follower_is_not_rejected_for_units_that_a_contested_buyer_did_not_get():
+    bench = Counted(limited("p", 1, limit=99), attempts=3)
+
+    def outrun(request):
+        if {"buyer": {"S": "u"}} in [
+            action.get("Key") for each in request["TransactItems"] for action in each.values()
+        ]:
+            bench.has_bought("u", version=len(bench.writes), p=1)
+
+    bench.on("TransactWriteItems", outrun)
+    report = bench.apply(order(1, group="g"), order(2, "v", group="g"))
+    assert statuses(report) == [RETURNED] * 2
+    assert (bench.stock(), bench.items(Table.ORDERS)) == (1, {})
 
 
 def test_products_share_a_group_and_the_lowest_limit_of_an_order_counts():
@@ -317,9 +332,10 @@ def test_rows_orders_and_buyers_fill_at_most_the_transaction():
 @pytest.mark.parametrize("units", [{"S": "x"}, {"M": {"p": {"S": "x"}}}])
 def test_an_unreadable_row_returns_the_orders_of_its_buyer_only(units):
     bench = Counted(limited("p"), product("q", 9))
-    bench.has_bought("u", p=1)
-    bench.edit(Table.PURCHASES, "u", units=units)
-    report = bench.apply(order(1), order(2, "v"), order(3, "w", product_id="q"))
+    bench.has_bought("Ann", p=1)
+    bench.edit(Table.PURCHASES, "Ann", units=units)
+    report = bench.apply(order(1, "Ann"), order(2, "v"), order(3, "w", product_id="q"))
+    assert "Ann" not in report.outcomes[0].detail, "logs name no user"
     assert statuses(report) == [RETURNED, APPLIED, APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_PURCHASES"
 
@@ -331,6 +347,38 @@ def test_a_row_that_dynamodb_refuses_returns_the_orders_of_its_buyer_only():
     report = bench.apply(order(1), order(2, "v"))
     assert statuses(report) == [RETURNED, APPLIED]
     assert report.outcomes[0].cause == "CORRUPT_PURCHASES"
+
+
+@pytest.mark.parametrize("broken", [{"_version": {"S": "x"}}, {"units": {"M": {"p": {"S": "5"}}}}])
+def test_a_corrupt_row_does_not_keep_its_buyer_or_others_from_cancelling(broken):
+    bench = Counted(limited("p", limit=9))
+    bench.apply(order(1, quantity=2), order(2, "v"))
+    bench.edit(Table.PURCHASES, "u", **broken)
+    report = bench.apply(command("cancel"), command("cancel", 2), seconds=2.0)
+    assert statuses(report) == [APPLIED] * 2
+    assert (bench.stock(), bench.bought("v")) == (100, {"p": 0})
+
+
+def test_a_throttled_read_of_purchases_returns_the_orders_of_these_buyers_only():
+    bench = Counted(limited("p"), product("q", 9))
+
+    def throttle(request):
+        raise THROTTLED
+
+    bench.on("BatchGetItem", throttle, lambda request: "Purchases" in request["RequestItems"])
+    assert statuses(bench.apply(order(1), order(2, "v", product_id="q"))) == [RETURNED, APPLIED]
+
+
+def test_a_throttled_write_of_purchases_returns_the_orders_of_these_buyers_only():
+    bench = Counted(limited("p"), product("q", 9))
+
+    def throttle(request):
+        tables = [a["TableName"] for each in request["TransactItems"] for a in each.values()]
+        if "Purchases" in tables:
+            raise cancelled(*("ThrottlingError" if t == "Purchases" else "None" for t in tables))
+
+    bench.on("TransactWriteItems", throttle)
+    assert statuses(bench.apply(order(1), order(2, "v", product_id="q"))) == [RETURNED, APPLIED]
 
 
 def test_a_caller_who_does_not_wait_gets_an_answer_too():

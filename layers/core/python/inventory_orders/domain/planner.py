@@ -19,6 +19,7 @@ from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.change import MAX_ACTIONS, Change, Decision, Transaction, Update
 from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.purchases import BuyerKey, Purchases, PurchasesByBuyer, together
+from inventory_orders.domain.record import RecordKey
 from inventory_orders.domain.rejection import Rejection
 from inventory_orders.sequences import followers
 
@@ -193,8 +194,13 @@ def plan(
 def _contested_last(changes: Sequence[Change], contested: Set[BuyerKey]) -> Sequence[Change]:
     """Move the changes of contested buyers to the end, and with them those that must not overtake them."""
     last = {change.record_key for change in changes if not contested.isdisjoint(change.buyers)}
-    last |= {each.record_key for each in followers(changes, lambda c: c.record_key in last)}
+    last = _with_followers(changes, last)
     return sorted(changes, key=lambda change: change.record_key in last)
+
+
+def _with_followers(changes: Iterable[Change], keys: set[RecordKey]) -> set[RecordKey]:
+    """Add the changes that must not overtake those with some keys."""
+    return keys | {each.record_key for each in followers(changes, lambda c: c.record_key in keys)}
 
 
 def prove(
@@ -421,11 +427,15 @@ def pack(
         first: Drafts that already contain something. They are filled first.
     """
     strict = _strict_keys(decisions)
+    contested = (d for d in decisions if not supply.contested.isdisjoint(d.purchases))
+    last = _with_followers(
+        (decision.change for decision in decisions), {d.change.record_key for d in contested}
+    )
 
     def sequence(decision: Decision) -> tuple[bool, float]:
         # Those whose order matters come first, in order of arrival.
         size = -len(decision.deltas) if strict.isdisjoint(decision.keys) else -inf
-        return not supply.contested.isdisjoint(decision.purchases), size
+        return decision.change.record_key in last, size
 
     left = sorted(decisions, key=sequence)
     packed, drafts = list[Draft](), list(first)

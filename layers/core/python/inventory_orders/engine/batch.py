@@ -269,8 +269,9 @@ class PendingChanges(dict[RecordKey, Change]):
         stopped = (c for c in self.values() if all(product_id in offer for offer in c.offers))
         self.give_up(stopped, cause, detail)
 
-    def give_up_buyer(self, key: BuyerKey, cause: str, detail: str) -> None:
-        """Give up on all changes of a buyer whose purchases cannot be read or written."""
+    def give_up_buyer(self, key: BuyerKey, cause: str) -> None:
+        """Give up on all changes of a buyer whose purchases cannot be read or written. Logs contain the detail, but no user."""
+        detail = "the purchases of one of its buyers cannot be read or written; the audit names rows that need repair"
         self.give_up((c for c in self.values() if key in c.buyers), cause, detail)
 
     def give_up_all(self, cause: str, detail: str) -> None:
@@ -410,11 +411,18 @@ class Batch:
         known = self.known.purchases
         unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
         if unknown:
-            snapshot = read(self._client, sorted(unknown), self.deadline, self.stats)
-            self._learn_snapshot(snapshot)
-            self._do_without(snapshot.unprocessed, consistent_records=False)
+            self._read_purchases(sorted(unknown))
         contested = frozenset(key for key in known if self._client.contested.has(key.buyer))
         return replace(found, purchases=known, contested=contested)
+
+    def _read_purchases(self, keys: Sequence[BuyerKey]) -> None:
+        """Read what buyers have bought. A throttled row only returns the orders of its buyer."""
+        try:
+            snapshot = read(self._client, keys, self.deadline, self.stats)
+        except ThrottledError:
+            snapshot = Snapshot(unprocessed=tuple(keys))
+        self._learn_snapshot(snapshot)
+        self._do_without(snapshot.unprocessed, consistent_records=False)
 
     def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
         """The buyers of pending orders that name a product with a purchase limit."""
@@ -431,10 +439,12 @@ class Batch:
         match reason.meaning:
             case Meaning.CONDITION_FAILED if isinstance(found, Purchases):
                 self.known.purchases[key] = found
-            case Meaning.CONDITION_FAILED if found is None or not reason.action.by_version:
+            case Meaning.CONDITION_FAILED | Meaning.INVALID if not reason.action.by_version:
+                self.known.purchases[key] = Purchases(key, 0, new_epoch())
+            case Meaning.CONDITION_FAILED if found is None:
                 self.known.purchases[key] = Purchases(key, 0, new_epoch())
             case Meaning.CONDITION_FAILED | Meaning.INVALID:
-                self.pending.give_up_buyer(key, "CORRUPT_PURCHASES", f"{key} cannot be written")
+                self.pending.give_up_buyer(key, "CORRUPT_PURCHASES")
             case Meaning.RIVAL:
                 self.known.purchases.pop(key, None)
 
@@ -567,7 +577,7 @@ class Batch:
                 self.throttled.add(left_out)
                 self.pending.give_up_product(left_out, "UNPROCESSED_KEYS", words)
             elif isinstance(left_out, BuyerKey):
-                self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS", words)
+                self.pending.give_up_buyer(left_out, "UNPROCESSED_KEYS")
             elif consistent_records:
                 change = self.pending.by_key[left_out]  # type: ignore[index]  # no page
                 self.pending.give_up([change], "UNPROCESSED_KEYS", words)
@@ -582,7 +592,7 @@ class Batch:
             self.pending.match(key, record)
         for buyer, found in snapshot.purchases.items():
             if isinstance(found, CorruptItemError):
-                self.pending.give_up_buyer(buyer, found.code, str(found))
+                self.pending.give_up_buyer(buyer, found.code)
             else:
                 self.known.purchases[buyer] = found
 

@@ -278,7 +278,7 @@ class _Attempts:
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
         return any(
-            reason.meaning in self.plans_around and _is_of_hot_item(reason)
+            reason.meaning in self.plans_around and _is_of_hot_item(reason, ActionKind.PURCHASES)
             for reason in error.reasons
         )
 
@@ -302,11 +302,9 @@ def check_time(deadline: Deadline) -> None:
         raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")
 
 
-def _is_of_hot_item(reason: CancellationReason) -> bool:
-    """Whether a reason is about a row or page that many processes want, which throttles it, or about another order of a buyer."""
-    kinds = {ActionKind.PRODUCT, ActionKind.OUTBOUND}
-    if reason.meaning is Meaning.RIVAL:
-        kinds.add(ActionKind.PURCHASES)
+def _is_of_hot_item(reason: CancellationReason, *others: ActionKind) -> bool:
+    """Whether a reason is about a row or page that many processes want, which throttles it, or about another kind of item."""
+    kinds = (ActionKind.PRODUCT, ActionKind.OUTBOUND, *others)
     return reason.action.kind in kinds and reason.action.by_version
 
 

@@ -374,9 +374,9 @@ def read_purchases(item: Item) -> Purchases:
     row = decode(item)
     key = BuyerKey(row["buyer"])
     try:
-        units = {group: int(n) for group, n in row["units"].items()}
+        units = {group: int(n["N"]) for group, n in item["units"]["M"].items()}
         at, size = row.get("lastUpdatedAt", ""), size_of(item)
-        return Purchases(key, int(row["_version"]), _text(row, "epoch"), units, at, size)
+        return Purchases(key, int(item["_version"]["N"]), _text(row, "epoch"), units, at, size)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorruptItemError(
             f"{key} break the contract of the Purchases table ({type(error).__name__}: {error}); repair the item",
