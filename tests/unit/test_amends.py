@@ -7,7 +7,7 @@ import pytest
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.amendment import DEFAULT_TERMS, Terms
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.record import MAX_REJECTED_AMENDS, OrderKey
+from inventory_orders.domain.record import MAX_NAMED_STEPS, MAX_REJECTED_AMENDS, OrderKey
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import order_command, parse_order_or_amend
 from inventory_orders.products.fold import Fold
@@ -320,6 +320,18 @@ def test_a_late_duplicate_of_the_hand_over_is_refused(shipped):
     assert kinds(shipped.do("fulfil", "s"), shipped.do("fulfil", "s")) == ["APPLIED", "REPLAYED"]
     assert shipped.do("fulfil").kind is Outcome.REPLAYED
     assert shipped.do("fulfil", "t").cause == "ORDER_FULFILLED"
+
+
+def test_a_hand_over_that_was_taken_back_by_the_last_step_can_be_made(desk):
+    for number in range(MAX_NAMED_STEPS - 1):
+        desk.amend(f"a{number}", p=1 + number % 2)
+    desk.do("confirm")
+    desk.do("fulfil")
+    assert desk.do("unfulfil", "u").kind is Outcome.APPLIED
+    one = {"items": [{"productId": "p", "quantity": 1}]}
+    assert desk.do("fulfil", "s", **one).cause == "TOO_MANY_STEPS"
+    assert kinds(desk.do("fulfil", "s"), desk.do("fulfil", "s")) == ["APPLIED", "REPLAYED"]
+    assert desk.do("unfulfil", "v").cause == "TOO_MANY_STEPS"
 
 
 def test_a_late_duplicate_of_a_cancellation_is_refused(desk):

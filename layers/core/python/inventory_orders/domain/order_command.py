@@ -355,7 +355,8 @@ class OrderCommand(Change):
         extended_to: str | None = None,
     ) -> Rejection | Transition:
         step = self.step("", moved)
-        if self.step_id is not None and not has_room(order, step):
+        # For a step without items, room is kept free. So units whose hand-over was taken back can always be handed over.
+        if self.step_id is not None and moved is not None and not has_room(order, step):
             return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
         return Transition(
             self,
