@@ -257,6 +257,14 @@ def test_a_line_is_charged_as_a_whole_if_a_limit_was_set_later():
     assert (bought(desk), desk.order.lines[0].limit_group) == ({"u": {"p": 3}}, "p")
 
 
+def test_an_order_that_a_later_amend_of_the_batch_makes_possible_takes_its_units():
+    desk = Desk(product("p", 9, purchase_limit=2))
+    less = {"action": "amend", "orderId": "o", "stepId": "a", "items": [{"productId": "p", "quantity": 1}]}  # fmt: skip
+    report = desk.apply(Order("o2", "u", {"p": 1}), order_command(less))
+    assert kinds(*report.outcomes) == ["APPLIED", "APPLIED"]
+    assert (desk.left(), bought(desk)) == ({"p": 7}, {"u": {"p": 2}})
+
+
 def test_a_user_stays_charged_when_orders_without_buyers_no_longer_count():
     desk = Desk(product("p", 9, purchase_limit=5))
     assert desk.amend("a", Terms(counts_users=False), p=3).kind is Outcome.APPLIED
