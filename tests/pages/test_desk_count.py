@@ -70,6 +70,7 @@ def test_fifteen_products_are_counted_blind_on_a_phone_with_few_taps_and_scans(p
             page.get_by_role("heading", name=desk.stock(product_id)["name"]).wait_for()
             page.reload()
             page.get_by_role("heading", name=desk.stock(product_id)["name"]).wait_for()
+            page.locator("[name=counted]:focus").wait_for()
             assert field.input_value() == f"{units}"
             desk.sell("o-1", (product_id, 2))
             desk.command("ChangeOrders", action="fulfil", orderId="o-1")
@@ -148,14 +149,20 @@ def test_two_people_count_one_shelf_at_once_nothing_is_booked_twice_and_each_is_
     said(page, "Earl Grey: 58, as expected")
     enter(other)
     said(other, "nothing was booked, because another count of it was booked", "alert")
+    said(other, "Counted here: 0 products", "heading")
     assert desk.stock(TEA)["onHand"] == 58
     other.close()
 
 
 def test_scans_that_fit_nothing_cost_nothing_and_a_lost_answer_is_asked_for_again(page, desk):
-    begin(page, desk)
+    begin(page, desk, " ")
+    page.get_by_label("Product or code").focus()
+    scan(page, TEA, "Enter")
+    said(page, "Enter the name of the stocktake first.", "alert")
+    page.locator("[name=name]:focus").fill("Winter")
     scan(page, "4006381333932", "Enter")
     said(page, "4006381333932: the check digit of 4006381333932 is wrong; scan it again", "alert")
+    page.locator("[name=scanned]:focus").wait_for()
     scan(page, TEA, "Enter")
     page.locator("[name=counted]:focus").wait_for()
     scan(page, HOJICHA, "Enter")
@@ -173,6 +180,16 @@ def test_scans_that_fit_nothing_cost_nothing_and_a_lost_answer_is_asked_for_agai
     page.reload()
     row(page, TEA).get_by_text("-1 against the books").wait_for()
     assert counts(desk, TEA) == [(59, -1)]
+
+    # A count for which orders wait comes first.
+    acquire = {"action": "acquire", "productId": HOJICHA, "seconds": 600, "holder": "shelf-7"}
+    lease = desk.aws.invoke("CountStock", acquire | {"outliveInvocation": True})["lease"]
+    counted(page, desk, HOJICHA, 12)
+    enter(page)
+    said(page, "another count is open on the product's page", "alert")
+    desk.aws.invoke("CountStock", {"action": "release", "lease": lease})
+    page.get_by_role("button", name="Send again").click()
+    row(page, HOJICHA).get_by_text("against the books").wait_for()
 
     # What looks wrong, and what was not counted longest.
     desk.command("ManageProducts", action="change", productId=DECAF, backorderLimit=1000)

@@ -77,6 +77,7 @@ def test_the_camera_reads_each_label_once(page, desk):
     for option in page.locator("[name=code]").locator("option").all_inner_texts():
         page.locator("[name=code]").select_option(label=option)
         text = page.locator(".labels span").inner_text()
+        assert text in option
         labels[text] = page.evaluate(LABEL)
         sizes[text] = page.locator(".labels svg").bounding_box()["width"] * 25.4 / 96
     assert labels.keys() == {*CODES.values(), TEA}
@@ -86,6 +87,10 @@ def test_the_camera_reads_each_label_once(page, desk):
     page.get_by_label("Copies").fill("12")
     page.keyboard.press("Tab")
     assert page.locator(".labels li").count() == 12
+    # Only labels are on the paper.
+    page.emulate_media(media="print")
+    assert page.locator("body").inner_text().split("\n")[0] == "Earl Grey"
+    page.emulate_media(media="screen")
 
     page.reload()
     show(page, desk, "receive", "Receive a delivery")

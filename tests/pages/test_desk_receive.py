@@ -174,6 +174,8 @@ def test_a_note_that_is_booked_says_what_was_and_takes_nothing_or_a_second_part(
     page.get_by_role("spinbutton", name="Units of Earl Grey received").fill("2")
     page.get_by_role("button", name="Book 1 line").click()
     said(page, "Book 1 line of ls-1: 1 booked")
+    states = row(page, TEA).inner_text()
+    assert states.index("Booked before. 5 by you") < states.index("Part 2 of this note. Booked")
     assert [units for units, _ in receipts(desk, TEA)] == [5, 2]
     assert [units for units, _ in receipts(desk, HOJICHA)] == [7]
     assert [units for units, _ in receipts(desk, DECAF)] == [1]
@@ -184,7 +186,7 @@ def test_a_booking_whose_answer_is_lost_goes_on_after_a_reload(page, desk):
         there = {"productId": product_id, "locationId": "berlin", "openingStock": 0}
         desk.command("ManageProducts", action="create", **there)
     begin(page, desk, "LS-3", f"{TEA};5\n{HOJICHA};7")
-    page.get_by_label("Place").fill("berlin")
+    page.get_by_label("Place").fill("berlin ")
 
     def lose(route):
         route.fetch()
@@ -233,6 +235,12 @@ def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page
     desk.sell("o-1")
     begin(page, desk, "LS-2", f"{TEA};5\n{DECAF};1\n{GTIN};2\n4006381333932;1\no-1;1\n{PRICED};1")
     said(page, "2 lines added. 4 not recognised")
+    paste(page, f"https://id.example/01/{'7' * 80};1")
+    said(page, "0 lines added. 1 not recognised")
+    before = page.viewport_size
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    page.set_viewport_size(before)
     assert page.get_by_role("link", name="Search for item 12345").is_visible()
     page.get_by_text("o-1 (received: 1): this is an order, not a product").wait_for()
     page.get_by_text("the check digit of 4006381333932 is wrong; scan it again").wait_for()
@@ -240,6 +248,10 @@ def test_codes_that_are_unknown_and_lines_that_fail_cost_the_others_nothing(page
     desk.command("ManageProducts", action="change", productId=HOJICHA, barcodes=[{"code": GTIN}])
     page.get_by_role("button", name=f"Try again {GTIN}").click()
     row(page, HOJICHA).wait_for()
+    paste(page, f"{HOJICHA};999999")
+    page.get_by_role("button", name="Book 3 lines").click()
+    said(page, "Enter the units of Hojicha: a whole number up to 1,000,000.", "alert")
+    page.get_by_role("spinbutton", name="Units of Hojicha received").fill("2")
     page.get_by_role("button", name="Remove o-1").click()
     page.get_by_role("button", name="Remove 4006381333932").click()
     page.get_by_role("button", name=f"Remove {PRICED}").click()

@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_140
+MAX_WORDS_IN_ALL = 32_160
 
 MAX_WORDS = {
     "README.md": 625,
@@ -33,7 +33,7 @@ MAX_WORDS = {
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
     "docs/drops.md": 275,
-    "docs/desk.md": 1_415,
+    "docs/desk.md": 1_425,
     "docs/package.md": 240,
     "docs/versions.md": 170,
 }

@@ -49,7 +49,7 @@ const restOf = (transfers) => T.units(transfers.reduce((sum, { units }) => sum +
 
 function restCard(state) {
   const { transfers, delivery } = state;
-  if (transfers.length === 0) return [hint(T.arrive.nothing(delivery.note)), messageOf(LOST)];
+  if (transfers.length === 0) return [hint(T.arrive.nothing(delivery.note, ownLocations())), messageOf(LOST)];
   const comment = field(LOST, "comment", T.arrive.comment, { maxLength: 128 });
   return card(T.arrive.rest, hint(T.arrive.restIs(restOf(transfers), transfers.length)), form(LOST, { text: T.arrive.loseButton, kind: "danger", send: (fields, id) => lose(state, fields, id) }, comment));
 }

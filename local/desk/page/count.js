@@ -11,7 +11,7 @@ import { goodsOf } from "./meaning.js";
 import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, checkbox, choice, hint, hrefOf, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
-import { sendForm } from "./scanner.js";
+import { passOn, sendForm } from "./scanner.js";
 import { api, command, randomId } from "./server.js";
 import { digest } from "./session.js";
 import { sound } from "./sound.js";
@@ -170,6 +170,7 @@ async function look(state, entry) {
     // A number that was typed stays in sight, until it is counted again.
     Object.assign(entry, { state: "again", why: message });
     keep(state);
+    if (!stocktake.open) focus("scanned");
     return reject(T.pair(`${called(stocktake, entry)}:`, message));
   }
   // What was refused of the same product is settled.
@@ -184,6 +185,10 @@ async function look(state, entry) {
 // Counts what was scanned, or a product. A number that was typed before belongs to what is open.
 function count(state, entry) {
   const { stocktake } = state;
+  if (!stocktake.name.trim()) {
+    focus("name");
+    return reject(T.stocktake.noName);
+  }
   if (isCounting(stocktake) && isUnits(stocktake.open.units)) shelve(state);
   const made = (stocktake.open = { key: randomId("count"), round: 1, ...entry });
   keep(state);
@@ -226,15 +231,11 @@ function headOf(state) {
     event.preventDefault();
     focus("scanned");
   };
-  // Products are scanned, not names: what was typed before stays.
-  const hear = (event) => {
-    event.preventDefault();
-    const { target, detail } = event;
-    if (target.value.endsWith(detail)) target.value = target.value.slice(0, -detail.length);
+  const hear = passOn(({ target, detail }) => {
     take(target.form);
     focus("scanned");
     scan(detail, state);
-  };
+  });
   const fieldOf = (name, most, more = nothing) => html`<input type="text" name=${name} .value=${live(stocktake[name])} maxlength=${most} required autocomplete="off" list=${more} @scan=${hear}>`;
   const places = (ownLocations() ?? about.locations).filter(Boolean);
   return html`<form @submit=${go} @change=${({ currentTarget }) => take(currentTarget)}>${labelled(T.stocktake.name, fieldOf("name", 128))}${labelled(T.receive.place, fieldOf("place", 32, "places"))}
@@ -266,7 +267,7 @@ function openOf(state) {
     event.preventDefault();
     finish(state);
   };
-  const input = html`<input type="number" name="counted" inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(open.units ?? ""))} autocomplete="off" @input=${type}>`;
+  const input = html`<input type="number" name="counted" data-first inputmode="numeric" min="0" max=${MOST_UNITS} .value=${live(String(open.units ?? ""))} autocomplete="off" @input=${type}>`;
   const expected = open.onHand === undefined ? nothing : hint(T.stocktake.expected(number(open.onHand)));
   // Each count has a field of its own.
   return keyed(open, html`${name}<form novalidate @submit=${take}>${labelled(T.stocktake.units, input)}<button class="primary">${T.stocktake.take}</button>${away}</form>${expected}`);
@@ -281,7 +282,7 @@ function scanOf(state) {
     scanned.value = "";
     if (text.trim()) scan(text, state);
   };
-  const input = html`<input name="scanned" data-first autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
+  const input = html`<input name="scanned" ?data-first=${!isCounting(stocktake)} autocomplete="off" autocapitalize="none" spellcheck="false" enterkeyhint="go" @scan=${sendForm}>`;
   const form = html`<form @submit=${take}>${labelled(T.receive.scan, input)}<button>${T.scan.enter}</button>${cameraOf(COUNT, (text) => scan(text, state))}${messageOf(COUNT)}</form>`;
   return html`<section class="card">${isBegun(stocktake) ? nothing : headOf(state)}<div class="scan">${form}${stocktake.open ? openOf(state) : nothing}</div></section>`;
 }
@@ -313,7 +314,8 @@ function countedOf(state) {
     { text: "", kind: "wide", cell: (line) => stateOf(state, line) },
   ];
   const rows = stocktake.lines;
-  return rows.length ? card(T.stocktake.countedHere(rows.length), table({ label: T.stocktake.counted, columns, rows, keyOf: ({ key }) => key })) : nothing;
+  const refused = rows.filter(({ state: at }) => at === "again").length;
+  return rows.length ? card(T.stocktake.countedHere(rows.length - refused), table({ label: T.stocktake.counted, columns, rows, keyOf: ({ key }) => key })) : nothing;
 }
 
 function dueOf({ due, isAll, kind }, state) {

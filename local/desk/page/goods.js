@@ -13,7 +13,7 @@ import { dismiss, page, refuse, say } from "./messages.js";
 import { namesOf } from "./order_facts.js";
 import { button, card, change, choice, folded, form, hint, html, labelled, link, messageOf, nothing, problem, table } from "./parts.js";
 import { live } from "lit-html/directives/live.js";
-import { sendForm } from "./scanner.js";
+import { passOn, sendForm } from "./scanner.js";
 import { command, pagesOf, pathOf } from "./server.js";
 import { digest } from "./session.js";
 import { sound } from "./sound.js";
@@ -48,6 +48,7 @@ const readNames = async ({ delivery }) => {
 };
 
 async function read(ids, state) {
+  if (!may("stock.adjust")) throw new Error(T.notPermitted("stock.adjust"));
   await state.kind.read?.(ids, state);
   await readNames(state);
   return {};
@@ -154,7 +155,7 @@ async function bookLine(state, line) {
 function book(state) {
   const { delivery, kind, words } = state;
   const lines = toBook(delivery).toReversed();
-  const wrong = lines.find(({ units }) => units === null);
+  const wrong = lines.find(({ units }) => units === null || units > MOST_UNITS);
   if (!delivery.note.trim()) return refuse(BOOK, T.receive.noNote);
   if (wrong) return refuse(BOOK, T.receive.wrongUnits(called(delivery, wrong), number(MOST_UNITS)));
   if (lines.length === 0) return refuse(BOOK, T.receive.nothing);
@@ -187,8 +188,10 @@ function noteOf(state) {
   const { delivery, kind, words } = state;
   const isKnown = isBegun(delivery) || state.isBooking;
   const first = kind.first(delivery);
+  // Keyboards of phones end a word with a blank.
+  const typed = ({ name, value }) => (name === "note" ? value : value.trim());
   const type = ({ target: { form } }) => {
-    if (!isKnown) rename(delivery, Object.fromEntries(kind.fields.map((name) => [name, form.elements[name].value])));
+    if (!isKnown) rename(delivery, Object.fromEntries(kind.fields.map((name) => [name, typed(form.elements[name])])));
     keep(state);
   };
   const go = (event) => {
@@ -196,9 +199,15 @@ function noteOf(state) {
     type({ target: { form: event.currentTarget } });
     focus("scanned");
   };
+  // A note has a code, and a place has none: a product must not become the place where the goods go.
+  const hear = passOn(({ target, detail }) => {
+    type({ target });
+    focus("scanned");
+    scan(detail, state);
+  });
   const fieldOf = (name) =>
     html`<input type="text" name=${name} .value=${live(delivery[name])} maxlength=${name === "note" ? MOST_OF_NOTE : MOST_OF_PLACE} ?readonly=${isKnown} ?data-first=${name === first} autocomplete="off"
-      list=${name === "note" ? nothing : "places"} @input=${type} @scan=${sendForm}>`;
+      list=${name === "note" ? nothing : "places"} @input=${type} @scan=${name === "note" ? sendForm : hear}>`;
   const places = (ownLocations() ?? about.locations).filter(Boolean);
   return html`<form @submit=${go}>${kind.fields.map((name) => labelled(words[name], fieldOf(name)))}
     <datalist id="places">${places.map((place) => html`<option value=${place}></option>`)}</datalist><button hidden></button></form>`;
@@ -268,7 +277,8 @@ const before = ({ units, actor, at }) => T.receive.before(number(units), actor =
 
 function stateOf(state, line) {
   const { state: at, why, earlier = [], part } = line;
-  const words = [part > 1 ? T.receive.part(part) : "", T.receive.states[at] ?? "", earlier.map(before).join(", ")].filter(Boolean).join(". ");
+  const wasBooked = earlier.length > 0 || at === "earlier" || at === "left";
+  const words = [wasBooked ? T.receive.bookedBefore : "", earlier.map(before).join(", "), part > 1 ? T.receive.part(part) : "", T.receive.states[at] ?? ""].filter(Boolean).join(". ");
   const second = () => {
     makeSecondPart(state.delivery, line);
     keep(state);
@@ -317,7 +327,7 @@ function questionOf(state) {
 function differencesOf({ delivery, words }) {
   const ids = new Set(rowsOf(delivery).map(({ productId }) => productId));
   const differing = [...ids].filter((id) => differenceOf(delivery, id) !== 0).length;
-  return Object.keys(delivery.announced).length ? html`<p role="status">${words.differ(differing)}</p>` : nothing;
+  return delivery.lines.length && Object.keys(delivery.announced).length ? html`<p role="status">${words.differ(differing)}</p>` : nothing;
 }
 
 function linesOf(state) {

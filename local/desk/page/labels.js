@@ -21,7 +21,7 @@ export function draw(found, state, [kind, id]) {
     page.draw();
   };
   const typeCopies = ({ target: { valueAsNumber } }) => set({ copies: Math.min(MOST_COPIES, Math.max(1, Math.trunc(valueAsNumber) || 1)) });
-  const options = [...barcodes.map(({ code, units }) => [code, T.labels.code(code, T.units(units))]), ["", T.labels.id(id)]];
+  const options = [...barcodes.map(({ code, units }) => [code, T.labels.code(label(code).text, T.units(units))]), ["", T.labels.id(id)]];
   const codes = kind === "product" ? choice("code", T.labels.which, options, { value: chosen?.code ?? "", onChange: ({ target }) => set({ code: target.value }) }) : nothing;
   const number = labelled(T.labels.copies, html`<input type="number" name="copies" min="1" max=${MOST_COPIES} value="1" @change=${typeCopies}>`);
   const lines = [kind === "product" ? id : "", chosen?.units > 1 ? T.units(chosen.units) : ""].filter(Boolean).join(" · ");

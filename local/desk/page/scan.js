@@ -244,7 +244,7 @@ function orderOf(state, order) {
     focus();
   };
   const text = isComplete(order) ? T.order.actions.fulfil : T.scan.handOverPacked;
-  const go = isBegun() ? button(text, () => queue(state, () => orderIn(state) && isBegun() && handOver(state)), { kind: "primary" }) : nothing;
+  const go = lines.length && isBegun() ? button(text, () => queue(state, () => orderIn(state) && isBegun() && handOver(state)), { kind: "primary" }) : nothing;
   const back = entries().length ? button(T.scan.undo, () => queue(state, () => entries().length && undo(order))) : nothing;
   const title = html`${link(T.order.title(order.orderId), "order", order.orderId)} <small>${order.userId}</small>`;
   const list = lines.length ? html`<ul>${lines}</ul>${referenceField(state)}` : problem(notToShip(order));

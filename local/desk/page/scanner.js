@@ -21,6 +21,13 @@ export function sendForm(event) {
   event.target.form.requestSubmit();
 }
 
+// For a field into which nothing is scanned: what was typed before stays, and `work` gets the scan.
+export const passOn = (work) => (event) => {
+  event.preventDefault();
+  event.target.value = event.before;
+  work(event);
+};
+
 // A scan never reaches a control. The element with the focus gets an event `scan`, and takes it by preventing its default. Otherwise, a
 // field for text keeps what was typed, and from anywhere else it goes to `hear`: fields for numbers and choices get back what they had.
 export function listenToScans(hear) {
@@ -31,7 +38,8 @@ export function listenToScans(hear) {
     if (text.length < least || last - began > FAST_MILLISECONDS * text.length || at - last > TOGETHER_MILLISECONDS) return false;
     keys = { text: "" };
     ended = performance.now();
-    if (!target.dispatchEvent(new CustomEvent("scan", { cancelable: true, detail: text })) || hasText(target)) return true;
+    const scan = Object.assign(new CustomEvent("scan", { cancelable: true, detail: text }), { before: target === field ? value : target.value });
+    if (!target.dispatchEvent(scan) || hasText(target)) return true;
     if (target === field && (target.value !== value || target.validity?.badInput)) {
       target.value = value;
       for (const type of ["input", "change"]) target.dispatchEvent(new Event(type, { bubbles: true }));

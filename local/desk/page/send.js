@@ -14,6 +14,6 @@ export const { start, read, scan, draw } = pageOf({
   begin: () => noteFor(ownLocations()?.[0] ?? ""),
   next: ({ place }) => noteFor(place),
   idOf: ({ note, place }, { productId }) => [written(note), place, productId],
-  adjustmentOf: ({ to }, { units }) => ({ delta: -units, reason: "TRANSFER_OUT", sentTo: to.trim() }),
-  faultOf: ({ place, to }) => (place.trim() === to.trim() ? T.send.samePlace : ""),
+  adjustmentOf: ({ to }, { units }) => ({ delta: -units, reason: "TRANSFER_OUT", sentTo: to }),
+  faultOf: ({ place, to }) => (place === to ? T.send.samePlace : ""),
 });
