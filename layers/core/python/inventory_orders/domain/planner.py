@@ -298,7 +298,7 @@ class _Choice:
             if len(change.offers) == 1
             and written >= {*rows}
             and contested.isdisjoint(change.buyers)
-            # A later change of the batch may have given back units that its buyers may buy.
+            # A later change of the batch, such as an amend, may have made room for it.
             and (rejection := self.why(change, rows)) is not None
         ]
         proven = {decision.change.record_key for decision in found}
