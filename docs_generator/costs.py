@@ -397,7 +397,7 @@ class Standing:
 _STANDARD_QUEUES = 6
 
 STANDING = (
-    Standing("custom metrics", 46, prices.CUSTOM_METRIC_MONTH),
+    Standing("custom metrics", 47, prices.CUSTOM_METRIC_MONTH),
     Standing("alarms", 74, prices.ALARM_MONTH),
     Standing("dashboards", 1, prices.DASHBOARD_MONTH),
     # Two for a table with a sort key: docs.aws.amazon.com/amazondynamodb/latest/developerguide/contributorinsights_HowItWorks.html

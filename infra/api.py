@@ -199,7 +199,7 @@ def _cors(settings: Settings) -> apigatewayv2.CfnApi.CorsProperty:
     return apigatewayv2.CfnApi.CorsProperty(
         allow_origins=list(settings.cors),
         allow_methods=["GET", "POST", "PATCH", "DELETE"],
-        allow_headers=["Authorization", "Content-Type", "If-None-Match", "Prefer"],
+        allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer"],
         expose_headers=["ETag", "Location", "Preference-Applied", "Retry-After"],
         max_age=3600,
     )

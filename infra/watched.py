@@ -481,7 +481,7 @@ _FLOW = _section(
     "**came back** is the time since their first delivery. **Dead letters** stay until you redrive or delete them: their "
     "`errorMessage` says what to fix.",
     (
-        _graph("Orders", _PLACED, _REJECTED, stacked=True),
+        _graph("Orders", _PLACED, _REJECTED, _sum("OrdersAmended", "amended", _BLUE), stacked=True),
         _graph(
             "Rejected, by reason",
             *(

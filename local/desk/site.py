@@ -41,7 +41,7 @@ _TOKEN = "X-Desk-Token"  # noqa: S105 - the name of a header
 
 # Requests below these paths go to the HTTP API. The rest is the path there; in the second, the next part is the caller.
 _API, _AS = "/api/", "/as/"
-_PASSED_ON = ("Authorization", "Content-Type", "If-None-Match", "Prefer")
+_PASSED_ON = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer")
 _PASSED_BACK = ("content-type", "etag", "location", "preference-applied", "retry-after")
 # The API accepts less, so it refuses bodies that are too large itself.
 _MAX_BODY_BYTES = 1 << 20

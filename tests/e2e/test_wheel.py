@@ -197,7 +197,7 @@ def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(asse
     assert buses == {"InventoryOrders-tea", "InventoryOrders-seats"}
     kinds = [each["Type"] for each in template.values()]
     assert kinds.count("AWS::CloudWatch::Dashboard") == kinds.count("AWS::ApiGatewayV2::Api") == 1
-    assert kinds.count("AWS::DynamoDB::GlobalTable") == 14
+    assert kinds.count("AWS::DynamoDB::GlobalTable") == 16
     deployed = Deployed({}, template, {name: name for name in template})
     for service in ("Tea", "Seats"):
         (orders,) = (name for name in template if name.startswith(f"{service}TablesOrders"))

@@ -25,6 +25,7 @@ from inventory_orders.publishing.publisher import RETRYABLE_SECONDS
 from inventory_orders.retry import EARLY_DELIVERIES, redelivery_delay
 from inventory_orders.store.tables import INDEXES, KEYS, STREAMED, Table
 from local import ROOT
+from local.desk.site import _PASSED_ON
 from operations.aws import LIVE, Aws
 from operations.currency import NONE, Currency
 from operations.preflight import DESK_EXECUTIONS, FOR_DESK, READERS
@@ -504,6 +505,11 @@ def test_with_the_setting_jwt_a_second_api_accepts_tokens(optional):
     cors = {name: api["Properties"].get("CorsConfiguration") for name, api in apis.items()}
     assert cors[servers] is None
     assert cors[shoppers]["AllowOrigins"] == ["https://shop.example.com"]
+    contract = (ROOT / "docs" / "openapi.yaml").read_text("utf-8")
+    in_header = set(re.findall(r"name: ([\w-]+)\s+in: header", contract))
+    assert {"If-Match", "Prefer"} <= in_header
+    assert in_header <= {*cors[shoppers]["AllowHeaders"]}
+    assert in_header <= {*_PASSED_ON}, "`make desk` serves the API, too"
     functions = all_of(optional, "Lambda::Function")
     reserved = [function.get("ReservedConcurrentExecutions") for function in functions]
     assert [number for number in reserved if number] == [20], (

@@ -7,7 +7,7 @@ import pytest
 from inventory_orders.clock import Deadline
 from inventory_orders.domain.amendment import DEFAULT_TERMS, Terms
 from inventory_orders.domain.order import Order
-from inventory_orders.domain.record import MAX_REJECTED_AMENDS, OrderKey
+from inventory_orders.domain.record import MAX_NAMED_STEPS, MAX_REJECTED_AMENDS, OrderKey
 from inventory_orders.errors import InvalidMessageError, Outcome
 from inventory_orders.messages.commands import order_command, parse_order_or_amend
 from inventory_orders.products.fold import Fold
@@ -219,6 +219,15 @@ def test_units_do_not_move_once_some_were_handed_over():
     assert said.cause == "PARTLY_FULFILLED"
 
 
+def test_an_amend_may_choose_from_as_many_rows_as_one_read_shows():
+    names = [f"n{number}" for number in range(50)]
+    places = {"places": frozenset({"berlin"})}
+    desk = Desk(product("p", 5), *(product(name, 1, **places) for name in names))
+    terms = Terms(locations=("", "berlin"))
+    assert desk.amend("a", terms, **dict.fromkeys(names, 2)).cause == "TOO_MANY_PRODUCTS"
+    assert desk.amend("b", terms, **dict.fromkeys(names[1:], 2)).cause == "INSUFFICIENT_STOCK"
+
+
 # ---------------------------------------------------------------- purchase limits
 
 
@@ -246,6 +255,22 @@ def test_a_line_is_charged_as_a_whole_if_a_limit_was_set_later():
     desk.put(product("p", 3, version=6, purchase_limit=3))
     assert desk.amend("b", p=3).kind is Outcome.APPLIED
     assert (bought(desk), desk.order.lines[0].limit_group) == ({"u": {"p": 3}}, "p")
+
+
+def test_an_order_that_a_later_amend_of_the_batch_makes_possible_takes_its_units():
+    desk = Desk(product("p", 9, purchase_limit=2))
+    less = {"action": "amend", "orderId": "o", "stepId": "a", "items": [{"productId": "p", "quantity": 1}]}  # fmt: skip
+    report = desk.apply(Order("o2", "u", {"p": 1}), order_command(less))
+    assert kinds(*report.outcomes) == ["APPLIED", "APPLIED"]
+    assert (desk.left(), bought(desk)) == ({"p": 7}, {"u": {"p": 2}})
+
+
+def test_a_user_stays_charged_when_orders_without_buyers_no_longer_count():
+    desk = Desk(product("p", 9, purchase_limit=5))
+    assert desk.amend("a", Terms(counts_users=False), p=3).kind is Outcome.APPLIED
+    assert bought(desk) == {"u": {"p": 3}}
+    desk.do("cancel")
+    assert not any(bought(desk)["u"].values())
 
 
 def test_an_order_may_buy_what_an_amend_of_the_same_batch_gave_back():
@@ -303,6 +328,29 @@ def test_a_late_duplicate_of_the_hand_over_is_refused(shipped):
     assert kinds(shipped.do("fulfil", "s"), shipped.do("fulfil", "s")) == ["APPLIED", "REPLAYED"]
     assert shipped.do("fulfil").kind is Outcome.REPLAYED
     assert shipped.do("fulfil", "t").cause == "ORDER_FULFILLED"
+
+
+def test_a_hand_over_that_was_taken_back_by_the_last_step_can_be_made(desk):
+    for number in range(MAX_NAMED_STEPS - 1):
+        desk.amend(f"a{number}", p=1 + number % 2)
+    desk.do("confirm")
+    desk.do("fulfil")
+    assert desk.do("unfulfil", "u").kind is Outcome.APPLIED
+    one = {"items": [{"productId": "p", "quantity": 1}]}
+    assert desk.do("fulfil", "s", **one).cause == "TOO_MANY_STEPS"
+    assert kinds(desk.do("fulfil", "s"), desk.do("fulfil", "s")) == ["APPLIED", "REPLAYED"]
+    assert desk.do("unfulfil", "v").cause == "TOO_MANY_STEPS"
+
+
+def test_a_late_duplicate_of_a_cancellation_is_refused(desk):
+    one = {"items": [{"productId": "p", "quantity": 1}]}
+    desk.do("confirm")
+    desk.do("fulfil", "s", **one)
+    assert desk.do("cancel").kind is Outcome.APPLIED
+    desk.do("unfulfil", "u")
+    assert desk.do("cancel").cause == "STEP_ID_NEEDED"
+    assert (desk.order.status, desk.pending) == ("CONFIRMED", {"p": 1})
+    assert desk.do("cancel", "c", **one).kind is Outcome.APPLIED
 
 
 def test_a_hand_over_is_taken_back_within_a_day_or_with_force(shipped):

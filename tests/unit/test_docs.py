@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_130
+MAX_WORDS_IN_ALL = 32_160
 
 MAX_WORDS = {
     "README.md": 625,
@@ -24,7 +24,7 @@ MAX_WORDS = {
     "docs/locations.md": 600,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_980,
+    "docs/reference.md": 3_990,
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 6_385,
     "docs/patterns.md": 1_495,
@@ -33,7 +33,7 @@ MAX_WORDS = {
     "docs/tutorial.md": 636,
     "docs/limits.md": 685,
     "docs/drops.md": 275,
-    "docs/desk.md": 1_415,
+    "docs/desk.md": 1_425,
     "docs/package.md": 240,
     "docs/versions.md": 170,
 }

@@ -107,7 +107,7 @@ class Amend(OrderCommand):
             asked_locations=asked,
             default_locations=self.terms.locations,
             named_buyers=order.buyers,
-            counts_users=self.terms.counts_users and order.pseudonymised_at is None,
+            counts_users=_counts_user(order, self.terms),
             transition=Transition(self, order.require_version(), status, step),
             stores_rejection=self.terms.keeps_rejections,
             bought={p: held.bought - less[p] for p, held in units.items()},
@@ -125,6 +125,12 @@ class Amend(OrderCommand):
             stays = 0 if product_id in moved else min(is_open, wanted)
             more[product_id], less[product_id] = wanted - stays, is_open - stays
         return +more, +less
+
+
+def _counts_user(order: OrderRecord, terms: Terms) -> bool:
+    """Whether the user is the buyer if the order names none. What was charged to a user stays so when the setting changes."""
+    is_charged = any(line.limit_group is not None for line in order.lines)
+    return (terms.counts_users or is_charged) and order.pseudonymised_at is None
 
 
 def _status_after(
@@ -160,7 +166,8 @@ class Amendment(Order):
         """Reject it if its transaction, a later cancellation, or the order's row would have no room for it."""
         order, step = self.transition.order, self.transition.step
         rows = len({*self.lines_before, *self.quantities}) + len(self.moved) + len(self.buyers)
-        if self.quantities and rows >= MAX_ACTIONS:
+        # Its rejection is proven by one read of all rows that it may take units from, and of the order.
+        if self.quantities and max(rows, len(self.product_ids)) >= MAX_ACTIONS:
             return Rejection(RejectionReason.TOO_MANY_PRODUCTS, order.order_id)
         if not has_room(order, step, self.record_size - order.size):
             return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)

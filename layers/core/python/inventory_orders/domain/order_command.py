@@ -311,10 +311,15 @@ class OrderCommand(Change):
         return self._transition(OrderStatus.CONFIRMED, order, moved)
 
     def _cancel(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
-        if status is OrderStatus.FULFILLED and not self.quantities:
-            if any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps):
-                return IdempotencyMatch.SAME_REQUEST
-            return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
+        if not self.quantities:
+            given = any(s.action == OrderAction.CANCEL and s.step_id is None for s in order.steps)
+            if status is OrderStatus.FULFILLED:
+                if given:
+                    return IdempotencyMatch.SAME_REQUEST
+                return Rejection(RejectionReason.ORDER_FULFILLED, order.order_id)
+            if given:
+                # A hand-over was taken back since, so it may be a late duplicate.
+                return Rejection(RejectionReason.STEP_ID_NEEDED, order.order_id)
         return self._move_open(order, status)
 
     def _move_open(self, order: OrderRecord, status: OrderStatus) -> MatchResult:
@@ -350,7 +355,8 @@ class OrderCommand(Change):
         extended_to: str | None = None,
     ) -> Rejection | Transition:
         step = self.step("", moved)
-        if self.step_id is not None and not has_room(order, step):
+        # For a step without items, room is kept free. So units whose hand-over was taken back can always be handed over.
+        if self.step_id is not None and moved is not None and not has_room(order, step):
             return Rejection(RejectionReason.TOO_MANY_STEPS, order.order_id)
         return Transition(
             self,

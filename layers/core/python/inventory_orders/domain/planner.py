@@ -293,11 +293,13 @@ class _Choice:
         more. It would have to be repeated with every purchase of a contested buyer.
         """
         found = [
-            Decision(change, self.why(change, rows), {}, rows, rows, buyers=change.buyers)
+            Decision(change, rejection, {}, rows, rows, buyers=change.buyers)
             for change, (rows, *_) in self.doubted
             if len(change.offers) == 1
             and written >= {*rows}
             and contested.isdisjoint(change.buyers)
+            # A later change of the batch, such as an amend, may have made room for it.
+            and (rejection := self.why(change, rows)) is not None
         ]
         proven = {decision.change.record_key for decision in found}
         self.doubted = [each for each in self.doubted if each[0].record_key not in proven]

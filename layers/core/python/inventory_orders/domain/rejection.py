@@ -169,8 +169,8 @@ class RejectionReason(StrEnum):
     )
     STEP_ID_NEEDED = (
         "STEP_ID_NEEDED",
-        "a hand-over of order {subject} was taken back, so this may be a late duplicate of it; if the units were handed over "
-        "now, send the command with a new stepId",
+        "a hand-over of order {subject} was taken back, so this may be a late duplicate of an earlier command; if it is not, "
+        "send the command with its items and a new stepId",
     )
     TOO_LATE = (
         "TOO_LATE",
