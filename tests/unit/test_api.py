@@ -140,6 +140,9 @@ def test_the_contracts_schemas_match_the_messages_schemas():
         if "product" in name.lower():
             # The catalogue enforces this, whatever the interface: see the next test.
             del said["not"]
+        if name == "Amend":
+            # The parser enforces this, with a plainer message than a schema's.
+            del said["anyOf"]
         assert without_words(said) == without_words(command)
     counts = json_schema("commands")["count_stock"].values()
     for said, command in zip(schemas["Count"]["oneOf"], counts, strict=True):
