@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from inventory_orders.store.tables import Table
 from tests.support.desk import TEA, desk_for, said, show
 from tests.support.hands import PERSON_MILLISECONDS, enter, scan
@@ -487,7 +489,15 @@ def test_an_order_is_changed_in_place_and_the_desk_says_first_what_that_changes(
         page.get_by_role("heading", name="cancelled", exact=True).wait_for()
 
 
-def test_a_mistaken_hand_over_is_undone_at_once_or_by_line(page, desk):
+@pytest.fixture
+def with_clock(chromium):
+    """Open a page whose clock the test sets, in a context of its own: Playwright sets the clock of all pages of a context."""
+    with chromium.new_context() as context:
+        yield context.new_page()
+
+
+def test_a_mistaken_hand_over_is_undone_at_once_or_by_line(with_clock, desk):
+    page = with_clock
     desk.sell("o-1", (TEA, 3), (HOJICHA, 1))
     on_hand = desk.stock(TEA)["onHand"]
     page.clock.install(time=desk.shop.clock.now())
