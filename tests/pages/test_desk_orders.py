@@ -501,6 +501,7 @@ def test_a_mistaken_hand_over_is_undone_at_once_or_by_line(with_clock, desk):
     desk.sell("o-1", (TEA, 3), (HOJICHA, 1))
     on_hand = desk.stock(TEA)["onHand"]
     page.clock.install(time=desk.shop.clock.now())
+    page.goto(desk.address())
     show(page, desk, "order/o-1", "Order o-1")
     page.get_by_role("button", name="Hand over", exact=True).click()
     said(page, "Hand over o-1: done")
