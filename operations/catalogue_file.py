@@ -547,7 +547,7 @@ class _Reader:
 
 
 def product_in(fields: Mapping[str, Any]) -> NewProduct:
-    """Convert the fields of a line with the action `create` into a product to create. It ignores fields that are None.
+    """Convert the fields of a line with the action `create` into a product to create. Fields without a value are ignored.
 
     Raises:
         InvalidMessageError: A field is missing, unknown or wrong.
