@@ -128,8 +128,8 @@ class Staging:
 
     def __init__(self, *, keeps_unavailable: bool = False) -> None:
         self.keeps_unavailable = keeps_unavailable
-        # A database without a name lies in a temporary file, which ends with it. Several threads read it in turn.
-        self.database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # A database without a name lies in a temporary file, which ends with it.
+        self.database = sqlite3.connect("", isolation_level=None)
         self.database.executescript(_SCHEMA)
         self.database.execute("BEGIN")
 
