@@ -53,10 +53,12 @@ class Row:
     Attributes:
         number: The number of its first line.
         cells: Its cells by column, without the columns that the file lacks.
+        all_cells: All its cells, also of columns that do not matter.
     """
 
     number: int
     cells: Mapping[str, str]
+    all_cells: Sequence[str]
 
     def __getitem__(self, column: str) -> str:
         """A cell; empty if the file lacks the column."""
@@ -131,6 +133,7 @@ class ExportFile:
         advice: How to export it, for the error message.
         bad: The lines that cannot be taken.
         notes: The lines that are left out, although nothing is wrong with them.
+        header: All its columns, once it is read.
     """
 
     path: Path
@@ -140,6 +143,7 @@ class ExportFile:
     advice: str
     bad: list[FileError] = field(default_factory=list)
     notes: list[FileError] = field(default_factory=list)
+    header: Sequence[str] = ()
 
     def rows(self) -> Iterator[Row]:
         """Read the rows one by one. Rows with too many or too few cells are bad.
@@ -153,14 +157,14 @@ class ExportFile:
             delimiter = delimiter_of(first_line(lines))
             lines.seek(0)
             rows = csv_rows(self.path, lines, delimiter)
-            header = next((cells for _, cells in islice(rows, 1)), [])
-            places = self._places(header)
+            self.header = next((cells for _, cells in islice(rows, 1)), [])
+            places = self._places(self.header)
             for number, cells in rows:
-                if len(cells) != len(header):
-                    fault = f"the row {wrong_width(len(cells), len(header), delimiter)}"
+                if len(cells) != len(self.header):
+                    fault = f"the row {wrong_width(len(cells), len(self.header), delimiter)}"
                     self.bad.append(FileError(number, "BAD_ROW", fault))
                     continue
-                row = Row(number, {name: cells[place] for name, place in places.items()})
+                row = Row(number, {name: cells[at] for name, at in places.items()}, cells)
                 if any(map(not_utf8, row.cells.values())):
                     fault = f"the row is not UTF-8; {SAVE_AS_UTF8}"
                     self.bad.append(FileError(number, "NOT_UTF8", fault))
