@@ -28,8 +28,11 @@ Columns = Mapping[str, Sequence[str]]
 
 # Shopify says in a heading what an import does with a column.
 _REMARK = re.compile(r" \((?:not editable|current)\)$")
-_WHOLE = re.compile("[0-9]{1,10}")
-_SIGNED = re.compile("-?[0-9]{1,10}")
+_WHOLE = re.compile("[0-9]{1,9}")
+_SIGNED = re.compile("-?[0-9]{1,9}")
+
+MAX_UNITS = 1_000_000_000
+"""Maximum units of a product at a location."""
 
 
 class BadCellError(Exception):
@@ -74,9 +77,10 @@ class Row:
         cell = self[column].removeprefix("'")
         if (_SIGNED if signed else _WHOLE).fullmatch(cell):
             return int(cell)
-        wanted = "a whole number" if signed else "a whole number of 0 or more"
+        wanted = "" if signed else " of 0 or more"
         raise BadCellError(
-            column, f'must be {wanted}, but is "{cell[:40]}"; correct it, and export again'
+            column,
+            f'must be a whole number{wanted}, with at most 9 digits, but is "{cell[:40]}"; correct it, and export again',
         )
 
     def sku(self, column: str) -> str:

@@ -57,7 +57,7 @@ def _with_first(first: Row | None, rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _key(row: Row, locations: Mapping[str, str]) -> str:
-    """The key of a line's row; empty if there can be none."""
+    """The key of a line's row; empty if its stock is not here."""
     location_id = locations.get(row["Location"]) if locations else ""
     is_stocked = row["On hand"].lower() != "not stocked"
     if location_id is None or not is_stocked or not row.sku("SKU"):

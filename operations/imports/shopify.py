@@ -19,7 +19,7 @@ from inventory_orders.errors import InvalidMessageError
 from ..cells import as_id
 from ..file_errors import FileError
 from ..file_prices import FilePrices
-from .export_file import BadCellError, ExportFile, Row, checked_id
+from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
 from .staging import BAD, GOODS, LEFT_OUT, Level, Listed, Staging, order_of
 
@@ -229,6 +229,8 @@ def _check_level(level: Level, *, oversold: bool, keeps: bool) -> None:
             "On hand",
             f"without unavailable units, {opening:,} units are left; count them, correct the number in Shopify, and export again",
         )
+    if level.on_hand > MAX_UNITS:
+        raise BadCellError("On hand", f"may be at most {MAX_UNITS:,}")
     if level.available >= 0:
         return
     if not oversold:

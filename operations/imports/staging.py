@@ -323,7 +323,8 @@ class Staging:
         named += ", ..." if len(orders) > 5 else ""
         return (
             f"{counted(sum(room for _, room in places), 'unit')} of {product_id} committed ({where or 'nowhere'}), but "
-            f"{counted(units, 'unit')} in open orders ({named or 'none'})"
+            f"{counted(units, 'unit')} in open orders ({named or 'none'}). If some are shipped or refunded, add --shipped; otherwise, "
+            "export all files again at one time"
         )
 
     # ------------------------------------------------------------------ what to write

@@ -17,7 +17,7 @@ from inventory_orders.errors import InvalidMessageError
 from ..cells import as_id
 from ..file_errors import FileError
 from ..file_prices import FilePrices
-from .export_file import BadCellError, ExportFile, Row, checked_id
+from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
 from .staging import BAD, GOODS, LEFT_OUT, PARENT, Level, Listed, Staging, order_of
 
@@ -242,9 +242,9 @@ def check_together(products: ExportFile, staging: Staging) -> None:
     staging.drop_bad()
     staging.commit_open_units()
     for level in staging.levels():
-        if level.on_hand < 0:
+        if not 0 <= level.on_hand <= MAX_UNITS:
             message = (
-                f"Stock: is {level.available:,}, but open orders have only {level.committed:,} units; count them, correct the stock, and "
+                f"Stock: with {level.committed:,} units in open orders, {level.on_hand:,} would be on hand; count them, correct the stock, and "
                 "export again"
             )
             ids = {"productId": level.product_id}

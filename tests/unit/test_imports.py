@@ -130,6 +130,7 @@ REFUSALS = {
     "numbers that do not add up": ({"inventory": {"23,25": "23,26"}}, "units add up to 25; export again"),
     "an oversold product": ({"inventory": {"1,0,1,": "1,-1,0,"}}, "Available: 1 units are oversold"),
     "more shortage than orders": ({"inventory": {"1,0,1,": "1,-2,-1,"}}, "-1 units are left; count them"),
+    "too many units": ({"inventory": {"0,0,4,4": "0,999999999,4,1000000003"}}, "must be a whole number", ""),
     "an unknown location": ({"locations": {"Shop Lyon": "Lyon"}}, "Shop Lyon is not in the file"),
     "different products": ({"products": {"POT-1": "POT-2"}}, "POT-1 is not in the file of products", "POT-2 is not in the file of inventory"),
     "another number of committed units": ({"inventory": {"0,2,23,25": "0,1,24,25"}}, "1 unit of OOLONG~20100 committed (1 at berlin), but 2 units in open orders (1 in #1007, 1 in #1005)"),
@@ -226,6 +227,16 @@ def test_lines_that_hold_no_stock_do_not_stop_an_import(shop, shopify):
     assert done.exit_code == 0, done.output
     assert "NO_SKU" in done.output
     assert shop.status("6105310000002") is None
+
+
+def test_a_line_for_an_unknown_product_can_be_left_out_of_its_order(shop, shopify):
+    edits = {"17:40:05 +0100,1,Glass Teapot,34.00,,POT-1": "17:40:05 +0100,1,Old Pot,34.00,,POT-0"}
+    levels = {"0,1,0,1": "0,0,1,1"}
+    done = shopify.run("--skip-bad", orders=edits, inventory=levels)
+    assert done.exit_code == 0, done.output
+    assert "POT-0 is not in the file of products" in done.output
+    order = shop.record(OrderKey("6105310000008"))
+    assert [(line.product_id, line.quantity) for line in order.lines] == [("JP-50", 2)]
 
 
 def test_contradictions_are_never_left_out(shop, shopify):
