@@ -3,6 +3,7 @@
 import csv
 import itertools
 import shutil
+import tracemalloc
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +17,9 @@ from local import ROOT
 from local.commands.main import app
 from operations.commands import imports as import_commands
 from operations.commands import levels as level_commands
+from operations.imports import shopify as shopify_files
 from operations.imports.assignment import assigned
+from operations.imports.staging import Staging
 from operations.stock import read_stock
 
 
@@ -367,3 +370,33 @@ def test_levels_are_written_for_woocommerce_with_the_skus_that_it_knows(shop, sh
     assert shopify.run().exit_code == 0
     done = CliRunner().invoke(app, ["levels", "woocommerce"])
     assert done.stdout.split() == ["SKU,Stock", "JP-250,11", "JP-50,40", "OOLONG", "100,27", "POT-1,5"]  # fmt: skip
+
+
+def read_many(folder, count):
+    """Read an export with this number of orders, and measure the memory that it takes at most."""
+    products, inventory, orders = (folder / f"{name}.csv" for name in ("p", "i", "o"))
+    skus = [f"sku-{number}" for number in range(count // 4)]
+    lines = [f"{sku},{sku},{sku},shopify\n" for sku in skus]
+    products.write_text("Handle,Title,Variant SKU,Variant Inventory Tracker\n" + "".join(lines))
+    lines = [f"{sku},berlin,0,4,1,5\n" for sku in skus]
+    inventory.write_text("SKU,Location,Unavailable,Committed,Available,On hand\n" + "".join(lines))
+    columns = "Name,Id,Financial Status,Created at,Lineitem quantity,Lineitem sku,Lineitem fulfillment status\n"
+    lines = [f"#{n},{n},paid,,1,sku-{n % len(skus)},pending\n" for n in range(count)]
+    orders.write_text(columns + "".join(lines))
+    tracemalloc.start()
+    staging, files = Staging(), (shopify_files.products_file(products), shopify_files.inventory_file(inventory), shopify_files.orders_file(orders))  # fmt: skip
+    shopify_files.read_products(files[0], staging, None)
+    shopify_files.read_inventory(files[1], staging, {}, oversold=False)
+    shopify_files.read_orders(files[2], staging, None)
+    shopify_files.check_together(files[0], files[1], None, staging)
+    assert [error for file in files for error in file.bad] == []
+    assert sum(1 for _ in staging.orders()) == count
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_does_not_grow_with_the_number_of_lines(tmp_path):
+    read_many(tmp_path, 40)
+    few, many = (read_many(tmp_path, count) for count in (200, 800))
+    assert many < 1.5 * few
