@@ -17,6 +17,7 @@ from local import ROOT
 from local.commands.main import app
 from operations.commands import imports as import_commands
 from operations.commands import levels as level_commands
+from operations.errors import UserError
 from operations.imports import shopify as shopify_files
 from operations.imports.assignment import assigned
 from operations.imports.staging import Staging
@@ -302,6 +303,14 @@ def test_units_that_were_sold_since_are_missed_before_anything_is_written(shop, 
     assert done.exit_code == 1
     assert "POT-1 at lyon has only 0 of the 1 units that open orders need" in done.output
     assert rows_of(shop) == before
+
+
+@pytest.mark.parametrize("name", ["orders_export.csv", "missing/proof.csv"])
+def test_a_proof_that_cannot_be_written_stops_an_import_at_once(shop, shopify, name):
+    done = shopify.run("--proof", str(shopify.folder / name))
+    assert isinstance(done.exception, UserError)
+    assert "name another file with --proof" in str(done.exception)
+    assert not any(rows_of(shop).values())
 
 
 @pytest.mark.parametrize("call", range(1, 12, 2))
