@@ -121,7 +121,6 @@ def assembly(environment, tmp_path_factory):
 def shop(assembly, embedded_aws):
     """Deploy the example. Returns the physical ids of its resources, by logical id without the digest."""
     aws, running = embedded_aws
-    stack.simplify_alarms(assembly)
     stack.deploy(running, assembly)
     cloudformation = aws.session.client("cloudformation")
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName="Shop")

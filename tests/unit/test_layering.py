@@ -71,7 +71,7 @@ boto3      | .invocation.runtime operations local testing bench tests
 constructs | infra
 greenlet   | testing.schedules testing.world.process
 hypothesis | tests
-ministack  |
+ministack  | local.embedded_aws
 moto       | local.invoke tests.unit.test_samples
 pytest     | tests
 rich       | operations.commands local bench tests
