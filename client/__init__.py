@@ -85,7 +85,7 @@ class Client:
 
     Args:
         url: The output `ApiUrl`, or `CustomerApiUrl` for tokens.
-        authorize: `signed()`, or `bearer(token)`.
+        authorize: `signed()`, or `bearer(token)`; by default, requests are sent as they are, as in tests.
         attempts: How often to send a request at most.
         send: How to send requests; by default over the network.
 
@@ -93,7 +93,12 @@ class Client:
     """
 
     def __init__(
-        self, url: str, authorize: Authorize, *, attempts: int = 5, send: Send | None = None
+        self,
+        url: str,
+        authorize: Authorize | None = None,
+        *,
+        attempts: int = 5,
+        send: Send | None = None,
     ) -> None:
         self._url = url.rstrip("/")
         self._once = partial(send_once, send or Http(url), authorize)

@@ -1,7 +1,6 @@
 """The fields of requests to the HTTP API, by the names in docs/openapi.yaml, which says what each one means."""
 
-from __future__ import annotations
-
+# Not `from __future__ import annotations`, which would hide from Python which fields are required.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
@@ -136,9 +135,7 @@ class NewAdjustment(AtLocation, total=False):
 
     adjustmentId: Required[str]
     delta: Required[int]
-    reason: Required[
-        Literal["RECEIPT", "CORRECTION", "TRANSFER_OUT", "TRANSFER_IN", "TRANSFER_LOST"]
-    ]
+    reason: Required[str]
     reference: str
     sentTo: str
     comment: str

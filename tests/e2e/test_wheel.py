@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from typer.main import get_command
 
+from infra import assets
 from infra.desk_files import built
 from infra.settings import SCHEMA, Arguments, Settings, _setting
 from inventory_orders.version import VERSION
@@ -53,7 +54,7 @@ def environment(wheel, tmp_path_factory):
     site = new_environment(folder)
     with ZipFile(wheel) as archive:
         metadata = archive.read(f"inventory_orders-{VERSION}.dist-info/METADATA").decode()
-    link(re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE), site)
+    link(["pytest", *re.findall("^Requires-Dist: (.+)$", metadata, re.MULTILINE)], site)
     install = [UV, "pip", "install", "--quiet", "--offline", "--no-index", "--python", folder]
     subprocess.run([*install, wheel], check=True)
     return folder
@@ -145,6 +146,27 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
     assert found == functions - {"__pycache__"}
     assert (*data, "vendored", "aws_lambda_powertools", "__init__.py") in files
     assert {file[3] for file in files if file[:3] == (*data, "desk")} == {*built()}
+
+
+def test_the_layer_of_the_wheel_is_the_one_of_the_checkout(assembly):
+    """Neither the client nor the test kit reaches the functions."""
+    (layer,) = (assembly / "inventory-orders").glob("layer-core-*")
+    assert layer.name == assets.layer("python3.14").path.name
+
+
+def test_the_example_of_the_test_kit_runs_without_region_and_credentials(environment, tmp_path):
+    page = (ROOT / "docs" / "testing.md").read_text()
+    for name, code in re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(code)
+    done = subprocess.run(
+        [environment / "bin" / "python", "-m", "pytest", "-q", "-W", "error"],
+        cwd=tmp_path,
+        env={name: text for name, text in os.environ.items() if not name.startswith("AWS_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_command_has_operators_commands_and_none_that_needs_a_checkout(command):

@@ -110,7 +110,7 @@ class ApiOfShop(Api):
         text, claims = body and body.decode(), self.claims
         if "authorization" in named:
             claims = claims_of(named["authorization"].removeprefix("Bearer "))
-        said = self._send(method, unquote(url.path), text, named, query, claims)
+        said = self._send(method, unquote(url.path), text, named, query=query, claims=claims)
         kept = {name.lower(): value for name, value in said.headers.items()}
         return Reply(said.status, kept, said.text.encode())
 

@@ -50,7 +50,7 @@ app                     | infra
 # Run by people.
 client                  |
 operations              | . client
-local                   | . operations client.sending testing
+local                   | . operations testing
 local.desk              | . client.sending operations testing local infra.desk_files
 local.commands          | . operations testing local infra.settings infra.cdk_json
 # Verification.
@@ -74,7 +74,7 @@ greenlet   | testing.schedules testing.world.process
 hypothesis | tests
 ministack  | local.embedded_aws
 moto       | local.invoke tests.unit.test_samples
-pytest     | tests
+pytest     | testing.fixtures tests
 rich       | operations.commands local bench tests
 typer      | operations.commands local.commands bench docs_generator tests
 """

@@ -24,9 +24,8 @@ from operations.commands import books, tables
 from operations.errors import UserError
 from operations.history import Rebuild
 from testing.aws import ServiceError
-from testing.world.clock import ManualClock
+from testing.shop import RunningShop
 from testing.world.streams import change, order_row
-from tests.support.contract_story import StreamedShop
 from tests.support.movements import stored
 
 DAY = 24 * 3600
@@ -34,7 +33,7 @@ DAY = 24 * 3600
 
 @pytest.fixture
 def shop():
-    with StreamedShop(ManualClock()).open() as shop:
+    with RunningShop().open() as shop:
         shop.list("tea", 100)
         shop.list("tin", 100)
         shop.changes.clear()

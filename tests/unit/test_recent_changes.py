@@ -20,9 +20,9 @@ from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.recent_changes import MOST, RecentChanges, read_recent_changes
 from inventory_orders.store.tables import STREAM_BATCH, Table
 from testing.aws import ServiceError
-from testing.world.clock import ManualClock
+from testing.shop import RunningShop
 from testing.world.streams import change, order_row, product_row
-from tests.support.contract_story import Story, StreamedShop, contested, units
+from tests.support.contract_story import Story, contested, units
 from tests.support.http import Api
 
 GRANTS = {
@@ -40,7 +40,7 @@ ROW = ("changes",)
 
 @pytest.fixture
 def shop():
-    with StreamedShop(ManualClock()).open() as shop:
+    with RunningShop().open() as shop:
         shop.restart(NOTES_CHANGES="true", **SETTINGS)
         yield shop
 
