@@ -2,9 +2,14 @@
 
 import inspect
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import starmap
+from pathlib import Path
 from types import UnionType
 from typing import Literal, get_args, get_origin, get_type_hints, is_typeddict
 from urllib.parse import urlsplit
@@ -14,10 +19,12 @@ from botocore.credentials import Credentials
 
 from client import ApiError, Client, bearer, fields, signed
 from client.sending import Http, Reply
+from local import ROOT
 from local.process import free_port
 from testing.world.clock import ManualClock, virtual_time
 from tests.support.http import OPERATIONS, ROUTES
 
+PAGE = ROOT / "docs" / "api.md"
 ORDER = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": "tea", "quantity": 2}]}
 OF_HEADERS = {"Prefer": "wait", "If-Match": "if_match", "If-None-Match": "if_none_match"}
 KINDS = {"string": str, "integer": int, "boolean": bool, "object": Mapping, "array": Sequence}
@@ -154,6 +161,17 @@ def test_each_error_is_raised_with_its_code_and_repeated_if_that_may_help(name):
         assert (sent, urlsplit(url).path) == (method, path.format(**ids))
 
 
+def test_the_documented_command_generates_types_for_every_operation(tmp_path):
+    (command,) = re.findall("^npx .*", PAGE.read_text(), re.MULTILINE)
+    for name in ("docs", "node_modules"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    offline = os.environ | {"PATH": path, "npm_config_offline": "true"}
+    subprocess.run(command, shell=True, cwd=tmp_path, env=offline, check=True, capture_output=True)
+    generated = (tmp_path / "api.d.ts").read_text()
+    assert {*re.findall(r'operations\["(\w+)"\]', generated)} == ROUTES.keys()
+
+
 # ---------------------------------------------------------------------- sending
 
 
@@ -216,6 +234,19 @@ def test_ids_and_queries_are_encoded_once():
         "/products?ids=a%26b%2Cc",
         "/barcodes?scan=%2801%290%201",
     ]
+
+
+def test_the_example_of_the_page_places_an_order(monkeypatch):
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    server = Server(reply(201, {"status": "PENDING"}))
+    monkeypatch.setattr("client.Http", lambda url: server)
+    names = {"api_url": "https://api"}
+    exec(code.replace("inventory_orders.client", "client"), names)
+    assert names["order"] == {"status": "PENDING"}
+    ((method, url, headers, body),) = server.requests
+    assert (method, url, headers["Prefer"]) == ("POST", "https://api/orders", "wait=10")
+    assert headers["Authorization"].startswith("AWS4-HMAC-SHA256")
+    assert body["userId"] == "u-7"
 
 
 # ---------------------------------------------------------------------- outcomes
