@@ -1,5 +1,7 @@
 """Fixtures for pytest, for a conftest.py that names this module in `pytest_plugins`."""
 
+# Not a plugin that pytest finds by itself, because it would load this in each run of each project with the wheel.
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
 """A shop in memory for tests of code that uses the service: its real handlers, its events, and faults on request.
 
 with RunningShop().open() as shop:
-shop.list("tea", 5)
-assert shop.place("o-1", {"tea": 2}) == "PENDING"
-shop.change("confirm", "o-1")
-assert [event["detail-type"] for event in shop.events] == ["OrderPlaced", "OrderConfirmed"]
+    shop.list("tea", 5)
+    assert shop.place("o-1", {"tea": 2}) == "PENDING"
+    shop.change("confirm", "o-1")
+    assert [event["detail-type"] for event in shop.events] == ["OrderPlaced", "OrderConfirmed"]
 """
 
 from __future__ import annotations

@@ -28,17 +28,28 @@ UV = Path(sys.executable).with_name("uv")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Build the wheel as `pip wheel .` does: with the build requirements alone. pip downloads them, but here they are links."""
-    folder, place = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("build")
+def build(tmp_path_factory):
+    """Return a function that builds the wheel of a folder as `pip wheel .` does: with the build requirements alone.
+
+    pip downloads them, but here they are links.
+    """
+    place = tmp_path_factory.mktemp("build")
     site = new_environment(place)
-    python = [place / "bin" / "python", "-I", "-c"]
     link(tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"], site)
-    ask = "import hatchling.build as b; print(*b.get_requires_for_build_wheel(), sep='\\n')"
-    asked = subprocess.run([*python, ask], cwd=ROOT, check=True, capture_output=True, text=True)
-    link(asked.stdout.split(), site)
-    build = f"import hatchling.build as b; b.build_wheel({str(folder)!r})"
-    subprocess.run([*python, build], cwd=ROOT, check=True, capture_output=True)
+
+    def run(source, code):
+        python = [place / "bin" / "python", "-I", "-c", f"import hatchling.build as b; {code}"]
+        return subprocess.run(python, cwd=source, check=True, capture_output=True, text=True).stdout
+
+    asked = run(ROOT, "print(*b.get_requires_for_build_wheel(), sep='\\n')")
+    link(asked.split(), site)
+    return run
+
+
+@pytest.fixture(scope="module")
+def wheel(build, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build(ROOT, f"b.build_wheel({str(folder)!r})")
     (file,) = folder.glob("*.whl")
     assert file.name == f"inventory_orders-{VERSION}-py3-none-any.whl"
     return file
@@ -146,6 +157,18 @@ def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
     assert found == functions - {"__pycache__"}
     assert (*data, "vendored", "aws_lambda_powertools", "__init__.py") in files
     assert {file[3] for file in files if file[:3] == (*data, "desk")} == {*built()}
+
+
+def test_a_source_distribution_builds_the_same_wheel_without_the_desk(build, wheel, tmp_path):
+    """`python -m build` does this. Outside a checkout, there is no esbuild, so the wheel cannot host the desk."""
+    build(ROOT, f"b.build_sdist({str(tmp_path)!r})")
+    (packed,) = tmp_path.iterdir()
+    shutil.unpack_archive(packed, tmp_path, filter="data")
+    build(tmp_path / packed.name.removesuffix(".tar.gz"), f"b.build_wheel({str(tmp_path)!r})")
+    names = [{*ZipFile(file).namelist()} for file in (wheel, tmp_path / wheel.name)]
+    left_out = names[0] - names[1]
+    assert names[1] < names[0]
+    assert all(name.startswith("inventory_orders_cdk/data/desk/") for name in left_out)
 
 
 def test_the_layer_of_the_wheel_is_the_one_of_the_checkout(assembly):

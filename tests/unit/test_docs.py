@@ -14,11 +14,11 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_160
+MAX_WORDS_IN_ALL = 32_410
 
 MAX_WORDS = {
     "README.md": 625,
-    "docs/README.md": 240,
+    "docs/README.md": 250,
     "docs/architecture.md docs/lanes.md": 3_685,
     "docs/benchmarks.md": 1_255,
     "docs/locations.md": 600,
@@ -26,7 +26,7 @@ MAX_WORDS = {
     "docs/aws.md": 680,
     "docs/reference.md": 3_990,
     "docs/runbook.md docs/operations.md": 4_385,
-    "docs/orders.md docs/api.md docs/data-model.md": 6_385,
+    "docs/orders.md docs/api.md docs/data-model.md": 6_430,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_955,
     "docs/glossary.md": 615,
@@ -34,7 +34,8 @@ MAX_WORDS = {
     "docs/limits.md": 685,
     "docs/drops.md": 275,
     "docs/desk.md": 1_425,
-    "docs/package.md": 240,
+    "docs/package.md": 270,
+    "docs/testing.md": 160,
     "docs/versions.md": 170,
 }
 """The pages that are written by hand, in groups with a word limit each."""
