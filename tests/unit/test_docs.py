@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_410
+MAX_WORDS_IN_ALL = 32_440
 
 MAX_WORDS = {
     "README.md": 625,
@@ -24,7 +24,7 @@ MAX_WORDS = {
     "docs/locations.md": 600,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_990,
+    "docs/reference.md": 4_020,
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 6_430,
     "docs/patterns.md": 1_495,
