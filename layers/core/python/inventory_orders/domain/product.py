@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -247,6 +247,25 @@ def check_floors(safety_stock: int, backorder_limit: int) -> None:
         )
 
 
+def check_group(product: Product | NewProduct, named: Collection[str]) -> None:
+    """Check that a command which names the group of a purchase limit leaves the product with a limit.
+
+    Args:
+        product: The product after the command.
+        named: The attributes that the command sets.
+
+    Raises:
+        InvalidMessageError: There is a group, but no limit.
+    """
+    if "limit_group" in named and product.limit_group and not product.purchase_limit:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"limitGroup: {product.limit_group} has no effect without a limit; send a purchaseLimit of at least 1 too, or leave "
+            "limitGroup out",
+            "limitGroup",
+        )
+
+
 def stock_status(
     stock_count: int,
     backorder_limit: int = 0,
@@ -273,8 +292,9 @@ class NewProduct:
         low_stock_threshold: The number of units at or below which the product counts as low in stock.
         backorder_limit: How far below zero the stock may go, in units.
         safety_stock: Units that orders leave.
-        purchase_limit: How many units of its group each buyer may buy; 0 for no limit.
-        limit_group: The products that share the limit; None for a group of its own.
+        purchase_limit: How many units of its group each buyer may buy; 0 for no limit; None for that of the product's other
+            locations.
+        limit_group: The products that share the limit; None for that of the other locations, or a group of its own.
         name: For people.
         price: In minor units of the currency (cents, pence).
         barcodes: Its barcodes, as `barcode.written` returns them.
@@ -288,12 +308,47 @@ class NewProduct:
     price: int | None = None
     barcodes: frozenset[str] = frozenset()
     safety_stock: int = 0
-    purchase_limit: int = 0
+    purchase_limit: int | None = None
     limit_group: str | None = None
 
 
 LIMITS = ("purchase_limit", "limit_group")
 """The attributes that decide how many units a buyer may buy. A change of a product's own row sets them at all locations."""
+
+
+def with_limit(new: NewProduct, rows: Iterable[Product]) -> NewProduct:
+    """Complete a new row with the purchase limit that its product has at other locations, unless the row names its own.
+
+    Args:
+        new: The new row.
+        rows: The rows of its product at all other locations, perhaps among those of other products.
+
+    Raises:
+        InvalidMessageError: The other locations have different limits, or the row would have a group, but no limit.
+    """
+    terms = {
+        (row.purchase_limit, row.limit_group if row.purchase_limit else None)
+        for row in rows
+        if product_of(row.product_id) == product_of(new.product_id)
+    }
+    own = new.purchase_limit
+    is_complete = own == 0 or None not in (own, new.limit_group)
+    if len(terms) > 1 and not is_complete:
+        raise InvalidMessageError(
+            "SCHEMA_VIOLATION",
+            f"purchaseLimit: {product_of(new.product_id)} has different limits at its locations; send the purchaseLimit and "
+            "limitGroup of the new one, or a purchaseLimit of 0",
+            "purchaseLimit",
+        )
+    for limit, group in () if is_complete else terms:
+        new = replace(
+            new,
+            purchase_limit=limit if own is None else own,
+            limit_group=group if new.limit_group is None else new.limit_group,
+        )
+    check_group(new, LIMITS)
+    return new
+
 
 DETAILS = ("name", "price")
 """The attributes of which a catalogue event has a snapshot."""

@@ -507,7 +507,7 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
         document.get("price"),
         all_written(document.get("barcodes", ())),
         document.get("safetyStock", 0),
-        document.get("purchaseLimit", 0),
+        document.get("purchaseLimit"),
         document.get("limitGroup"),
     )
 
