@@ -157,7 +157,7 @@ class RetryingClient:
             actions: The actions of the transaction.
             plans_around: Cancellation reasons that make the caller plan again instead of repeating the transaction, if they
                 concern a product's row. After a conflict, the same transaction would only lose again. After throttling, the
-                other products need not wait.
+                other products need not wait. A caller that plans around anything also plans around throttled buyers.
 
         Raises:
             StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if
@@ -277,8 +277,12 @@ class _Attempts:
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
-        return any(
-            reason.meaning in self.plans_around and _is_of_hot_item(reason, ActionKind.PURCHASES)
+        return bool(self.plans_around) and any(
+            _is_throttled_buyer(reason)
+            or (
+                reason.meaning in self.plans_around
+                and _is_of_hot_item(reason, ActionKind.PURCHASES)
+            )
             for reason in error.reasons
         )
 
@@ -300,6 +304,11 @@ def check_time(deadline: Deadline) -> None:
     """
     if deadline.remaining() <= 0:
         raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")
+
+
+def _is_throttled_buyer(reason: CancellationReason) -> bool:
+    """Whether a buyer's row was throttled, for which the orders of other buyers need not wait."""
+    return reason.action.kind is ActionKind.PURCHASES and reason.meaning is Meaning.THROTTLED
 
 
 def _is_of_hot_item(reason: CancellationReason, *others: ActionKind) -> bool:
