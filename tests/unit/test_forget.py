@@ -113,7 +113,9 @@ def test_an_unknown_user_is_an_error_that_says_what_was_searched(shop):
     place(shop, ORDER)
     unknown = forget("u-77", "--yes").exception
     assert isinstance(unknown, UserError)
-    assert "Orders has no order of u-77 (index byUser) or with that buyer, and none of" in str(unknown)
+    assert "Orders has no order of u-77 (index byUser) or with that buyer, and none of" in str(
+        unknown
+    )
     assert shop.order_row("o-1")["userId"] == "u-7"
 
 

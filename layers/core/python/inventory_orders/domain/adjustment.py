@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from inventory_orders.domain.change import Change, IdempotencyMatch, OtherRequest
-from inventory_orders.domain.location import location_of
+from inventory_orders.domain.location import location_of, product_of, stock_key
 from inventory_orders.domain.product import Product, Stock, StockById
 from inventory_orders.domain.record import AdjustmentKey, AdjustmentRecord
 from inventory_orders.domain.rejection import Rejection, RejectionReason, Shortage
@@ -55,12 +55,16 @@ class Adjustment(Change):
 
     @property
     def product_ids(self) -> Collection[str]:
-        return (self.product_id,)
+        """Its row and, if units are sent to another location, the row there, without which they could never arrive."""
+        places = [self.notes["sentTo"]] if "sentTo" in self.notes else []
+        there = [stock_key(product_of(self.product_id), place) for place in places]
+        return (self.product_id, *there)
 
     def rejection(self, products: StockById) -> Rejection | None:
         product = products[self.product_id]
-        if product is None:
-            return Rejection(RejectionReason.UNKNOWN_PRODUCT, self.product_id)
+        unknown = [key for key in self.product_ids if products[key] is None]
+        if unknown or product is None:
+            return Rejection(RejectionReason.UNKNOWN_PRODUCT, unknown[0])
         if not self.names_location and (unnamed := Rejection.of_unnamed_location(product)):
             return unnamed
         if isinstance(product, Product) and self.counted_before not in (None, product.counted_at):
