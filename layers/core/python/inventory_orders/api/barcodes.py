@@ -103,7 +103,10 @@ def _ids(text: str, kind: str) -> Iterator[str]:
 
 
 def _unknown(scan: Scan) -> ProblemError:
-    code, detail = "UNKNOWN_BARCODE", "nothing has this code; add it to the barcodes of its product"
+    code, detail = (
+        "UNKNOWN_BARCODE",
+        "no product or order has this code; if it is on goods, add it to the barcodes of their product, or enter the product's id",
+    )
     if scan.item_number is not None:
         code, detail = (
             "VARIABLE_MEASURE",

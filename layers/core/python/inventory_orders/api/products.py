@@ -321,6 +321,8 @@ def _shown_adjustment(row: Row) -> direct.Answer:
 
 
 _ADJUSTMENT = (
+    # Before its first count, a product was counted when it was created.
+    "createdAt",
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "countedAt", "actor", "reference"),
     *(
         "sentTo",

@@ -481,6 +481,7 @@ class ProductCatalogue:
         deadline: Deadline,
         *,
         everywhere: bool = True,
+        if_barcodes: frozenset[str] | None = None,
     ) -> Sequence[Update[Product]]:
         """Set some of the attributes of a product that people may change. The others stay unchanged.
 
@@ -489,14 +490,15 @@ class ProductCatalogue:
         Args:
             changes: New values by attribute name of `Product`.
             everywhere: Whether `LIMITS` are also set at all other locations, if the row is the product's own.
+            if_barcodes: The barcodes that the new ones replace; None for any.
 
         Returns:
             See `discontinue`.
 
         Raises:
             InvalidMessageError: The product would have both safety stock and backorders, or gets a group without a limit.
-            RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows; `BARCODE_TAKEN`; or
-                `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
+            RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows; `BARCODE_TAKEN`;
+                `BARCODES_CHANGED`, if it has others than `if_barcodes`; or `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
             InventoryOrdersError: See `update_with_retry`.
         """
         _check_details(product_id, changes)
@@ -507,6 +509,11 @@ class ProductCatalogue:
             after = replace(product, **given)
             check_floors(after.safety_stock, after.backorder_limit)
             check_group(after, given if given is changes else ())
+            if after.barcodes != product.barcodes and if_barcodes not in (None, product.barcodes):
+                raise RejectedError(
+                    f"barcodes: those of {in_words(product_id)} have changed since; look at it, and repeat the change",
+                    "BARCODES_CHANGED",
+                )
             if after.removable < 0 and after.backorder_limit < product.backorder_limit:
                 raise RejectedError(
                     f"{-product.stock_count:,} units of {in_words(product_id)} are on backorder; set a backorder limit of at "
