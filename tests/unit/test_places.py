@@ -402,6 +402,7 @@ def test_a_new_location_has_to_name_its_limit_if_the_others_differ(shop):
 def test_a_limit_that_is_set_while_a_location_is_listed_applies_there_too(shop):
     limited = {"purchaseLimit": 2, "limitGroup": "leaves"}
     shop.once("TransactWriteItems", lambda _: command(shop, "change", **limited) and None)
+    assert result(create(shop)) == ("RETRY_LATER", "CONTENTION")
     assert create(shop)["result"] == "APPLIED"
     shop.once("TransactWriteItems", lambda _: create(shop, "lyon") and None)
     command(shop, "change", purchaseLimit=5)

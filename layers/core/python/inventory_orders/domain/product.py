@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -232,32 +232,24 @@ StockById = Mapping[str, Stock | None]
 """Units by product id; None for a product that does not exist."""
 
 
-def check_floors(safety_stock: int, backorder_limit: int) -> None:
-    """Check that a product does not have both safety stock and backorders.
+def check_terms(product: Product | NewProduct, *, names_group: bool = True) -> None:
+    """Check that a product does not have both safety stock and backorders, nor a limit's group without a limit.
+
+    Args:
+        product: The product as it will be.
+        names_group: Whether the command names its group. A product may keep the group of a limit that is removed.
 
     Raises:
         InvalidMessageError: It has both.
     """
-    if safety_stock and backorder_limit:
+    if product.safety_stock and product.backorder_limit:
         raise InvalidMessageError(
             "SCHEMA_VIOLATION",
-            f"safetyStock: must be 0 while backorderLimit is not 0, but would be {safety_stock:,} with a backorderLimit of "
-            f"{backorder_limit:,}; set one of them to 0",
+            f"safetyStock: must be 0 while backorderLimit is not 0, but would be {product.safety_stock:,} with a backorderLimit of "
+            f"{product.backorder_limit:,}; set one of them to 0",
             "safetyStock",
         )
-
-
-def check_group(product: Product | NewProduct, named: Collection[str]) -> None:
-    """Check that a command which names the group of a purchase limit leaves the product with a limit.
-
-    Args:
-        product: The product after the command.
-        named: The attributes that the command sets.
-
-    Raises:
-        InvalidMessageError: There is a group, but no limit.
-    """
-    if "limit_group" in named and product.limit_group and not product.purchase_limit:
+    if names_group and product.limit_group and not product.purchase_limit:
         raise InvalidMessageError(
             "SCHEMA_VIOLATION",
             f"limitGroup: {product.limit_group} has no effect without a limit; send a purchaseLimit of at least 1 too, or leave "
@@ -324,7 +316,7 @@ def with_limit(new: NewProduct, rows: Iterable[Product]) -> NewProduct:
         rows: The rows of its product at all other locations, perhaps among those of other products.
 
     Raises:
-        InvalidMessageError: The other locations have different limits, or the row would have a group, but no limit.
+        InvalidMessageError: The other locations have different limits, or the new row contradicts itself: see `check_terms`.
     """
     terms = {
         (row.purchase_limit, row.limit_group if row.purchase_limit else None)
@@ -346,7 +338,7 @@ def with_limit(new: NewProduct, rows: Iterable[Product]) -> NewProduct:
             purchase_limit=limit if own is None else own,
             limit_group=group if new.limit_group is None else new.limit_group,
         )
-    check_group(new, LIMITS)
+    check_terms(new)
     return new
 
 

@@ -412,14 +412,13 @@ class Batch:
         unknown = self._limited_buyers(found) - (known.keys() if self.looks_again else set())
         if unknown:
             self._read_purchases(sorted(unknown))
-        changes = self.pending.values() if self._client.contested else ()
-        met = frozenset(
+        contested = frozenset(
             key
-            for change in changes
+            for change in (self.pending.values() if self._client.contested else ())
             for key in (*change.buyers, *change.refunds)
             if self._client.contested.has(key.buyer)
         )
-        return replace(found, purchases=known, contested=met)
+        return replace(found, purchases=known, contested=contested)
 
     def _read_purchases(self, keys: Sequence[BuyerKey]) -> None:
         """Read what buyers have bought. A throttled row only returns the orders of its buyer."""

@@ -278,7 +278,7 @@ class _Attempts:
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
         return bool(self.plans_around) and any(
-            _is_throttled_buyer(reason)
+            (reason.action.kind, reason.meaning) == (ActionKind.PURCHASES, Meaning.THROTTLED)
             or (
                 reason.meaning in self.plans_around
                 and _is_of_hot_item(reason, ActionKind.PURCHASES)
@@ -304,11 +304,6 @@ def check_time(deadline: Deadline) -> None:
     """
     if deadline.remaining() <= 0:
         raise ThrottledError("OUT_OF_TIME", "the invocation had no time left")
-
-
-def _is_throttled_buyer(reason: CancellationReason) -> bool:
-    """Whether a buyer's row was throttled, for which the orders of other buyers need not wait."""
-    return reason.action.kind is ActionKind.PURCHASES and reason.meaning is Meaning.THROTTLED
 
 
 def _is_of_hot_item(reason: CancellationReason, *others: ActionKind) -> bool:

@@ -28,8 +28,7 @@ from inventory_orders.domain.product import (
     NewProduct,
     Product,
     ProductStatus,
-    check_floors,
-    check_group,
+    check_terms,
     sortable_id,
     stock_status,
     with_limit,
@@ -301,28 +300,21 @@ class ProductCatalogue:
         Raises:
             ProductNotFoundError: The new row is for a location, but the product does not exist.
             RejectedError: `TOO_MANY_PLACES` or `BARCODE_TAKEN`.
-            InvalidMessageError: Its limit is not clear: see `with_limit`.
-            ContentionError: Concurrent writers changed the limit until attempts or time ran out.
+            InvalidMessageError: See `with_limit`.
+            ContentionError: The limit of the other locations has just changed.
             CorruptItemError: The row breaks the table's contract, or DynamoDB does not accept the product's own row.
         """
-
-        def attempt() -> tuple[bool, Product]:
-            rows, at = (
-                rows_elsewhere(self.client, [new], deadline),
-                timestamp(self.client.clock.now()),
-            )
-            product = self._by_actor(product_to_create(with_limit(new, rows), at), at)
-            try:
-                self.client.write(create_actions(product, rows), deadline, self.stats)
-            except TransactionCancelledError as cancelled:
-                found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
-                if found:
-                    return False, require_product(found[0], product.product_id)
-                check_room(product.product_id, cancelled)
-                raise
-            return True, product
-
-        return self.client.call(attempt, deadline, self.stats, repeat_after=if_contended)
+        rows, at = rows_elsewhere(self.client, [new], deadline), timestamp(self.client.clock.now())
+        product = self._by_actor(product_to_create(with_limit(new, rows), at), at)
+        try:
+            self.client.write(create_actions(product, rows), deadline, self.stats)
+        except TransactionCancelledError as cancelled:
+            found = [r.found for r in cancelled.of(ActionKind.PRODUCT) if r.found is not None]
+            if found:
+                return False, require_product(found[0], product.product_id)
+            check_room(product.product_id, cancelled)
+            raise
+        return True, product
 
     def change_details(self, event: CatalogueEvent, deadline: Deadline) -> tuple[bool, Product]:
         """Event-time guard: apply a catalogue event unless this one or a newer one was already applied.
@@ -496,7 +488,7 @@ class ProductCatalogue:
             See `discontinue`.
 
         Raises:
-            InvalidMessageError: The product would have both safety stock and backorders, or gets a group without a limit.
+            InvalidMessageError: See `check_terms`.
             RejectedError: `BELOW_FLOOR`, if more units are on backorder than the new limit allows; `BARCODE_TAKEN`;
                 `BARCODES_CHANGED`, if it has others than `if_barcodes`; or `NEWER_EVENT_APPLIED`, from a sender whose clock is ahead of ours.
             InventoryOrdersError: See `update_with_retry`.
@@ -505,10 +497,9 @@ class ProductCatalogue:
         limits = {name: changes[name] for name in LIMITS if name in changes}
 
         def changed(product: Product) -> Product:
-            given = changes if product.product_id == product_id else limits
-            after = replace(product, **given)
-            check_floors(after.safety_stock, after.backorder_limit)
-            check_group(after, given if given is changes else ())
+            is_own = product.product_id == product_id
+            after = replace(product, **(changes if is_own else limits))
+            check_terms(after, names_group=is_own and "limit_group" in changes)
             if after.barcodes != product.barcodes and if_barcodes not in (None, product.barcodes):
                 raise RejectedError(
                     f"barcodes: those of {in_words(product_id)} have changed since; look at it, and repeat the change",
@@ -594,7 +585,7 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
         (reason,) = cancelled.of(ActionKind.PLACES)
         product = require_product(reason.found, product_of(key))
         if len(product.places) < MAX_PLACES:
-            raise ContentionError(f"the purchase limit of {in_words(key)} changed on every attempt")
+            raise ContentionError(f"the purchase limit of {product.product_id} has just changed")
         raise RejectedError(
             f"{in_words(product.product_id)} is already listed at the maximum of {MAX_PLACES} locations (not counting the "
             "default); delist it at one of them first",
