@@ -95,6 +95,11 @@ def is_pseudonym(user_id: str) -> bool:
     return _PSEUDONYM.fullmatch(user_id) is not None
 
 
+def _left_in(order: OrderRecord) -> tuple[Any, ...]:
+    """What an earlier run may have left in an order, or what commands have added since."""
+    return order.buyers, [step.notes for step in order.steps]
+
+
 def _lacking(reasons: Sequence[CancellationReason], keys: Iterable[BuyerKey]) -> PurchasesByBuyer:
     """The rows that have fewer units than an order charged."""
     return {
@@ -201,14 +206,8 @@ class Forgetting:
         """
         try:
             order: Any = read_record(item)
-            is_pseudonym = order.user_id == self.pseudonym
-            after = (
-                self._forgotten(order)
-                if is_pseudonym or order.user_id == self.user_id
-                else self._left(order)
-            )
-            is_noted = is_pseudonym and any(step.notes for step in order.steps)
-            if order.user_id == self.user_id or is_noted or order.buyers != after.buyers:
+            after = self._after(order)
+            if order.user_id != after.user_id or _left_in(order) != _left_in(after):
                 kept = after.charged_buyers
                 refunds = {key: n for key, n in charged(order).items() if key not in kept}
                 self._erased |= refunds.keys()
@@ -253,6 +252,10 @@ class Forgetting:
 
     def _soon(self) -> Deadline:
         return Deadline.after(_PATIENCE, SystemClock())
+
+    def _after(self, order: OrderRecord) -> OrderRecord:
+        is_own = order.user_id in (self.user_id, self.pseudonym)
+        return self._forgotten(order) if is_own else self._left(order)
 
     def _left(self, order: OrderRecord) -> OrderRecord:
         """An order without the user among its buyers."""

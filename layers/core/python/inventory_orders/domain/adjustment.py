@@ -54,17 +54,20 @@ class Adjustment(Change):
         return AdjustmentKey(self.product_id, self.adjustment_id)
 
     @property
+    def sent_to(self) -> str:
+        """The row at the location to which units are sent, which they could otherwise never reach; its own row if they are not."""
+        place = self.notes.get("sentTo", location_of(self.product_id))
+        return stock_key(product_of(self.product_id), place)
+
+    @property
     def product_ids(self) -> Collection[str]:
-        """Its row and, if units are sent to another location, the row there, without which they could never arrive."""
-        places = [self.notes["sentTo"]] if "sentTo" in self.notes else []
-        there = [stock_key(product_of(self.product_id), place) for place in places]
-        return (self.product_id, *there)
+        return tuple(dict.fromkeys((self.product_id, self.sent_to)))
 
     def rejection(self, products: StockById) -> Rejection | None:
-        product = products[self.product_id]
-        unknown = [key for key in self.product_ids if products[key] is None]
-        if unknown or product is None:
-            return Rejection(RejectionReason.UNKNOWN_PRODUCT, unknown[0])
+        product, there = products[self.product_id], products[self.sent_to]
+        if product is None or there is None:
+            subject = self.product_id if product is None else self.sent_to
+            return Rejection(RejectionReason.UNKNOWN_PRODUCT, subject)
         if not self.names_location and (unnamed := Rejection.of_unnamed_location(product)):
             return unnamed
         if isinstance(product, Product) and self.counted_before not in (None, product.counted_at):

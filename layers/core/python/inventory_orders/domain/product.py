@@ -318,26 +318,26 @@ def with_limit(new: NewProduct, rows: Iterable[Product]) -> NewProduct:
     Raises:
         InvalidMessageError: The other locations have different limits, or the new row contradicts itself: see `check_terms`.
     """
-    terms = {
-        (row.purchase_limit, row.limit_group if row.purchase_limit else None)
-        for row in rows
-        if product_of(row.product_id) == product_of(new.product_id)
-    }
-    own = new.purchase_limit
-    is_complete = own == 0 or None not in (own, new.limit_group)
-    if len(terms) > 1 and not is_complete:
-        raise InvalidMessageError(
-            "SCHEMA_VIOLATION",
-            f"purchaseLimit: {product_of(new.product_id)} has different limits at its locations; send the purchaseLimit and "
-            "limitGroup of the new one, or a purchaseLimit of 0",
-            "purchaseLimit",
-        )
-    for limit, group in () if is_complete else terms:
-        new = replace(
-            new,
-            purchase_limit=limit if own is None else own,
-            limit_group=group if new.limit_group is None else new.limit_group,
-        )
+    own, product_id = new.purchase_limit, product_of(new.product_id)
+    if own != 0 and None in (own, new.limit_group):
+        terms = {
+            (row.purchase_limit, row.charged_group)
+            for row in rows
+            if product_of(row.product_id) == product_id
+        }
+        if len(terms) > 1:
+            raise InvalidMessageError(
+                "SCHEMA_VIOLATION",
+                f"purchaseLimit: {product_id} has different limits at its locations; send the purchaseLimit and limitGroup of the "
+                "new one, or a purchaseLimit of 0",
+                "purchaseLimit",
+            )
+        for limit, group in terms:
+            new = replace(
+                new,
+                purchase_limit=limit if own is None else own,
+                limit_group=new.limit_group or group,
+            )
     check_terms(new)
     return new
 

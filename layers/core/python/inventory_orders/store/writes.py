@@ -466,8 +466,7 @@ def barcode_actions(product: Product, before: frozenset[str]) -> list[Action]:
         before: Its barcodes as read; empty if it is created.
     """
     new = {key_of_barcode(each): each for each in product.barcodes - before}
-    kept = {*map(key_of_barcode, product.barcodes)}
-    gone = {*map(key_of_barcode, before)} - kept
+    gone = {*map(key_of_barcode, before)}.difference(map(key_of_barcode, product.barcodes))
     return [
         *(
             Action(
