@@ -41,7 +41,7 @@ from inventory_orders.domain.product import (
     NewProduct,
     Product,
     ProductStatus,
-    check_floors,
+    check_terms,
     sortable_id,
 )
 from inventory_orders.domain.record import NOTES_OF_ADJUSTMENT, AdjustmentKey
@@ -184,7 +184,7 @@ class Change:
         if "price" in self.details:
             changes["price_changed_at"] = self.event_time if changes["price"] is not None else None
         after = replace(product, **changes)
-        check_floors(after.safety_stock, after.backorder_limit)
+        check_terms(after, names_group=bool(self.others.get("limit_group")))
         is_lower = after.backorder_limit < product.backorder_limit
         if is_lower and after.stock_count < -after.backorder_limit:
             raise RejectedError(
