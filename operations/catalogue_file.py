@@ -444,10 +444,9 @@ class _Reader:
         add(number, fields)
 
     def _add_creation(self, number: int, fields: dict[str, Any]) -> None:
-        command = _checked(fields)
-        key = key_in(command)
+        new = product_in(fields)
+        key = new.product_id
         self._must_be_only(number, f"create {in_words(key)}", _ADD_UP, "create", key)
-        new = new_product(command)
         self._must_be_only_barcodes(number, new.barcodes)
         self.file.creations.append(Line(number, new, ids_in(fields)))
 
@@ -553,6 +552,15 @@ class _Reader:
         if first != number:
             group = self._repeated.setdefault(key, _Repeated(what, fix, column, [first]))
             group.numbers.append(number)
+
+
+def product_in(fields: Mapping[str, Any]) -> NewProduct:
+    """Convert the fields of a line with the action `create` into a product to create. Fields without a value are ignored.
+
+    Raises:
+        InvalidMessageError: A field is missing, unknown or wrong.
+    """
+    return new_product(_checked(fields))
 
 
 def _taken(lines: list[Line[T]], refused: Mapping[int, str]) -> list[FileError]:

@@ -130,11 +130,14 @@ def _id_remedy(column: str, text: str) -> str:
     """Say how to write an id with characters that ids cannot have."""
     if len(text) > _LONGEST_ID:
         return ""
-    if column in _LOCATIONS:
-        written = _NOT_IN_LOCATIONS.sub("-", text).strip("-")
-    else:
-        written = text if _ID.fullmatch(text) else encoded_id(text)
+    is_location = column in _LOCATIONS
+    written = _NOT_IN_LOCATIONS.sub("-", text).strip("-") if is_location else as_id(text)
     return "" if written in ("", text) else f"; write {written}, in all files and messages"
+
+
+def as_id(text: str) -> str:
+    """Write a code as an id: unchanged if ids can have its characters, otherwise encoded."""
+    return text if _ID.fullmatch(text) else encoded_id(text)
 
 
 def encoded_id(text: str) -> str:

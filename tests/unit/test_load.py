@@ -376,7 +376,7 @@ def test_lost_responses_and_concurrent_loads_of_a_file_double_nothing(
 
 
 def test_a_throttled_load_continues(shelf, monkeypatch):
-    monkeypatch.setattr(loading, "_POLICY", replace(loading._POLICY, cap=0.001))
+    monkeypatch.setattr(loading, "POLICY", replace(loading.POLICY, cap=0.001))
     monkeypatch.setattr(memory, "_MAX_PACE", 0.001)
     slow_down = Fault(ServiceError("ThrottlingException", "slow down"))
     shelf.shop.planned["TransactWriteItems"].extend([slow_down] * 12)
@@ -395,7 +395,7 @@ def test_a_load_without_access_stops_immediately(shelf):
 def test_a_rate_is_kept_and_existing_products_cost_no_time(shelf, monkeypatch):
     monkeypatch.setattr(loading, "MAX_AT_ONCE", 5)
     clock, shelf.shop.call_seconds = shelf.shop.clock, 0.0
-    monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
+    monkeypatch.setattr(loading.StoppableClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     began = clock.seconds
     shelf.load(many(11), rate=20)
     assert clock.seconds - began == pytest.approx(0.5)
