@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +15,7 @@ import botocore.session
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, NoCredentialsError, NoRegionError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
@@ -97,6 +96,8 @@ def signed(
             raise NoCredentialsError
         keys = found.get_frozen_credentials() if isinstance(found, Credentials) else found
         where = region or session.get_config_variable("region")
+        if where is None:
+            raise NoRegionError
         SigV4Auth(keys, "execute-api", where).add_auth(request)
 
     return sign
@@ -165,21 +166,23 @@ def repeat(attempt: Callable[[], Reply], attempts: int) -> Reply:
     Raises:
         ApiError: The API refused the request, or the last attempt failed too.
     """
-    for number in count(1):
+    for number in range(1, attempts):
         pause = random.uniform(0, min(_LONGEST_PAUSE, 2.0**number))
         try:
             reply = attempt()
-        except ApiError as error:
-            if error.status or number >= attempts:
-                raise
-        else:
-            if reply.status < 400:
-                return reply
-            if reply.status not in _REPEATED or number >= attempts:
-                raise ApiError.of(reply)
-            pause += seconds_to_wait(reply)
-        time.sleep(pause)
-    raise AssertionError("count never ends")
+        except ApiError:
+            time.sleep(pause)
+            continue
+        if reply.status not in _REPEATED:
+            return _checked(reply)
+        time.sleep(seconds_to_wait(reply) + pause)
+    return _checked(attempt())
+
+
+def _checked(reply: Reply) -> Reply:
+    if reply.status >= 400:
+        raise ApiError.of(reply)
+    return reply
 
 
 def seconds_to_wait(reply: Reply) -> float:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from botocore.credentials import Credentials
+from botocore.exceptions import NoCredentialsError, NoRegionError
 
 from client import ApiError, Client, bearer, fields, signed
 from client.sending import Http, Reply
@@ -221,6 +222,18 @@ def test_a_token_is_asked_for_each_time_and_a_signature_is_of_its_time(clock):
         f"AWS4-HMAC-SHA256 Credential=key/{today}/eu-west-1/execute-api/aws4_request"
     )
     assert (url, headers["X-Amz-Security-Token"]) == ("https://api/stock?limit=5", "session")
+
+
+@pytest.mark.parametrize(
+    ("lacks", "error"),
+    [("AWS_DEFAULT_REGION", NoRegionError), ("AWS_ACCESS_KEY_ID", NoCredentialsError)],
+)
+def test_a_request_without_region_or_credentials_is_not_sent(monkeypatch, lacks, error):
+    monkeypatch.delenv(lacks)
+    server = Server(reply(200, {}))
+    with pytest.raises(error):
+        Client("https://api", signed(), send=server).get_about()
+    assert server.requests == []
 
 
 def test_ids_and_queries_are_encoded_once():
