@@ -30,8 +30,8 @@ def test_orders_commands_and_receipts_go_through_the_queues_and_publish_in_order
     assert shop.change("confirm", "o-1") == "CONFIRMED"
     assert shop.receive("tea", 4) == 6
     assert shop.receive("tea", 1) == 7
-    shop.list("tea#berlin", 0)
-    assert shop.receive("tea", 2, locationId="berlin") == 2
+    shop.list("tea#berlin", 1)
+    assert shop.receive("tea", 2, locationId="berlin") == 3
     assert shop.change("fulfil", "o-1") == "FULFILLED"
     assert kinds(shop) == ["OrderPlaced", "OrderRejected", "OrderConfirmed", "OrderFulfilled"]
     assert {event["source"] for event in shop.events} == {"inventory-orders"}
