@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import botocore.session
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, NoCredentialsError, NoRegionError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
@@ -79,9 +79,7 @@ Send = Callable[[str, str, Mapping[str, str], bytes | None], Reply]
 """Sends method, URL, headers and body. Raises ApiError without an answer."""
 
 
-def signed(
-    credentials: Credentials | ReadOnlyCredentials | None = None, region: str | None = None
-) -> Authorize:
+def signed(credentials: Credentials | None = None, region: str | None = None) -> Authorize:
     """Sign requests with AWS Signature Version 4.
 
     Args:
@@ -94,11 +92,10 @@ def signed(
         found = credentials or session.get_credentials()
         if found is None:
             raise NoCredentialsError
-        keys = found.get_frozen_credentials() if isinstance(found, Credentials) else found
         where = region or session.get_config_variable("region")
         if where is None:
             raise NoRegionError
-        SigV4Auth(keys, "execute-api", where).add_auth(request)
+        SigV4Auth(found.get_frozen_credentials(), "execute-api", where).add_auth(request)
 
     return sign
 
