@@ -53,9 +53,9 @@ class ApiError(Exception):
     """The API refused a request, or did not answer.
 
     Attributes:
-        status: HTTP status; 0 without an answer.
+        status: HTTP status; 0 if no answer arrived.
         code: The problem's code, as in docs/generated/codes.md; empty if API Gateway itself refused the request, and
-            `NO_ANSWER` without an answer.
+            `NO_ANSWER` if no answer arrived.
         message: What to do.
         problem: All fields of the answer, such as `field`, `shortages` or `earlierStep`.
     """
@@ -73,10 +73,10 @@ class ApiError(Exception):
 
 
 Authorize = Callable[[AWSRequest], None]
-"""Adds what proves who the caller is to a request, each time that it is sent."""
+"""Authenticates a request each time it is sent."""
 
 Send = Callable[[str, str, Mapping[str, str], bytes | None], Reply]
-"""Sends method, URL, headers and body. Raises ApiError without an answer."""
+"""Sends a request: method, URL, headers and body. Raises ApiError if no answer arrives."""
 
 
 def signed(credentials: Credentials | None = None, region: str | None = None) -> Authorize:

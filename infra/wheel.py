@@ -32,7 +32,7 @@ _KIT = (
     *(f"world/{name}.py" for name in ("__init__", "api", "clock", "events", "faults")),
     *(f"world/{name}.py" for name in ("handlers", "tables", "world")),
 )
-"""What the test kit needs of `testing`."""
+"""The files of `testing` that make up the test kit."""
 _SAMPLES = "inventory_orders/testing/data"
 # The dependencies are the same for every runtime.
 _RUNTIME = "python3.14"

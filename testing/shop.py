@@ -102,7 +102,7 @@ class RunningShop(Shop):
         return self.stock(stock_key(product_id, fields.get("locationId", "")))
 
     def work(self) -> None:
-        """Deliver messages until none is visible, then the changes that they led to."""
+        """Deliver all visible messages, then the changes that result from them."""
         while any(self._deliver(queue) for queue in FEEDS):
             pass
         self._deliver_changes("publish_events", "record_movements")
@@ -174,7 +174,7 @@ class RunningShop(Shop):
         return Client("https://shop", send=self.sender(claims))
 
     def sender(self, claims: Mapping[str, Any] | None = None) -> Send:
-        """What a client sends its requests with."""
+        """Make the function with which a client sends its requests."""
 
         def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
             parts = urlsplit(url)

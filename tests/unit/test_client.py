@@ -279,7 +279,7 @@ def test_an_undecided_order_is_sent_again_until_it_is_decided(clock):
 
 def test_waiting_ends_in_time(clock):
     outcome = Client("https://api", send=Server(ACCEPTED)).place_order(ORDER)
-    with pytest.raises(TimeoutError, match="not decided after 5 s"):
+    with pytest.raises(TimeoutError, match="still undecided after 5 s"):
         outcome.wait(5)
     assert clock.slept == [2, 2]
 
