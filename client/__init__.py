@@ -53,10 +53,10 @@ class Answer(dict[str, Any]):
 
 
 class Outcome:
-    """What has become of an order or an amend, which the API may not have decided yet.
+    """The outcome of an order or an amend, which the API may not have decided yet.
 
     Attributes:
-        answer: The answer; None as long as there is none.
+        answer: The answer; None while there is none.
     """
 
     def __init__(self, reply: Reply, ask: Callable[[], Answer | None]) -> None:
@@ -69,12 +69,12 @@ class Outcome:
 
         Raises:
             ApiError: The order or amend was rejected.
-            TimeoutError: It is still not decided.
+            TimeoutError: It is still undecided.
         """
         end = time.monotonic() + seconds
         while self.answer is None:
             if time.monotonic() + self._pause > end:
-                raise TimeoutError(f"not decided after {seconds} s; wait again")
+                raise TimeoutError(f"still undecided after {seconds} s; wait again")
             time.sleep(self._pause)
             self.answer = self._ask()
         return self.answer
@@ -86,7 +86,7 @@ class Client:
     Args:
         url: The output `ApiUrl`, or `CustomerApiUrl` for tokens.
         authorize: `signed()`, or `bearer(token)`; by default, requests are sent as they are, as in tests.
-        attempts: How often to send a request at most.
+        attempts: The most times to send a request.
         send: How to send requests; by default over the network.
 
     All methods raise `ApiError`.
@@ -119,7 +119,7 @@ class Client:
         send = partial(self._send, "POST", "/orders", body=order)
 
         def ask() -> Answer | None:
-            # Only the same request, sent again, says whether the order with this id is this one.
+            # The stored order with this id may be another one. The answer to the same request says which.
             reply = send(headers={"Prefer": "wait=25"})
             return None if reply.status == 202 else Answer.of(reply)
 
@@ -137,7 +137,7 @@ class Client:
     def amend_order(
         self, order_id: str, amend: fields.Amend, *, if_match: str | None = None
     ) -> Outcome:
-        """Change the units or attributes of an order. If the answer has to be waited for, it is the whole order.
+        """Change the units or attributes of an order. If the API does not decide at once, the answer is the whole order.
 
         Args:
             order_id: The order.
@@ -147,7 +147,7 @@ class Client:
         path, step_id = f"/orders/{_id(order_id)}", amend["stepId"]
 
         def ask() -> Answer | None:
-            # Until the step is there, answers to the same request, sent again, say nothing about it.
+            # Until the step is stored, even a refusal of the same request does not mean that it was not made.
             order = self._get(path, {})
             for refused in order.get("rejectedAmends", ()):
                 if refused["stepId"] == step_id:

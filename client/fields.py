@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 Lease = Mapping[str, Any]
 """The `lease` of an earlier answer."""
 Scans = Mapping[str, Sequence[str]]
-"""By product, what was scanned."""
+"""Scanned codes by product."""
 
 
 class Line(TypedDict):
@@ -179,7 +179,7 @@ class Renewal(TypedDict):
 
 
 class Commit(TypedDict):
-    """What was counted under a lease."""
+    """Units counted under a lease."""
 
     action: Literal["commit"]
     lease: Lease
@@ -197,7 +197,7 @@ class Release(TypedDict):
 
 
 class Begin(TypedDict):
-    """A count as of now to begin."""
+    """A count to begin, as of now."""
 
     action: Literal["begin"]
     productId: str
@@ -207,7 +207,7 @@ class Begin(TypedDict):
 
 
 class Counted(TypedDict):
-    """What was counted as of an earlier time."""
+    """Units counted as of an earlier time."""
 
     action: Literal["count"]
     productId: str

@@ -8,15 +8,14 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
 import botocore.session
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials, ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError, NoCredentialsError
+from botocore.credentials import Credentials
+from botocore.exceptions import BotoCoreError, NoCredentialsError, NoRegionError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
@@ -54,9 +53,9 @@ class ApiError(Exception):
     """The API refused a request, or did not answer.
 
     Attributes:
-        status: HTTP status; 0 without an answer.
+        status: HTTP status; 0 if no answer arrived.
         code: The problem's code, as in docs/generated/codes.md; empty if API Gateway itself refused the request, and
-            `NO_ANSWER` without an answer.
+            `NO_ANSWER` if no answer arrived.
         message: What to do.
         problem: All fields of the answer, such as `field`, `shortages` or `earlierStep`.
     """
@@ -74,15 +73,13 @@ class ApiError(Exception):
 
 
 Authorize = Callable[[AWSRequest], None]
-"""Adds what proves who the caller is to a request, each time that it is sent."""
+"""Authenticates a request each time it is sent."""
 
 Send = Callable[[str, str, Mapping[str, str], bytes | None], Reply]
-"""Sends method, URL, headers and body. Raises ApiError without an answer."""
+"""Sends a request: method, URL, headers and body. Raises ApiError if no answer arrives."""
 
 
-def signed(
-    credentials: Credentials | ReadOnlyCredentials | None = None, region: str | None = None
-) -> Authorize:
+def signed(credentials: Credentials | None = None, region: str | None = None) -> Authorize:
     """Sign requests with AWS Signature Version 4.
 
     Args:
@@ -95,9 +92,10 @@ def signed(
         found = credentials or session.get_credentials()
         if found is None:
             raise NoCredentialsError
-        keys = found.get_frozen_credentials() if isinstance(found, Credentials) else found
         where = region or session.get_config_variable("region")
-        SigV4Auth(keys, "execute-api", where).add_auth(request)
+        if where is None:
+            raise NoRegionError
+        SigV4Auth(found.get_frozen_credentials(), "execute-api", where).add_auth(request)
 
     return sign
 
@@ -165,21 +163,23 @@ def repeat(attempt: Callable[[], Reply], attempts: int) -> Reply:
     Raises:
         ApiError: The API refused the request, or the last attempt failed too.
     """
-    for number in count(1):
+    for number in range(1, attempts):
         pause = random.uniform(0, min(_LONGEST_PAUSE, 2.0**number))
         try:
             reply = attempt()
-        except ApiError as error:
-            if error.status or number >= attempts:
-                raise
-        else:
-            if reply.status < 400:
-                return reply
-            if reply.status not in _REPEATED or number >= attempts:
-                raise ApiError.of(reply)
-            pause += seconds_to_wait(reply)
-        time.sleep(pause)
-    raise AssertionError("count never ends")
+        except ApiError:
+            time.sleep(pause)
+            continue
+        if reply.status not in _REPEATED:
+            return _checked(reply)
+        time.sleep(seconds_to_wait(reply) + pause)
+    return _checked(attempt())
+
+
+def _checked(reply: Reply) -> Reply:
+    if reply.status >= 400:
+        raise ApiError.of(reply)
+    return reply
 
 
 def seconds_to_wait(reply: Reply) -> float:

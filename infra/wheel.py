@@ -25,13 +25,14 @@ _RENAMED = {
     "testing": "inventory_orders.testing",
 }
 """Folders of the checkout, and the packages that they become."""
+_IMPORT = re.compile(rf"^( *from )({'|'.join(_RENAMED)})(?=[. ])", re.MULTILINE)
 _KIT = (
     *("__init__.py", "fixtures.py", "samples.py", "shop.py", "aws"),
     *("schedules/__init__.py", "schedules/in_turn/__init__.py", "schedules/in_turn/shop.py"),
     *(f"world/{name}.py" for name in ("__init__", "api", "clock", "events", "faults")),
     *(f"world/{name}.py" for name in ("handlers", "tables", "world")),
 )
-"""What the test kit needs of `testing`."""
+"""The files of `testing` that make up the test kit."""
 _SAMPLES = "inventory_orders/testing/data"
 # The dependencies are the same for every runtime.
 _RUNTIME = "python3.14"
@@ -71,26 +72,20 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def _renamed(self, assets: ModuleType) -> dict[str, Path]:
         """Copy the folders that become packages with other names, and rename their imports. Lists the copies by path."""
-        names = "|".join(_RENAMED)
-        copies = Path(self.root) / ".local" / "renamed"
+        root = Path(self.root)
+        copies = root / ".local" / "renamed"
         shutil.rmtree(copies, ignore_errors=True)
         files = {}
         for folder, package in _RENAMED.items():
-            for name, file in assets.sources(Path(self.root) / folder).items():
+            for name, file in assets.sources(root / folder).items():
                 if folder == "testing" and not name.startswith(_KIT):
                     continue
                 place = f"{package.replace('.', '/')}/{name}"
                 files[place] = copies / place
                 files[place].parent.mkdir(parents=True, exist_ok=True)
-                files[place].write_text(
-                    re.sub(
-                        rf"^( *from )({names})(?=[. ])",
-                        lambda found: found[1] + _RENAMED[found[2]],
-                        file.read_text("utf-8"),
-                        flags=re.MULTILINE,
-                    ),
-                    "utf-8",
-                )
+                text = file.read_text("utf-8")
+                renamed = _IMPORT.sub(lambda found: found[1] + _RENAMED[found[2]], text)
+                files[place].write_text(renamed, "utf-8")
         return files
 
     def _desk(self) -> Path:

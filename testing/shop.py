@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from client import Client
 from client.sending import ApiError, Reply, Send
 from inventory_orders.domain.events import SOURCE
+from inventory_orders.domain.location import stock_key
 from inventory_orders.domain.product import NewProduct
 from inventory_orders.store.tables import KEYS, STREAM_BATCH, STREAMED, Table
 from testing.aws import Item
@@ -57,6 +58,7 @@ class RunningShop(Shop):
         self.unanswered = 0
         self._adjustments = 0
         super().__init__(products, clock)
+        self.variables["USER_ID_CLAIM"] = "sub"
 
     @contextmanager
     def open(self) -> Iterator[Self]:
@@ -79,7 +81,7 @@ class RunningShop(Shop):
             fields: Other fields of the message, such as `userId` or `holdSeconds`.
 
         Returns:
-            The order's status; None if the message became a dead letter.
+            The order's status; None if there is no order, because the message is a dead letter or waits.
         """
         self.send("Order", order_body(order_id, dict(units)) | fields)
         self.work()
@@ -92,15 +94,15 @@ class RunningShop(Shop):
         return self.status(order_id)
 
     def receive(self, product_id: str, units: int, **fields: Any) -> int:
-        """Book a receipt. Returns the product's available units."""
+        """Book a receipt, perhaps at a `locationId`. Returns the units that are available there."""
         self._adjustments += 1
         receipt = {"adjustmentId": f"receipt-{self._adjustments}", "reason": "RECEIPT"}
         self.send("Stock", {"productId": product_id, "delta": units, **receipt, **fields})
         self.work()
-        return self.stock(product_id)
+        return self.stock(stock_key(product_id, fields.get("locationId", "")))
 
     def work(self) -> None:
-        """Deliver messages until none is visible, then the changes that they led to."""
+        """Deliver all visible messages, then the changes that result from them."""
         while any(self._deliver(queue) for queue in FEEDS):
             pass
         self._deliver_changes("publish_events", "record_movements")
@@ -167,12 +169,12 @@ class RunningShop(Shop):
         """A client of the shop's HTTP API.
 
         Args:
-            claims: The claims of a customer's or operator's token, such as `sub`; by default, requests are signed.
+            claims: The claims of a token, whose user is `sub`; by default, requests are signed.
         """
         return Client("https://shop", send=self.sender(claims))
 
     def sender(self, claims: Mapping[str, Any] | None = None) -> Send:
-        """What a client sends its requests with."""
+        """Make the function with which a client sends its requests."""
 
         def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
             parts = urlsplit(url)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from botocore.credentials import Credentials
+from botocore.exceptions import NoCredentialsError, NoRegionError
 
 from client import ApiError, Client, bearer, fields, signed
 from client.sending import Http, Reply
@@ -223,6 +224,18 @@ def test_a_token_is_asked_for_each_time_and_a_signature_is_of_its_time(clock):
     assert (url, headers["X-Amz-Security-Token"]) == ("https://api/stock?limit=5", "session")
 
 
+@pytest.mark.parametrize(
+    ("lacks", "error"),
+    [("AWS_DEFAULT_REGION", NoRegionError), ("AWS_ACCESS_KEY_ID", NoCredentialsError)],
+)
+def test_a_request_without_region_or_credentials_is_not_sent(monkeypatch, lacks, error):
+    monkeypatch.delenv(lacks)
+    server = Server(reply(200, {}))
+    with pytest.raises(error):
+        Client("https://api", signed(), send=server).get_about()
+    assert server.requests == []
+
+
 def test_ids_and_queries_are_encoded_once():
     server = Server(reply(200, {}))
     client = Client("https://api", send=server)
@@ -266,7 +279,7 @@ def test_an_undecided_order_is_sent_again_until_it_is_decided(clock):
 
 def test_waiting_ends_in_time(clock):
     outcome = Client("https://api", send=Server(ACCEPTED)).place_order(ORDER)
-    with pytest.raises(TimeoutError, match="not decided after 5 s"):
+    with pytest.raises(TimeoutError, match="still undecided after 5 s"):
         outcome.wait(5)
     assert clock.slept == [2, 2]
 

@@ -24,7 +24,6 @@ from operations.commands import books, tables
 from operations.errors import UserError
 from operations.history import Rebuild
 from testing.aws import ServiceError
-from testing.shop import RunningShop
 from testing.world.streams import change, order_row
 from tests.support.movements import stored
 
@@ -32,12 +31,11 @@ DAY = 24 * 3600
 
 
 @pytest.fixture
-def shop():
-    with RunningShop().open() as shop:
-        shop.list("tea", 100)
-        shop.list("tin", 100)
-        shop.changes.clear()
-        yield shop
+def shop(running_shop):
+    running_shop.list("tea", 100)
+    running_shop.list("tin", 100)
+    running_shop.changes.clear()
+    return running_shop
 
 
 def record(shop):
@@ -49,7 +47,7 @@ def record(shop):
 
 
 def command(shop, action, order_id, **more):
-    answer = shop.invoke("change_orders", {"action": action, "orderId": order_id, **more})
+    answer = shop.ask("change_orders", action=action, orderId=order_id, **more)
     assert "code" not in answer, answer
 
 

@@ -30,6 +30,8 @@ def test_orders_commands_and_receipts_go_through_the_queues_and_publish_in_order
     assert shop.change("confirm", "o-1") == "CONFIRMED"
     assert shop.receive("tea", 4) == 6
     assert shop.receive("tea", 1) == 7
+    shop.list("tea#berlin", 1)
+    assert shop.receive("tea", 2, locationId="berlin") == 3
     assert shop.change("fulfil", "o-1") == "FULFILLED"
     assert kinds(shop) == ["OrderPlaced", "OrderRejected", "OrderConfirmed", "OrderFulfilled"]
     assert {event["source"] for event in shop.events} == {"inventory-orders"}
@@ -103,7 +105,6 @@ def test_the_version_of_an_order_guards_reads_and_amends(shop):
 
 
 def test_a_customer_sees_only_their_own_orders(shop):
-    shop.restart(USER_ID_CLAIM="sub")
     anna, ben = (shop.client({"sub": name}) for name in ("u-7", "ben"))
     anna.place_order(ORDER)
     assert [order["orderId"] for order in anna.list_orders({})["orders"]] == ["o-1"]
