@@ -156,10 +156,8 @@ def forget(
     where = aws.outputs["OrdersTableName"]
     _show_open(found)
     if count and not yes:
-        typer.confirm(
-            f"Forget {user} in {counted(count, 'order')} of {where}? You cannot undo it.",
-            abort=True,
-        )
+        what = f"Forget {user} in {counted(count, 'order')} of {where}"
+        typer.confirm(f"{what}? You cannot undo it.", abort=True)
     with progress_bar() as progress:
         task = progress.add_task("Forgetting", total=count)
         advance = partial(progress.advance, task)
