@@ -502,7 +502,8 @@ class ProductCatalogue:
             check_terms(after, names_group=is_own and "limit_group" in changes)
             if after.barcodes != product.barcodes and if_barcodes not in (None, product.barcodes):
                 raise RejectedError(
-                    f"barcodes: those of {in_words(product_id)} have changed since; look at it, and repeat the change",
+                    f"barcodes: {in_words(product_id)} has other ones by now ({', '.join(sorted(product.barcodes)) or 'none'}); "
+                    "correct yours, and repeat the change",
                     "BARCODES_CHANGED",
                 )
             if after.removable < 0 and after.backorder_limit < product.backorder_limit:
