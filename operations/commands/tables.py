@@ -136,11 +136,10 @@ def forget(
 ) -> None:
     """Pseudonymise a customer in all of that customer's orders, and remove the orders' attributes and buyers.
 
-    Other customers' orders that name the userId among their buyers lose it. To find them, all orders are read.
-
-    You cannot undo this, but you may interrupt it and run it again. The books do not change, and the service still recognises
-    these orders if they are sent again. It lists open orders before it asks: ship or cancel them first, because afterwards
-    they no longer say whose they are. The exit status is 1 if there is no such customer, or a row could not be changed.
+    Other customers' orders lose the userId among their buyers; to find them, all orders are read. You cannot undo this, but you
+    may interrupt it and run it again. The books do not change, and the service still recognises these orders if they are sent
+    again. It lists open orders before it asks: ship or cancel them first, because afterwards they no longer say whose they are.
+    The exit status is 1 if there is no such customer, or a row could not be changed.
     """
     from inventory_orders.errors import StoreError  # noqa: PLC0415 - the layer is slow to import
 
@@ -156,10 +155,8 @@ def forget(
     where = aws.outputs["OrdersTableName"]
     _show_open(found)
     if count and not yes:
-        typer.confirm(
-            f"Forget {user} in {counted(count, 'order')} of {where}? You cannot undo it.",
-            abort=True,
-        )
+        what = f"Forget {user} in {counted(count, 'order')} of {where}"
+        typer.confirm(f"{what}? You cannot undo it.", abort=True)
     with progress_bar() as progress:
         task = progress.add_task("Forgetting", total=count)
         advance = partial(progress.advance, task)

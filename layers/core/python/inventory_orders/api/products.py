@@ -41,6 +41,7 @@ from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
     read_all,
+    read_rows,
 )
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
@@ -51,7 +52,6 @@ from inventory_orders.lanes.levels import (
     estimate_levels,
     list_levels,
     read_levels,
-    read_rows,
 )
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists, movements

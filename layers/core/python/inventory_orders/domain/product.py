@@ -318,17 +318,17 @@ def with_limit(new: NewProduct, rows: Iterable[Product]) -> NewProduct:
     Raises:
         InvalidMessageError: The other locations have different limits, or the new row contradicts itself: see `check_terms`.
     """
-    own, product_id = new.purchase_limit, product_of(new.product_id)
+    own, whole = new.purchase_limit, product_of(new.product_id)
     if own != 0 and None in (own, new.limit_group):
         terms = {
             (row.purchase_limit, row.charged_group)
             for row in rows
-            if product_of(row.product_id) == product_id
+            if product_of(row.product_id) == whole
         }
         if len(terms) > 1:
             raise InvalidMessageError(
                 "SCHEMA_VIOLATION",
-                f"purchaseLimit: {product_id} has different limits at its locations; send the purchaseLimit and limitGroup of the "
+                f"purchaseLimit: {whole} has different limits at its locations; send the purchaseLimit and limitGroup of the "
                 "new one, or a purchaseLimit of 0",
                 "purchaseLimit",
             )

@@ -378,6 +378,21 @@ def read_all(
     return snapshot
 
 
+def read_rows(
+    client: RetryingClient,
+    product_ids: Sequence[str],
+    deadline: Deadline,
+    *,
+    everywhere: bool = True,
+) -> Snapshot:
+    """Read the rows of products, and then their rows at other locations, if any."""
+    found = read_all(client, product_ids, deadline, CommitStats())
+    if everywhere:
+        places = [key for row in found.products.values() if row for key in row.place_keys]
+        found.add(read_all(client, places, deadline, CommitStats()))
+    return found
+
+
 def read_product(
     client: RetryingClient, product_id: str, deadline: Deadline, stats: CommitStats
 ) -> Product:

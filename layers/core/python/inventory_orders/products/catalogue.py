@@ -41,6 +41,7 @@ from inventory_orders.engine.retrying_client import (
     RetryingClient,
     if_contended,
     read_product,
+    read_rows,
     update_product,
 )
 from inventory_orders.errors import (
@@ -56,7 +57,6 @@ from inventory_orders.errors import (
     ThrottledError,
 )
 from inventory_orders.lanes.depot import Depot
-from inventory_orders.lanes.levels import read_rows
 from inventory_orders.lanes.recall import reclaim
 from inventory_orders.retry import LEASE_POLL_SECONDS
 from inventory_orders.store.cancellations import (
@@ -502,7 +502,8 @@ class ProductCatalogue:
             check_terms(after, names_group=is_own and "limit_group" in changes)
             if after.barcodes != product.barcodes and if_barcodes not in (None, product.barcodes):
                 raise RejectedError(
-                    f"barcodes: those of {in_words(product_id)} have changed since; look at it, and repeat the change",
+                    f"barcodes: {in_words(product_id)} has other ones by now ({', '.join(sorted(product.barcodes)) or 'none'}); "
+                    "correct yours, and repeat the change",
                     "BARCODES_CHANGED",
                 )
             if after.removable < 0 and after.backorder_limit < product.backorder_limit:
@@ -585,7 +586,9 @@ def check_room(key: str, cancelled: TransactionCancelledError) -> None:
         (reason,) = cancelled.of(ActionKind.PLACES)
         product = require_product(reason.found, product_of(key))
         if len(product.places) < MAX_PLACES:
-            raise ContentionError(f"the purchase limit of {product.product_id} has just changed")
+            raise ContentionError(
+                f"the purchase limit of {in_words(product.product_id)} has just changed"
+            )
         raise RejectedError(
             f"{in_words(product.product_id)} is already listed at the maximum of {MAX_PLACES} locations (not counting the "
             "default); delist it at one of them first",
