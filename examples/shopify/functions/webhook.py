@@ -34,7 +34,7 @@ def is_signed(raw, signature):
 
 def message_of(topic, order):
     """Build the message for a webhook, and name its queue. A webhook that arrives again has the same message."""
-    order_id = f"shopify-{order['id']}"
+    order_id = str(order["id"])
     if topic in ACTIONS:
         return "COMMAND_QUEUE_URL", {"action": ACTIONS[topic], "orderId": order_id}
     units = Counter()
@@ -43,7 +43,7 @@ def message_of(topic, order):
             units[product_id_of(line["sku"])] += line["quantity"]
     # A guest has no id, and must not share the purchase limits of another guest.
     customer = order.get("customer") or {}
-    user_id = f"shopify-{customer['id']}" if customer else order_id
+    user_id = str(customer["id"]) if customer else f"guest-{order_id}"
     items = [{"productId": product_id, "quantity": number} for product_id, number in units.items()]
     message = {"orderId": order_id, "userId": user_id, "items": items}
     return "ORDER_QUEUE_URL", message | {"attributes": {"name": order["name"]}} if items else None
