@@ -325,12 +325,8 @@ def send(
     if commands and (unchecked or queue is not QueueName.STANDARD):
         raise typer.BadParameter("--queue and --unchecked are for orders", param_hint="--commands")
     with refusals_of(file, errors), aside.status(f"Checking {file.name}"):
-        columns = ColumnMap.of(mapping or ())
-        work = (
-            _commands_in(file, limit, columns)
-            if commands
-            else _orders_in(file, limit, queue, unchecked, columns)
-        )
+        given = file, limit, ColumnMap.of(mapping or ())
+        work = _commands_in(*given) if commands else _orders_in(*given, queue, unchecked)
     if check:
         bad = _check(work, account, report_for(file, errors), file)
         raise typer.Exit(int(bad))
@@ -384,7 +380,7 @@ def _send(aws: Aws, work: _Work, duplicates: float, rate: float | None) -> int:
 
 
 def _orders_in(
-    file: Path, limit: int | None, queue: QueueName, unchecked: bool, columns: ColumnMap
+    file: Path, limit: int | None, columns: ColumnMap, queue: QueueName, unchecked: bool
 ) -> _Work:
     return _Work(
         counted(count_orders(file, limit, unchecked=unchecked, columns=columns), "order"),

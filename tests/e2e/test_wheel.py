@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
+from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 from zipfile import ZipFile
@@ -22,8 +24,10 @@ from inventory_orders.version import VERSION
 from local import ROOT, stack
 from local.commands import main
 from operations.verify.deployed import Deployed
+from tests.support.shopify import CREDENTIALS, Shopify, served
 
 EXAMPLE = ROOT / "examples" / "app.py"
+SHOPIFY = ROOT / "examples" / "shopify" / "app.py"
 UV = Path(sys.executable).with_name("uv")
 
 
@@ -110,14 +114,17 @@ def command(environment, tmp_path_factory):
     return run
 
 
-@pytest.fixture(scope="module")
-def assembly(environment, tmp_path_factory):
-    """Synthesise the example with the wheel."""
-    out = tmp_path_factory.mktemp("out")
+def synthesised(environment, app, out, **context):
+    """Synthesise an example with the wheel. Returns the folder of the assembly."""
     done = subprocess.run(
-        [environment / "bin" / "python", EXAMPLE],
-        cwd=EXAMPLE.parent,
-        env=os.environ | {"CDK_OUTDIR": str(out), "CDK_VALIDATION": "false"},
+        [environment / "bin" / "python", app],
+        cwd=app.parent,
+        env=os.environ
+        | {
+            "CDK_OUTDIR": str(out),
+            "CDK_VALIDATION": "false",
+            "CDK_CONTEXT_JSON": json.dumps(context),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -129,19 +136,42 @@ def assembly(environment, tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
-def shop(assembly, embedded_aws):
-    """Deploy the example. Returns the physical ids of its resources, by logical id without the digest."""
+@contextmanager
+def deployed(assembly, name, embedded_aws):
+    """Deploy an example. Yields the physical ids of its resources, by logical id without the digest."""
     aws, running = embedded_aws
     stack.deploy(running, assembly)
     cloudformation = aws.session.client("cloudformation")
-    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName="Shop")
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
     yield {
         each["LogicalResourceId"][:-8]: each["PhysicalResourceId"]
         for page in pages
         for each in page["StackResourceSummaries"]
     }
-    cloudformation.delete_stack(StackName="Shop")
+    cloudformation.delete_stack(StackName=name)
+
+
+@pytest.fixture(scope="module")
+def assembly(environment, tmp_path_factory):
+    return synthesised(environment, EXAMPLE, tmp_path_factory.mktemp("out"))
+
+
+@pytest.fixture(scope="module")
+def shop(assembly, embedded_aws):
+    with deployed(assembly, "Shop", embedded_aws) as ids:
+        yield ids
+
+
+@pytest.fixture
+def invoke(aws):
+    """Return a function that invokes a function of an example by its physical id."""
+
+    def invoke(function, **event):
+        answer = aws.functions.invoke(FunctionName=function, Payload=json.dumps(event))
+        assert "FunctionError" not in answer, answer["Payload"].read()
+        return json.loads(answer["Payload"].read())
+
+    return invoke
 
 
 def test_the_wheel_holds_the_service_and_no_package_with_a_common_name(wheel):
@@ -251,19 +281,13 @@ def test_an_app_of_twenty_lines_has_two_services_with_settings_of_their_own(asse
     assert rule["Properties"]["EventPattern"]["detail-type"] == ["OrderPlaced"]
 
 
-def test_a_function_of_the_app_sends_an_order_and_its_queue_receives_the_event(shop, aws):
-    def invoke(function, **event):
-        answer = aws.functions.invoke(FunctionName=shop[function], Payload=json.dumps(event))
-        assert "FunctionError" not in answer, answer["Payload"].read()
-        return json.loads(answer["Payload"].read())
-
+def test_a_function_of_the_app_sends_an_order_and_its_queue_receives_the_event(shop, aws, invoke):
     product = {"action": "create", "productId": "tea", "locationId": "lyon", "openingStock": 5}
-    assert (
-        invoke("TeaFunctionsManageProducts", **product | {"locationId": ""})["result"] == "APPLIED"
-    )
-    assert invoke("TeaFunctionsManageProducts", **product)["result"] == "APPLIED"
+    create = shop["TeaFunctionsManageProducts"]
+    assert invoke(create, **product | {"locationId": ""})["result"] == "APPLIED"
+    assert invoke(create, **product)["result"] == "APPLIED"
     items = [{"productId": "tea", "quantity": 2}]
-    invoke("Checkout", orderId="o-1", userId="anna", items=items)
+    invoke(shop["Checkout"], orderId="o-1", userId="anna", items=items)
     messages = aws.sqs.receive_message(QueueUrl=shop["Placed"], WaitTimeSeconds=20)["Messages"]
     event = json.loads(messages[0]["Body"])
     assert event["detail-type"] == "OrderPlaced"
@@ -279,6 +303,33 @@ def test_the_command_audits_each_service_of_the_stack(shop, aws, command):
         f"{place} Tea...",
         f"{place} Seats...",
     ]
+
+
+def test_the_shopify_example_takes_an_order_and_writes_the_level_back(
+    environment, embedded_aws, invoke, tmp_path
+):
+    aws, _ = embedded_aws
+    secrets = aws.session.client("secretsmanager")
+    secrets.create_secret(Name="shopify-app", SecretString=json.dumps(CREDENTIALS))
+    line = {"sku": "Earl Grey", "quantity": 2}
+    order = {"id": 1, "name": "#1001", "customer": None, "line_items": [line, line]}
+    with served(Shopify({"Earl Grey": 3})) as shopify:
+        assembly = synthesised(environment, SHOPIFY, tmp_path, shop=shopify.url)
+        with deployed(assembly, "ShopifyShop", embedded_aws) as ids:
+            product = {"action": "create", "productId": "Earl~20Grey", "openingStock": 9}
+            invoke(ids["TeaFunctionsManageProducts"], **product)
+            for _ in range(2):
+                assert invoke(ids["Webhook"], **shopify.webhook("orders/create", order)) == {
+                    "statusCode": 200
+                }
+            deadline = time.monotonic() + 120
+            while shopify.available["Earl Grey"] != 5 and time.monotonic() < deadline:
+                # It publishes. Then it fails, because the embedded AWS names an action that its role needs in its own way.
+                aws.functions.invoke(
+                    FunctionName=ids["TeaFunctionsSweep"], Payload='{"action": "sweep"}'
+                )
+                time.sleep(1)
+    assert shopify.available["Earl Grey"] == 5
 
 
 def test_the_construct_takes_every_setting_as_an_argument():

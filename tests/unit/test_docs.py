@@ -14,7 +14,9 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_440
+EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
+
+MAX_WORDS_IN_ALL = 32_520
 
 MAX_WORDS = {
     "README.md": 625,
@@ -61,7 +63,9 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "document", [*DOCUMENTS, *EXAMPLES], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_every_link_leads_somewhere(document):
     broken = []
     links = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", without_code(document.read_text("utf-8")))
@@ -166,6 +170,12 @@ def test_the_page_of_the_exploration_counts_its_mutants_and_scenarios():
 
 def test_no_generated_page_is_left_over():
     assert {path.name for path in FOLDER.iterdir()} == PAGES.keys()
+
+
+def test_the_page_of_an_example_has_at_most_400_words():
+    assert EXAMPLES
+    for page in EXAMPLES:
+        assert words_of(page) <= 400, page.parent.name
 
 
 def test_a_decision_has_at_most_150_words():
