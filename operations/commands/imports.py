@@ -174,6 +174,42 @@ def shopify(
     _carry_out(aws, read, how, left_out)
 
 
+@on_stack(app)
+def woocommerce(
+    products: _Products,
+    orders: _Orders,
+    check: _Check = False,
+    skip_bad: _SkipBad = False,
+    oversold: _Oversold = Oversold.REFUSE,
+    proof: _Proof = None,
+    account: Target | None = None,
+) -> None:
+    """Import products and stock from WooCommerce's own CSV file, and open orders from WebToffee's.
+
+    The orders come from the extension "Order Export & Order Import for WooCommerce", with or without a row for each line. The
+    SKU becomes the product's id; characters that ids cannot have are encoded. Orders that are processing are confirmed; orders
+    on hold keep their units until they are paid or cancelled. Opening stock is WooCommerce's stock plus the units of these orders.
+
+    Everything is checked before anything is written. Bad lines stop the import: the exit status is 1, and nothing was
+    written. You may interrupt it and run it again: nothing is imported twice.
+
+    At the end, a proof compares available units with WooCommerce's stock. The exit status is 0 if all are equal, and 1 if some
+    differ or a line could not be written.
+    """
+    from ..imports import woocommerce as export  # noqa: PLC0415 - the layer is slow to import
+    from ..imports.staging import Staging  # noqa: PLC0415
+
+    read = _Read(Staging(), export.products_file(products), export.orders_file(orders), [])
+    how = _How(proof or _proof_of(products), skips_bad=skip_bad, checks=check)
+    how.check(read.files)
+    aws, allows = aws_of(account), oversold is Oversold.ALLOW
+    with aside.status("Reading the files"), _prices(aws, products) as prices:
+        export.read_products(read.products, read.staging, prices, oversold=allows)
+        left_out = export.read_orders(read.orders, read.staging)
+        export.check_together(read.products, read.staging)
+    _carry_out(aws, read, how, left_out)
+
+
 # ---------------------------------------------------------------------- what all imports do
 
 

@@ -68,7 +68,8 @@ class Row:
         Raises:
             BadCellError: It is not a whole number, or negative without `signed`.
         """
-        cell = self[column]
+        # An exporter, too, may put an apostrophe before a minus sign.
+        cell = self[column].removeprefix("'")
         if (_SIGNED if signed else _WHOLE).fullmatch(cell):
             return int(cell)
         wanted = "a whole number" if signed else "a whole number of 0 or more"

@@ -23,8 +23,10 @@ from ..words import counted, location_name
 from .assignment import assigned
 from .export_file import BadCellError
 
-GOODS, LEFT_OUT, BAD = "goods", "left out", "bad"
-"""What a SKU of the export is: a product to import, something without stock, or a line that cannot be taken."""
+GOODS, LEFT_OUT, PARENT, BAD = "goods", "left out", "parent", "bad"
+"""What a SKU of the export is: a product to import, something without stock, a variation that shares the stock of the product
+that its name says, or a line that cannot be taken.
+"""
 
 DIFFERENCE = "COMMITTED_DIFFERS"
 """The code of numbers that contradict each other."""
@@ -128,8 +130,8 @@ class Staging:
 
     def __init__(self, *, keeps_unavailable: bool = False) -> None:
         self.keeps_unavailable = keeps_unavailable
-        # A database without a name lies in a temporary file, which ends with it. Several threads read it in turn.
-        self.database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # A database without a name lies in a temporary file, which ends with it.
+        self.database = sqlite3.connect("", isolation_level=None)
         self.database.executescript(_SCHEMA)
         self.database.execute("BEGIN")
 
@@ -158,6 +160,11 @@ class Staging:
         found = self.database.execute("SELECT kind FROM products WHERE id = ?", [product_id])
         row = found.fetchone()
         return None if row is None else row[0]
+
+    def parent_of(self, product_id: str) -> str:
+        """The product whose stock a variation shares."""
+        found = self.database.execute("SELECT name FROM products WHERE id = ?", [product_id])
+        return str(found.fetchone()[0])
 
     def shared_barcodes(self) -> Iterator[tuple[int, str, str]]:
         """Yield the line, product and barcode of products whose barcode another one has, too. They are imported without it."""

@@ -7,9 +7,9 @@ ids.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from threading import Event, Lock
+from threading import Event
 from typing import Any
 
 from inventory_orders.clock import Deadline
@@ -33,8 +33,8 @@ from ..file_errors import FileError
 from ..load import AGAIN, PATIENCE_SECONDS, POLICY, Load, StoppableClock
 from .staging import BAD, OpenOrder, Staging
 
-_WORKERS = 4
-_ORDERS_AT_ONCE = 50
+_TRANSACTIONS_AT_ONCE = 4
+_ORDERS_AT_ONCE = 200
 _READ_AT_ONCE = 100
 _HIDDEN_AT_ONCE = 1000
 
@@ -61,7 +61,6 @@ class Import:
         self._on_progress = on_progress
         self._stop = Event()
         self._clock = StoppableClock(self._stop)
-        self._lock = Lock()
 
     # ------------------------------------------------------------------ before
 
@@ -146,27 +145,18 @@ class Import:
         return load.bad
 
     def _place_orders(self, bad_orders: list[FileError]) -> None:
+        """Place orders, batch by batch: a second engine would only contend for the same products."""
         orders = self._staging.orders()
-
-        def work() -> None:
-            engine = engine_with_lanes(self._store, POLICY, self._clock)
-            while not self._stop.is_set():
-                with self._lock:
-                    batch = list(islice(orders, _ORDERS_AT_ONCE))
-                if not batch:
-                    return
-                bad = self._place(engine, batch)
-                with self._lock:
+        with ThreadPoolExecutor(_TRANSACTIONS_AT_ONCE) as pool:
+            engine = engine_with_lanes(self._store, POLICY, self._clock, pool)
+            try:
+                while batch := list(islice(orders, _ORDERS_AT_ONCE)):
+                    bad = self._place(engine, batch)
                     bad_orders.extend(bad)
                     self.failed += len(bad)
                     self._on_progress(len(batch))
-
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            try:
-                for future in as_completed([pool.submit(work) for _ in range(_WORKERS)]):
-                    future.result()
             except BaseException:
-                # This also applies after Ctrl-C: batches in flight finish, and no new ones start.
+                # This also applies after Ctrl-C: transactions in flight finish, and none waits to be repeated.
                 self._stop.set()
                 raise
 
