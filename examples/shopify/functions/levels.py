@@ -1,7 +1,7 @@
 """Writes stock levels to Shopify. A queue with the service's `ProductStockChanged` events invokes it.
 
 Events may arrive twice, late and out of order, and functions run side by side. So a table keeps the newest level of each
-product, and whoever has written a level looks afterwards whether there is a newer one.
+product, and after each write a function checks whether there is a newer one.
 """
 
 import json

@@ -34,7 +34,7 @@ def skus_of(product_id):
 
 
 def ask(query, **variables):
-    """Send a GraphQL request, once: whoever asks reads the stock again before the next attempt."""
+    """Send a GraphQL request, once. Before another attempt, the caller has to read the stock again."""
     body = json.dumps({"query": query, "variables": variables}).encode()
     kind = {"Content-Type": "application/json", "X-Shopify-Access-Token": _token()}
     try:
