@@ -15,6 +15,7 @@ from inventory_orders.domain.record import OrderKey, OrderStatus
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
+from operations.cells import as_id, code_of
 from operations.commands import imports as import_commands
 from operations.commands import levels as level_commands
 from operations.errors import UserError
@@ -121,9 +122,9 @@ def test_open_orders_keep_their_ids_and_units_and_paid_ones_are_confirmed(shop, 
     }  # fmt: skip
     unpaid, partial = orders["6105310000007"], orders["6105310000006"]
     assert (unpaid.expires_at, unpaid.user_id) == (None, "lee@example.com")
-    assert unpaid.attributes == {"orderName": "#1007"}
+    assert unpaid.attributes == {"name": "#1007"}
     assert [(line.product_id, line.quantity) for line in partial.lines] == [("JP-50", 2)]
-    assert orders["6105310000003"].user_id == "guest"
+    assert orders["6105310000003"].user_id == "guest-6105310000003"
 
 
 REFUSALS = {
@@ -340,6 +341,15 @@ def test_lines_of_woocommerce_may_have_rows_of_their_own(shop, woocommerce):
     assert done.exit_code == 0, done.output
     assert numbers(shop, "beanie") == (12, 2, 14)
     assert numbers(shop, "hoodie") == (9, 1, 10)
+
+
+@pytest.mark.parametrize(
+    ("sku", "product_id"),
+    [("JP-50", "JP-50"), ("a b", "a~20b"), ("A/1", "A~2F1"), ("5%?", "5~25~3F"), ("x~y", "x~y")],
+)
+def test_a_sku_becomes_an_id_that_the_api_accepts_and_is_found_again(sku, product_id):
+    assert as_id(sku) == product_id
+    assert code_of(product_id) == sku
 
 
 @pytest.mark.parametrize(
