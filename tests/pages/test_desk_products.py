@@ -311,6 +311,8 @@ def test_a_count_on_a_phone_goes_on_after_a_reload_until_it_is_booked(page):
         counted = page.get_by_label("Units on the shelf")
         counted.fill("4")
         page.keyboard.press("Enter")
+        page.get_by_role("dialog").get_by_text(f"The books expect {there:,}.").wait_for()
+        page.get_by_role("button", name="Yes, that is right").click()
         said(page, "open orders hold 2 units more", "alert")
         assert counted.get_attribute("aria-invalid") == "true"
         counted.fill(str(there + 5))
@@ -344,6 +346,7 @@ def test_a_count_is_cancelled_and_one_that_took_too_long_books_nothing(page, des
     desk.shop.clock.advance(601)
     desk.sell("o-1")
     page.get_by_role("button", name="Book the count").click()
+    page.get_by_role("button", name="Yes, that is right").click()
     said(page, "nothing was booked, because the count took too long", "alert")
     page.get_by_role("button", name="Begin to count").wait_for()
     assert desk.shop.stock(TEA) == there - 3
