@@ -235,6 +235,12 @@ def test_a_product_is_listed_changed_and_taken_off_sale(page, desk):
     page.keyboard.press("Enter")
     said(page, "Change mug: it is called Big mug")
     assert {*desk.shop.row("mug")["barcodes"]["SS"]} == {f"0{GTIN}", f"{CASE}*12"}
+    # Someone else adds one. The page says so, and a second save replaces what it has said.
+    change(desk, "mug", barcodes=[{"code": GTIN}, {"code": CASE, "units": 12}, {"code": "A-1"}])
+    barcodes.fill("B-1")
+    page.keyboard.press("Enter")
+    said(page, f"mug has other ones by now (0{GTIN}, {CASE}*12, A-1); correct yours", "alert")
+    assert barcodes.input_value() == "B-1"
     barcodes.fill("")
     page.keyboard.press("Enter")
     said(page, "Change mug: it has no barcodes")
