@@ -305,6 +305,13 @@ def _check_units(
             ("returnedVersion" in item) == (goes_back and stands),
             f"{step} of order {name} says {item}",
         )
+        if "returnedVersion" in item:
+            page, row = item.get("returnedPage"), ("Products", (key_of(line),))
+            place = row if page is None else ("Allotments", (page,))
+            require(
+                written.get(place) == item["returnedVersion"],
+                f"{step} of order {name} says {item}, but {written} was written",
+            )
     open_, _ = units_of(after)
     is_settled = status in {"FULFILLED", "CANCELLED"}
     require(

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from inventory_orders.clock import Deadline
+from inventory_orders.domain.allotments import PageKey
 from inventory_orders.domain.amendment import DEFAULT_TERMS, Terms
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import MAX_NAMED_STEPS, MAX_REJECTED_AMENDS, OrderKey
@@ -465,17 +466,66 @@ def test_fewer_and_more_units_of_a_product_in_lanes_in_one_batch(shop):
     worker = shop.seller()
     orders = [Order(f"o{n}", "u", {"p": 2}) for n in range(3)]
     assert kinds(*shop.commit(worker, *orders).outcomes) == ["APPLIED"] * 3
-    total = shop.total("p")
+    total, version = shop.total("p"), shop.product("p").version
     changes = [
         order_command(amend_of("o0", "a", 1, "p")),
         order_command(amend_of("o1", "a", 5, "p")),
         order_command(amend_of("o2", "a", 1, "p")),
         Order("o3", "u", {"p": 1}),
     ]
-    assert kinds(*shop.commit(worker, *changes).outcomes) == ["APPLIED"] * 4
+    assert kinds(*shop.sell(worker, *changes).outcomes) == ["APPLIED"] * 4
     assert shop.total("p") == total - 3 + 2 - 1
+    # The row was not written, and the step names the page.
+    assert (shop.product("p").version, shop.calls) == (version, ["BatchGetItem", "TransactWriteItems"])
+    (item,) = shop.order_row("o0")["steps"][0]["items"]
+    page = PageKey.of(shop.source("o3"), "p")
+    assert item == {
+        **{"productId": "p", "quantity": 1, "returnedPage": str(page)},
+        "returnedVersion": shop.pages().by_name[str(page)].version,
+    }
     shop.check()
-    assert not any(shop.unexplained().values())
+
+
+def test_the_units_of_an_amend_alone_go_back_to_a_lane_that_has_some(shop):
+    shop.list_lent("p")
+    worker = shop.owner()
+    lane = worker.source.lane.number
+    assert kinds(*shop.commit(worker, Order("o", "u", {"p": 2})).outcomes) == ["APPLIED"]
+    held = shop.held()[lane]
+    assert kinds(*shop.sell(worker, order_command(amend_of("o", "a", 1, "p"))).outcomes) == [
+        "APPLIED"
+    ]
+    assert (shop.held()[lane], shop.calls) == (held + 1, ["BatchGetItem", "TransactWriteItems"])
+    shop.check()
+
+
+def test_units_do_not_go_back_to_a_lane_that_the_batch_has_emptied(shop):
+    """A recall that read the empty page could strand them there."""
+    shop.list_lent("p", lanes={1: 3, 2: 3}, depot=1)
+    worker = shop.owner()
+    lane = worker.source.lane.number
+    assert kinds(*shop.commit(worker, Order("o", "u", {"p": 2})).outcomes) == ["APPLIED"]
+    total, left = shop.total(), shop.held()[lane]
+    shop.quiet.add("p")
+    changes = [Order("rest", "u", {"p": left}), order_command(amend_of("o", "a", 1, "p"))]
+    assert kinds(*shop.sell(worker, *changes).outcomes) == ["APPLIED"] * 2
+    assert (shop.source("rest"), shop.total()) == (lane, total - left + 1)
+    (item,) = shop.order_row("o")["steps"][0]["items"]
+    assert "returnedPage" not in item
+    shop.check()
+
+
+def test_units_of_an_earlier_generation_do_not_go_back_to_a_lane(shop):
+    shop.list("p", 20)
+    assert shop.order("o", p=2) is Outcome.APPLIED
+    shop.delist("p")
+    shop.list_lent("p")
+    total, worker = shop.total(), shop.owner()
+    assert kinds(*shop.commit(worker, order_command(amend_of("o", "a", 1, "p"))).outcomes) == [
+        "APPLIED"
+    ]
+    assert shop.total() == total
+    shop.check()
 
 
 # ---------------------------------------------------------------- over HTTP

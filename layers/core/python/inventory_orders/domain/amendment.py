@@ -204,7 +204,8 @@ class Amendment(Order):
         return {} if self.quantities else self.transition.refunds
 
     def lane_units(self, short: Set[str]) -> Mapping[str, int]:
-        return self._taken(super().lane_units(short))
+        # Units go back to a lane, too.
+        return {**dict.fromkeys(self.gives_back, 0), **self._taken(super().lane_units(short))}
 
     def judge(self, products: StockById, purchases: PurchasesByBuyer) -> Rejection | None:
         return self.transition.rejected or super().judge(self._taken(products), purchases)

@@ -17,7 +17,7 @@ from inventory_orders.domain.change import (
 )
 from inventory_orders.domain.location import product_of
 from inventory_orders.domain.outbound import Generation, OutboundPage
-from inventory_orders.domain.product import Stock, StockById
+from inventory_orders.domain.product import PageStock, Stock, StockById
 from inventory_orders.domain.purchases import Refunds
 from inventory_orders.domain.record import (
     MAX_NAMED_STEPS,
@@ -454,7 +454,8 @@ class Transition(Change):
             for line in self.order.lines
             if line.key in gives_back
             and (product := products.get(line.key)) is not None
-            and product.created_at == line.product_created_at
+            # An empty page has no generation, so the planner decides.
+            and product.created_at in ("", line.product_created_at)
         }
 
     def record(
@@ -465,9 +466,13 @@ class Transition(Change):
             told = ConfirmationRejection(at, rejection.reason, self.command.if_version)
             written = replace(order, confirmation_rejected=told)
         else:
-            # The versions show the books that units came back, and when.
-            versions = {product_of(p): after[p].version for p in self.gives_back if p in after}
-            step = replace(self.step, at=at, restocked_versions=versions)
+            # They show the books that units came back, where, and when.
+            came = {product_of(p): after[p] for p in self.gives_back if p in after}
+            pages = {p: str(one.page) for p, one in came.items() if isinstance(one, PageStock)}
+            versions = {p: one.version for p, one in came.items()}
+            step = replace(
+                self.step, at=at, restocked_versions=versions, restocked_pages=pages
+            )
             # Only the last extension is kept, so that the row does not outgrow its limit.
             extends = step.action == OrderAction.EXTEND
             kept = (s for s in order.steps if not (extends and s.action == step.action))

@@ -121,7 +121,7 @@ NOTES_OF_ADJUSTMENT = ("actor", "reference", SCANNED, "sentTo", "comment")
 
 NO_NOTES: Mapping[str, Any] = MappingProxyType({})
 
-SIZE_OF_UNITS = 52
+SIZE_OF_UNITS = 70
 """Maximum bytes of a step's units of one product without its id: a map with attribute names and numbers."""
 
 MAX_NAMED_STEPS = 100
@@ -138,7 +138,8 @@ class Step:
         step_id: The sender's idempotency key, unique within the order. None for a command that names no items.
         quantities: Units that were moved, by product id; None if there were none, or if all units that were left were
             fulfilled, or were cancelled before the order arrived.
-        restocked_versions: The version of each product after its units went back into stock, by product id.
+        restocked_versions: The version of the product, or of the page, after units went back into stock, by product id.
+        restocked_pages: The page of a lane into which they went, by product id; none for units that went to the product's row.
         restock: For a return, whether its units can be sold again. False for a cancellation of units that are lost.
         notes: The notes by name. `NOTES` lists the names.
         out_page: The outbound page on which its units left, or from which they were taken back; None if there is none.
@@ -153,6 +154,7 @@ class Step:
     step_id: str | None = None
     quantities: Mapping[str, int] | None = field(default=None, hash=False)
     restocked_versions: Mapping[str, int] = field(default_factory=dict, hash=False)
+    restocked_pages: Mapping[str, str] = field(default_factory=dict, hash=False)
     restock: bool | None = None
     notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     out_page: str | None = None

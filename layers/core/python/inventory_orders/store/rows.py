@@ -653,6 +653,7 @@ def _step_row(step: Step) -> Row:
                 "productId": product_id,
                 "quantity": quantity,
                 "returnedVersion": step.restocked_versions.get(product_id),
+                "returnedPage": step.restocked_pages.get(product_id),
             }
         )
         for product_id, quantity in (step.quantities or {}).items()
@@ -680,6 +681,10 @@ def _read_units(item: Row) -> tuple[str, int]:
     return _text(item, "productId"), quantity
 
 
+def _of_items(items: Iterable[Row] | None, name: str) -> dict[str, Any]:
+    return {item["productId"]: item[name] for item in items or () if name in item}
+
+
 def _read_step(row: Row) -> Step:
     items = row.get("items")
     return Step(
@@ -687,11 +692,8 @@ def _read_step(row: Row) -> Step:
         at=_text(row, "at"),
         step_id=row.get("stepId"),
         quantities=None if items is None else dict(map(_read_units, items)),
-        restocked_versions={
-            item["productId"]: item["returnedVersion"]
-            for item in items or ()
-            if "returnedVersion" in item
-        },
+        restocked_versions=_of_items(items, "returnedVersion"),
+        restocked_pages=_of_items(items, "returnedPage"),
         restock=row.get("restock"),
         notes={
             name: row[name] if name == SCANNED else _text(row, name)
