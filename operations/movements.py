@@ -175,9 +175,7 @@ def _line_as_placed(order: Row, line: Row) -> Row | None:
     return next((each for each in placed if each["productId"] == line["productId"]), None)
 
 
-def _units_of(
-    step: Row, product_id: str, still_open: int
-) -> Iterator[tuple[int, int | None, str]]:
+def _units_of(step: Row, product_id: str, still_open: int) -> Iterator[tuple[int, int | None, str]]:
     for item in step.get("items", ()):
         if item["productId"] == product_id:
             yield item["quantity"], item.get("returnedVersion"), item.get("returnedPage", "")

@@ -573,9 +573,7 @@ def test_earlier_orders_of_a_group_go_to_the_depot_too_and_others_follow_from_th
 
 
 gives_and_takes = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(IDS), st.integers(1, 9)), at_one_place, at_one_place
-    ),
+    st.one_of(st.tuples(st.sampled_from(IDS), st.integers(1, 9)), at_one_place, at_one_place),
     min_size=4,
 ).map(lambda specs: [change_of(number, spec) for number, spec in enumerate(specs)])
 

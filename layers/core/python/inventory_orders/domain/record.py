@@ -288,7 +288,7 @@ class ConfirmationRejection:
 
 @dataclass(frozen=True, slots=True)
 class RejectedAmend:
-    """An amend that came through a queue and was rejected for good.
+    """An amend that was rejected for good.
 
     Attributes:
         step_id: The sender's idempotency key.
@@ -351,6 +351,7 @@ class OrderRecord:
         placed_by: The member of staff who sent it; None if a customer or program did.
         asked: What was ordered first; None if it was never amended.
         rejected_amends: The last amends that were rejected, in order.
+        changed_version: The version after its last step other than an extension of its hold; None if there was none.
     """
 
     order_id: str
@@ -381,6 +382,7 @@ class OrderRecord:
     limits: tuple[ExceededLimit, ...] = ()
     asked: Asked | None = None
     rejected_amends: tuple[RejectedAmend, ...] = ()
+    changed_version: int | None = None
 
     @property
     def key(self) -> OrderKey:
@@ -393,6 +395,10 @@ class OrderRecord:
         if self.asked is None:
             return self
         return replace(self, lines=self.asked.lines, attributes=self.asked.attributes)
+
+    def is_as_in(self, version: int | None) -> bool:
+        """Whether the order is as it was in a version, except for its hold. None stands for any version."""
+        return version is None or (self.changed_version or 1) <= version <= self.version
 
     def units(self, steps: int | None = None) -> dict[str, LineUnits]:
         """Add up what steps have done with the units of each line, by product id.

@@ -401,6 +401,7 @@ def order_row(order: OrderRecord) -> Row:
         "createdAt": order.created_at,
         "lastUpdatedAt": order.last_updated_at,
         "_version": order.version,
+        "changedVersion": order.changed_version,
         "holdSeconds": order.hold_seconds,
         "expiresAt": order.expires_at,
         "expiryShard": None
@@ -417,7 +418,9 @@ def order_row(order: OrderRecord) -> Row:
                 "ifVersion": late_payment.if_version,
             }
         ),
-        "asked": _asked_row(order.asked),
+        "asked": None
+        if (asked := order.asked) is None
+        else {"items": [*map(_line_row, asked.lines)], "attributes": dict(asked.attributes)},
         "locations": _list_of(order.locations),
         "buyers": _list_of(order.buyers),
         "pseudonymisedAt": order.pseudonymised_at,
@@ -443,12 +446,6 @@ def order_row(order: OrderRecord) -> Row:
         "suppliedFrom": sorted(supplied_from) if supplied_from != {DEFAULT_LOCATION} else [],
     }
     return drop_none(row) | {name: value for name, value in not_empty.items() if value}
-
-
-def _asked_row(asked: Asked | None) -> Row | None:
-    if asked is None:
-        return None
-    return {"items": [*map(_line_row, asked.lines)], "attributes": dict(asked.attributes)}
 
 
 def _list_of(names: Iterable[str] | None) -> list[str] | None:
@@ -544,6 +541,7 @@ def read_order(row: Row) -> OrderRecord:
         if (asked := row.get("asked")) is None
         else Asked(tuple(map(_read_line, asked["items"])), asked["attributes"]),
         rejected_amends=tuple(map(_read_rejected, row.get("rejectedAmends", ()))),
+        changed_version=row.get("changedVersion"),
     )
 
 
