@@ -202,7 +202,7 @@ def test_scans_that_fit_nothing_cost_nothing_and_a_lost_answer_is_asked_for_agai
     lease = desk.aws.invoke("CountStock", acquire | {"outliveInvocation": True})["lease"]
     counted(page, desk, HOJICHA, 12)
     enter(page)
-    # It may be a slip, so the first answer is no.
+    # It may be a slip: go back first.
     question = page.get_by_role("dialog")
     question.get_by_text(f"The books expect {desk.stock(HOJICHA)['onHand']:,}.").wait_for()
     question.get_by_role("button", name="Go back").click()

@@ -26,9 +26,11 @@ export async function readLocations() {
   about.found = products.map(({ locationId = "" }) => locationId);
 }
 
-// What came of a command, or else `instead`, after who was first and when, if an earlier step of the order is the reason.
-export function withFirst(words, { earlierStep: step }, instead = words) {
+// What came of a command, after who was first and when, if an earlier step of the order is the reason. The API has said so in its own words, at the
+// end. If nothing is left to do, that is all there is to say.
+export function withFirst(words, { code, earlierStep: step }) {
   if (!step) return words;
   const who = step.actor === about.caller?.name ? T.you : person(step.actor);
-  return T.withFirst(T.order.steps[step.action], who, moment(step.at), instead);
+  const rest = code === "NOT_OPEN" ? T.unchanged : words.replace(/ \(already .*?\)(?= \(\w+\)$)/s, "");
+  return T.withFirst(T.order.steps[step.action], who, moment(step.at), rest);
 }

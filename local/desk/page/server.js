@@ -30,7 +30,7 @@ export const isLocal = () => config.desk === "local";
 export class RefusedError extends Error {
   constructor(problem) {
     const { code, message, field, permission } = problem;
-    super(permission ? T.notPermitted(permission) : code ? withFirst(T.refused(message, code), problem, T.unchanged) : message);
+    super(permission ? T.notPermitted(permission) : code ? withFirst(T.refused(message, code), problem) : message);
     Object.assign(this, { code, fields: [field || T.fieldOf[code]].flat(), problem });
   }
 }
