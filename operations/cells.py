@@ -1,4 +1,4 @@
-"""Explains cells of users' files: codes and numbers that a spreadsheet has rewritten, and ids with forbidden characters."""
+"""Reads cells of users' files, and explains codes and numbers that a spreadsheet has rewritten, and ids with forbidden characters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
+from inventory_orders.domain.location import DEFAULT_LOCATION, DEFAULT_NAME
 from inventory_orders.errors import InvalidMessageError
 
+ATTRIBUTES = "attributes."
+"""How columns begin whose cells are attributes of an order. The name of the attribute follows."""
+
+_NUMBER = re.compile("[0-9]{1,18}")
 _ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?[eE]\+[0-9]+")
 
 # As Excel and LibreOffice show dates in English, German, French and Spanish. Spreadsheets never write months in capitals,
@@ -38,6 +43,26 @@ _LOCATIONS = ("locationId", "from", "to")
 _EXPONENT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?[eE][+-]?[0-9]{1,2}")
 _ZERO_DECIMALS = re.compile(r"[+]?(-?[0-9]+)(?:[.,]0{1,2})?")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'\u2019\s\u202f\u00a0][0-9]{3})+")
+
+
+def number_in(cell: str) -> int | str:
+    """Read a whole number. Anything else stays a string, which the schemas refuse."""
+    return int(cell) if _NUMBER.fullmatch(cell) else cell
+
+
+def location_in(cell: str) -> str:
+    """Read a location; `(default)` is the one without a name."""
+    return DEFAULT_LOCATION if cell == DEFAULT_NAME else cell
+
+
+def attributes_in(cells: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Find the attributes of an order in the cells of a row by column. Returns a field of a message, or nothing."""
+    found = {
+        name.removeprefix(ATTRIBUTES): cell
+        for name, cell in cells.items()
+        if cell and name.startswith(ATTRIBUTES)
+    }
+    return {"attributes": found} if found else {}
 
 
 def check_codes(fields: Mapping[str, Any], *, are_cells: bool) -> None:
@@ -105,11 +130,14 @@ def _id_remedy(column: str, text: str) -> str:
     """Say how to write an id with characters that ids cannot have."""
     if len(text) > _LONGEST_ID:
         return ""
-    if column in _LOCATIONS:
-        written = _NOT_IN_LOCATIONS.sub("-", text).strip("-")
-    else:
-        written = text if _ID.fullmatch(text) else encoded_id(text)
+    is_location = column in _LOCATIONS
+    written = _NOT_IN_LOCATIONS.sub("-", text).strip("-") if is_location else as_id(text)
     return "" if written in ("", text) else f"; write {written}, in all files and messages"
+
+
+def as_id(text: str) -> str:
+    """Write a code as an id: unchanged if ids can have its characters, otherwise encoded."""
+    return text if _ID.fullmatch(text) else encoded_id(text)
 
 
 def encoded_id(text: str) -> str:

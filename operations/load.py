@@ -74,8 +74,8 @@ _SMALL_BATCH = 10
 # A table that is new or was idle has to scale with the load, so throttling may last for minutes. Source: "DynamoDB
 # on-demand capacity mode",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
-_POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
-_PATIENCE_SECONDS = 300.0
+POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
+PATIENCE_SECONDS = 300.0
 # This is also how long a line, and the rest of its batch, waits for another owner's lease.
 _LEASE_SECONDS = 60.0
 
@@ -145,7 +145,7 @@ class InterruptedLoadError(Exception):
     """The load was told to stop."""
 
 
-class _Clock(SystemClock):
+class StoppableClock(SystemClock):
     """A clock whose sleep ends as soon as the load is told to stop."""
 
     def __init__(self, stop: threading.Event) -> None:
@@ -195,7 +195,7 @@ class Load:
         self._on_read = on_read
         self._has_movements = has_movements
         self._stop = threading.Event()
-        self._clock = _Clock(self._stop)
+        self._clock = StoppableClock(self._stop)
         self._lock = threading.Lock()
         self._next_write = 0.0
 
@@ -282,7 +282,7 @@ class _Reader:
     """Reads the tables with long deadlines."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.client = RetryingClient(store, _POLICY, clock)
+        self.client = RetryingClient(store, POLICY, clock)
 
     def read(self, keys: Sequence[Key]) -> Snapshot:
         """Read products, records and pages. Leaves out products that break their table's contract."""
@@ -312,7 +312,7 @@ class _Reader:
 
     def soon(self) -> Deadline:
         """Create a deadline for requests that nothing but DynamoDB can delay."""
-        return Deadline.after(_PATIENCE_SECONDS, self.client.clock)
+        return Deadline.after(PATIENCE_SECONDS, self.client.clock)
 
     def record(self, key: RecordKey) -> Record | None:
         """Read a record with strong consistency."""
@@ -328,7 +328,7 @@ class _Writer:
         self._reader = _Reader(store, clock)
         self._pace = pace
         self._products = ProductCatalogue(self._reader.client)
-        self._engine = engine_with_lanes(store, _POLICY, clock)
+        self._engine = engine_with_lanes(store, POLICY, clock)
 
     def create(self, batch: Batch[NewProduct]) -> Sequence[Answer]:
         """Create the products of a batch that do not exist. Reading them first is cheaper than trying to create all."""
@@ -585,7 +585,7 @@ _OF_ONE_LINE = (
 )
 """Errors that affect only one line."""
 
-_AGAIN = "load the file again later"
+AGAIN = "load the file again later"
 
 
 def _problem(product_id: str, error: OutcomeError) -> Problem:
@@ -597,7 +597,7 @@ def _problem(product_id: str, error: OutcomeError) -> Problem:
     if isinstance(error, InvalidMessageError):
         return Problem(error.code, error.message)
     may_succeed = isinstance(error, LeaseHeldError | LeaseLostError | ContentionError)
-    again = f"; {_AGAIN}" if may_succeed else ""
+    again = f"; {AGAIN}" if may_succeed else ""
     return Problem(error.code, f"{error}{again}")
 
 
@@ -641,7 +641,7 @@ def _of_outcome(change: Booking, outcome: ChangeOutcome) -> Answer:
             return _booked_before(change)
         case Outcome.REJECTED | Outcome.INVALID:
             return Problem(outcome.cause, outcome.detail)
-    return Problem(outcome.cause, f"{outcome.detail}; {_AGAIN}" if outcome.detail else _AGAIN)
+    return Problem(outcome.cause, f"{outcome.detail}; {AGAIN}" if outcome.detail else AGAIN)
 
 
 def _with_own_rows(keys: Iterable[str]) -> list[str]:

@@ -510,9 +510,9 @@ def test_a_load_waits_for_movements_and_refuses_counts_if_they_stay_behind(count
     counted.shop.invoke(*MOVES["fulfil order o-1"])
     # How far the clock of this machine is off makes no difference.
     slow = datetime.fromtimestamp(clock.now() - 280, UTC)
-    monkeypatch.setattr(loading._Clock, "now", lambda _: slow)
+    monkeypatch.setattr(loading.StoppableClock, "now", lambda _: slow)
     began = clock.now()
-    monkeypatch.setattr(loading._Clock, "sleep", lambda _, seconds: clock.sleep(seconds))
+    monkeypatch.setattr(loading.StoppableClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     load = counted.load(COUNTS)
     assert codes(load) == [(n, "tea", "MOVED_SINCE_COUNT") for n in (2, 3)]
     assert "movements of orders are complete only up to" in load.bad[0].message
@@ -522,7 +522,7 @@ def test_a_load_waits_for_movements_and_refuses_counts_if_they_stay_behind(count
         clock.sleep(seconds)
         record_movements(counted.shop)
 
-    monkeypatch.setattr(loading._Clock, "sleep", sweep)
+    monkeypatch.setattr(loading.StoppableClock, "sleep", sweep)
     assert counted.load(COUNTS).bad == []
 
 
