@@ -110,8 +110,8 @@ class AtLocation(TypedDict, total=False):
     locationId: str
 
 
-class ProductChange(AtLocation, total=False):
-    """New values of a product's fields."""
+class _ProductFields(AtLocation, total=False):
+    """What can be set when a product is listed, and later."""
 
     lowStockThreshold: int
     backorderLimit: int
@@ -123,7 +123,13 @@ class ProductChange(AtLocation, total=False):
     barcodes: Sequence[Barcode]
 
 
-class NewProduct(ProductChange):
+class ProductChange(_ProductFields, total=False):
+    """New values of a product's fields."""
+
+    ifBarcodes: Sequence[Barcode]
+
+
+class NewProduct(_ProductFields):
     """A product to list."""
 
     productId: str

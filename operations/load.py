@@ -75,7 +75,11 @@ _SMALL_BATCH = 10
 # on-demand capacity mode",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
 POLICY = RetryPolicy(max_attempts=1_000_000, base=0.05, cap=5.0)
+"""How all requests of a load are repeated."""
+
 PATIENCE_SECONDS = 300.0
+"""For how long they are repeated."""
+
 # This is also how long a line, and the rest of its batch, waits for another owner's lease.
 _LEASE_SECONDS = 60.0
 
@@ -586,6 +590,7 @@ _OF_ONE_LINE = (
 """Errors that affect only one line."""
 
 AGAIN = "load the file again later"
+"""What to do about a line that may succeed later."""
 
 
 def _problem(product_id: str, error: OutcomeError) -> Problem:

@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from inventory_orders.errors import InvalidMessageError
-
 from ..cells import as_id
 from ..file_errors import FileError
 from ..file_prices import FilePrices
-from .export_file import BadCellError, ExportFile, Row, checked_id
+from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
-from .staging import BAD, GOODS, LEFT_OUT, PARENT, Level, Listed, Staging, order_of
+from .staging import BAD, GOODS, LEFT_OUT, PARENT, Level, Listed, OrderUnits, Staging
 
 _BARCODE = "GTIN, UPC, EAN, or ISBN"
 PRODUCTS = {
@@ -162,14 +160,8 @@ def _read_order(file: ExportFile, rows: list[Row], staging: Staging) -> str:
     order_id = checked_id("order_id", "orderId", first["order_id"])
     email = first["customer_email"] or first["billing_email"] or "guest"
     user_id, name = checked_id("customer_email", "userId", email), first["order_number"] or order_id
-    try:
-        items = [{"productId": key, "quantity": quantity} for key, quantity in units.items()]
-        order_of(order_id, user_id, name, items)
-    except InvalidMessageError as error:
-        raise BadCellError("order_id", error.message, error.code) from None
-    staging.add_order(order_id, first.number, name, user_id, is_paid=status == _PAID)
-    for product_id, quantity in units.items():
-        staging.add_units(order_id, product_id, quantity, first.number)
+    order = OrderUnits(order_id, first.number, name, user_id, status == _PAID, units)
+    staging.add_order("order_id", order)
     return ""
 
 
@@ -178,6 +170,10 @@ def _open_units(file: ExportFile, rows: list[Row], staging: Staging) -> Counter[
     units = Counter[str]()
     for row in rows:
         for column, sku, quantity in _lines(row):
+            if not sku and quantity.isdecimal():
+                message = "the line has no SKU, so it is not imported"
+                file.leave_out(row, column, message, "NO_SKU", orderId=row["order_id"])
+                continue
             try:
                 if product_id := _product_of_line(column, sku, staging):
                     units[product_id] += _whole(column, quantity)
@@ -219,14 +215,14 @@ def _whole(column: str, quantity: str) -> int:
 
 def _product_of_line(column: str, sku: str, staging: Staging) -> str:
     """Find the product of a line; empty if it has no stock."""
-    product_id = as_id(sku) if sku else ""
+    product_id = as_id(sku)
     if staging.kind_of(product_id) == PARENT:
         product_id = staging.parent_of(product_id)
     kind = staging.kind_of(product_id)
     if kind is None:
         raise BadCellError(
             column,
-            f"{sku or 'a line without an SKU'} is not in the file of products; ship or cancel it in WooCommerce, or leave it out with "
+            f"{sku or 'the line'} is not in the file of products; ship or cancel it in WooCommerce, or leave it out with "
             "--skip-bad",
             "UNKNOWN_SKU",
         )
@@ -238,9 +234,9 @@ def check_together(products: ExportFile, staging: Staging) -> None:
     staging.drop_bad()
     staging.commit_open_units()
     for level in staging.levels():
-        if level.on_hand < 0:
+        if not 0 <= level.on_hand <= MAX_UNITS:
             message = (
-                f"Stock: is {level.available:,}, but open orders have only {level.committed:,} units; count them, correct the stock, and "
+                f"Stock: with {level.committed:,} units in open orders, {level.on_hand:,} would be on hand; count them, correct the stock, and "
                 "export again"
             )
             ids = {"productId": level.product_id}

@@ -364,6 +364,9 @@ class Story:
             self.place("from-a-lane-and-a-row", units("in-lanes", 3), units("tea"))
             self.place("most-of-a-product-in-lanes", units("sold-out-in-lanes", 8))
             self.place("last-units-in-lanes", units("sold-out-in-lanes", 3))
+            self.place("amended-in-a-lane", units("in-lanes", 3))
+            less = {"action": "amend", "orderId": "amended-in-a-lane", "stepId": "less"}
+            self.deliver("Order", less | {"items": [units("in-lanes", 2)]})
         self.command("confirm", "from-a-lane")
         self.place("from-a-lane-fulfilled", units("in-lanes", 2), then=["confirm"])
         self.place("from-a-lane-cancelled", units("in-lanes", 2), then=["cancel"])

@@ -16,17 +16,17 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
 
-MAX_WORDS_IN_ALL = 32_430
+MAX_WORDS_IN_ALL = 32_795
 
 MAX_WORDS = {
     "README.md": 625,
-    "docs/README.md": 250,
+    "docs/README.md": 256,
     "docs/architecture.md docs/lanes.md": 3_685,
     "docs/benchmarks.md": 1_253,
     "docs/locations.md": 600,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 4_010,
+    "docs/reference.md": 4_050,
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 6_415,
     "docs/patterns.md": 1_495,
@@ -36,6 +36,7 @@ MAX_WORDS = {
     "docs/limits.md": 685,
     "docs/drops.md": 240,
     "docs/desk.md": 1_390,
+    "docs/import.md": 350,
     "docs/package.md": 270,
     "docs/testing.md": 160,
     "docs/versions.md": 170,

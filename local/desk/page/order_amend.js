@@ -3,7 +3,7 @@ import { about, may, ownLocations } from "./caller.js";
 import { locationName, signed, wholeIn } from "./format.js";
 import { EVERYWHERE, calledIn, movable, rejectionOf } from "./order_facts.js";
 import { choice, change, field, folded, form, html, messageOf, note, notesOf, nothing, repeat, units } from "./parts.js";
-import { draftOf } from "./drafts.js";
+import { changed, draftOf } from "./drafts.js";
 import { page, refuse } from "./messages.js";
 import { carryOut } from "./server.js";
 import { T } from "./texts.js";
@@ -52,6 +52,8 @@ async function amend(command, names) {
   } catch (error) {
     const { code, problem = {} } = error;
     if (problem.shortages || problem.limits) error.message = T.refused(rejectionOf({ items: [], ...problem }, names), code);
+    // It is rejected for good, so the next attempt is another change.
+    if (problem.status === 409) changed(keyOf(command));
     throw error;
   }
 }

@@ -43,7 +43,7 @@ from inventory_orders.domain.rejection import (
     Rejection,
     RejectionReason,
 )
-from inventory_orders.engine.outcomes import CommitReport, UnsuccessfulError
+from inventory_orders.engine.outcomes import ChangeOutcome, CommitReport, UnsuccessfulError
 from inventory_orders.engine.retrying_client import RetryingClient, read_orders
 from inventory_orders.errors import (
     CorruptItemError,
@@ -95,13 +95,13 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """
     document = request.json()
     process = runtime.process()
-    request_id = None if request.wait_seconds is None else request.context.aws_request_id
+    defaults = process.hold_seconds, process.locations
     order = order_in(
-        *(document, None, process.hold_seconds, process.locations),
-        whole="the body",
-        request_id=request_id,
+        *(document, None, *defaults),
+        request_id="" if request.wait_seconds is None else request.context.aws_request_id,
         # Customers have no name.
-        placed_by=caller.name or None,
+        placed_by=caller.name,
+        whole="the body",
         counts_users=process.counts_users,
     )
     check_path_can_name("orderId", order.order_id)
@@ -468,17 +468,30 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     )
     if caller.locations is not None:
         _check_lines(command, caller)
-    outcome = direct.carry_out(command, request.context)
+    return _answer_to(command, direct.carry_out(command, request.context), caller)
+
+
+def _answer_to(command: OrderCommand, outcome: ChangeOutcome, caller: Caller) -> HttpAnswer:
+    """Answer a command on an order.
+
+    Raises:
+        InventoryOrdersError: The order was not changed. Customers are not told how many units there are, nor who changed it.
+    """
     if outcome.cause == RejectionReason.UNKNOWN_ORDER:
         raise _unknown_order(command.order_id)
     if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED, Outcome.REJECTED):
         raise UnsuccessfulError(outcome)
     answer = direct.of_command(command, outcome, *reading())
-    if outcome.kind is Outcome.REJECTED:
-        raise UnsuccessfulError(
-            replace(outcome, detail=answer["message"]), {"earlierStep": answer.get("earlierStep")}
-        )
-    return HttpAnswer(200, answer)
+    if (rejection := outcome.rejection) is None:
+        return HttpAnswer(200, answer)
+    reason, words, details = rejection.reason, rejection.words, direct.of_details(rejection)
+    _hide_details(details, caller)
+    if reason.for_customers:
+        words = f"{_why(rejection, rejection)}. This is final: send another amend with a new stepId"
+    elif caller.customer is None:
+        words, details = answer["message"], {"earlierStep": answer.get("earlierStep")}
+    status = 409 if reason.for_customers else reason.http_status
+    raise ProblemError(status, reason, words, details)
 
 
 def amend_order(request: Request, caller: Caller) -> HttpAnswer:
@@ -500,15 +513,11 @@ def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     if outcome.kind is Outcome.RETURNED and may_be_sent:
         _send(process.express_queue, json.dumps(document), {}, command.order_id, request)
         return _accepted(command.order_id, _seconds_beyond_wait(report) or 1)
-    if outcome.rejection is not None:
-        raise _not_amended(command, outcome.rejection, caller)
-    if outcome.kind not in (Outcome.APPLIED, Outcome.REPLAYED):
-        raise UnsuccessfulError(outcome)
-    return HttpAnswer(200, direct.of_command(command, outcome, *reading()))
+    return _answer_to(command, outcome, caller)
 
 
 def _prepare_for_customer(document: dict[str, Any], caller: Caller) -> bool:
-    """Check that a customer may send an amend. Returns whether the order is unpaid.
+    """Check that a customer may send an amend. Returns whether it may go to a queue.
 
     A queue does not know who sent it, so the version ensures that the order is unpaid when it is amended.
 
@@ -519,19 +528,8 @@ def _prepare_for_customer(document: dict[str, Any], caller: Caller) -> bool:
     order = direct.read_order(document["orderId"], *reading())
     if order is None or order.user_id is None or not caller.acts_for(order.user_id):
         raise _unknown_order(document["orderId"])
-    document.setdefault("ifVersion", order.version)
-    return order.status == OrderStatus.PENDING
-
-
-def _not_amended(command: OrderCommand, rejection: Rejection, caller: Caller) -> Exception:
-    """Build the answer to an amend that was rejected."""
-    reason, details = rejection.reason, direct.of_details(rejection)
-    if reason is RejectionReason.UNKNOWN_ORDER:
-        return _unknown_order(command.order_id)
-    _hide_details(details, caller)
-    words = _why(rejection, rejection) if reason.for_customers else rejection.words
-    status = 412 if reason is RejectionReason.VERSION_CHANGED else 409
-    return ProblemError(status, reason, f"{words}. The order stays as it was", details)
+    is_known = document.setdefault("ifVersion", order.version) <= order.version
+    return is_known and order.status == OrderStatus.PENDING
 
 
 def _check_lines(command: OrderCommand, caller: Caller) -> None:

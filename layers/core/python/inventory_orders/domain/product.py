@@ -217,8 +217,11 @@ class PageStock:
     removable = sellable
 
     def may_change_by(self, delta: int) -> bool:
-        """Whether `delta` units may be added to the page, or taken from it if negative."""
-        return self.stock_count + delta >= 0
+        """Whether `delta` units may be added to the page, or taken from it if negative.
+
+        An empty page takes none back, because a recall may have removed its lane from the row's `lent_to`.
+        """
+        return 0 < self.stock_count >= -delta
 
     def with_stock(self, stock_count: int, version: int) -> PageStock:
         """Return the same product with a new number of units on the page, and a new version."""

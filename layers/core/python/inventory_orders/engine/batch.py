@@ -619,17 +619,6 @@ class Batch:
             self.known.forget(product_id)
         return again is not None
 
-    def ready(self, found: Supply) -> list[Change]:
-        """The pending changes that can be planned. Units go back to rows, so not while their products are sold from pages."""
-        pages, pending = found.sources.keys(), self.pending.values()
-        late = {change.record_key for change in pending if pages & change.gives_back.keys()}
-        late |= (
-            {c.record_key for c in followers(pending, lambda c: c.record_key in late)}
-            if late
-            else set()
-        )
-        return [change for change in pending if change.record_key not in late]
-
     def blocked(self, found: Supply) -> set[str]:
         """Products that cannot be sold now, because they are leased, throttled, unreadable or avoided."""
         leased = self.leased - found.sources.keys()
