@@ -14,19 +14,19 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_160
+MAX_WORDS_IN_ALL = 32_290
 
 MAX_WORDS = {
     "README.md": 625,
     "docs/README.md": 240,
-    "docs/architecture.md docs/lanes.md": 3_685,
-    "docs/benchmarks.md": 1_255,
+    "docs/architecture.md docs/lanes.md": 3_745,
+    "docs/benchmarks.md": 1_295,
     "docs/locations.md": 600,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_990,
+    "docs/reference.md": 4_005,
     "docs/runbook.md docs/operations.md": 4_385,
-    "docs/orders.md docs/api.md docs/data-model.md": 6_385,
+    "docs/orders.md docs/api.md docs/data-model.md": 6_415,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_955,
     "docs/glossary.md": 615,

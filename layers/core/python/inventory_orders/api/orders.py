@@ -502,8 +502,13 @@ def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     report = _decide(command, runtime.deadline(request.context))
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.RETURNED and may_be_sent:
-        body = json.dumps(document, separators=(",", ":"))
-        _send(process.express_queue, body, {}, command.order_id, request)
+        _send(
+            process.express_queue,
+            json.dumps(document, separators=(",", ":")),
+            {},
+            command.order_id,
+            request,
+        )
         return _accepted(command.order_id, _seconds_beyond_wait(report) or 1)
     return _answer_to(command, outcome, caller)
 
