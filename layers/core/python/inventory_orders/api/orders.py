@@ -60,7 +60,7 @@ from inventory_orders.messages.commands import order_command, order_in
 from inventory_orders.messages.documents import checked_id
 from inventory_orders.store import lists, movements
 from inventory_orders.store.dynamodb import WORST_CASE_SECONDS_OF_ONE_CALL
-from inventory_orders.store.rows import order_row
+from inventory_orders.store.rows import drop_none, order_row
 
 MAX_WAIT_SECONDS = 25
 """API Gateway ends a request after 30 s: docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html."""
@@ -99,7 +99,8 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     order = order_in(
         *(document, None, *defaults),
         request_id="" if request.wait_seconds is None else request.context.aws_request_id,
-        placed_by=caller.name if caller.customer is None else "",
+        # Customers have no name.
+        placed_by=caller.name,
         whole="the body",
         counts_users=process.counts_users,
     )
@@ -131,8 +132,10 @@ def _check_fields_of_customer(document: dict[str, Any]) -> None:
     process = runtime.process()
     hold, longest = document.get("holdSeconds"), process.hold_seconds
     if hold is not None and longest is not None and hold > longest:
-        what = f"customers may hold stock for at most {longest} seconds; lower it, or leave it out"
-        raise _for_operators("holdSeconds", what)
+        raise _for_operators(
+            "holdSeconds",
+            f"customers may hold stock for at most {longest} seconds; lower it, or leave it out",
+        )
     reserved = ("attributes", "locations", "split", "buyers", "reference", "reason")
     given = {name: name for name in document if name in reserved}
     given |= {
@@ -224,8 +227,7 @@ def _seconds_beyond_wait(report: CommitReport) -> int:
 
 def _sender(order: Order) -> dict[str, str]:
     """The attributes of an order's message."""
-    given = {"requestId": order.request_id, "placedBy": order.placed_by}
-    return {name: text for name, text in given.items() if text is not None}
+    return drop_none({"requestId": order.request_id, "placedBy": order.placed_by})
 
 
 def _send(queue: Queue, body: str, sender: Mapping[str, str], group: str, request: Request) -> None:
@@ -233,8 +235,11 @@ def _send(queue: Queue, body: str, sender: Mapping[str, str], group: str, reques
     calls = SqsCalls(queue, runtime.end_of(request.context))
     if not calls.send_one(body, attributes(**sender), group):
         log_queue_errors(calls.errors)
-        detail = "the request was not accepted; send the same request again"
-        raise ProblemError(503, "QUEUE_UNAVAILABLE", detail, retry_after=1)
+        raise ProblemError(
+            *(503, "QUEUE_UNAVAILABLE"),
+            "the request was not accepted; send the same request again",
+            retry_after=1,
+        )
 
 
 def _stored(order: Order, client: RetryingClient, deadline: Deadline) -> OrderRecord | None:
@@ -270,8 +275,11 @@ def _answer_of(
     """
     shown = _shown(record, caller)
     if record.status == OrderStatus.REJECTED:
-        why = f"{_why(record, rejection)}. This is final: place another order under a new orderId"
-        return ProblemError(409, str(record.reason), why, {"order": shown}).answer
+        return ProblemError(
+            *(409, str(record.reason)),
+            f"{_why(record, rejection)}. This is final: place another order under a new orderId",
+            {"order": shown},
+        ).answer
     headers = {"Location": path_of_order(record.order_id), "ETag": _etag(record, caller, shown)}
     # An equal request may have come at the same time, so the row says which one placed the order.
     is_new = record.request_id == order.request_id and record.status == OrderStatus.PENDING
@@ -377,8 +385,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         return {"orders": [shown for _, shown in orders], "unreadable": unreadable}, following
 
     # No user id begins with #.
-    name = f"#{wanted}" if wanted.user_id is None else wanted.user_id
-    answer = answer_with_page(name, query, read_page, deadline)
+    answer = answer_with_page(wanted.user_id or f"#{wanted}", query, read_page, deadline)
     return replace(answer, document={**answer.document, **complete})
 
 
@@ -402,8 +409,10 @@ def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
         product_id = checked_id("productId", query["productId"])
         return replace(wanted, product_key=stock_key(product_id, location_id or DEFAULT_LOCATION))
     if not (user_id or status or wanted.paid_late):
-        others = "userId, status, reference, productId or latePayment=true"
-        raise malformed("userId", f"is missing; send {others}")
+        raise malformed(
+            "userId",
+            "is missing; send userId, status, reference, productId or latePayment=true",
+        )
     return replace(wanted, location_id=location_id)
 
 
@@ -444,8 +453,7 @@ def _check_kind(query: Mapping[str, str], user_id: str | None) -> None:
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
     """Count how many orders fit on a page with at most `_MOST_PRODUCTS` different products. The first one always fits."""
-    products = ({line.key for line in order.lines} for order in orders)
-    so_far = accumulate(products, or_)
+    so_far = accumulate(({line.key for line in order.lines} for order in orders), or_)
     return max(1, sum(len(ids) <= _MOST_PRODUCTS for ids in so_far))
 
 
@@ -455,8 +463,9 @@ def change_order(action: str, request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The order was not changed.
     """
-    document = command_of(request, caller, "change_orders", action)
-    command = order_command(document, runtime.process().terms)
+    command = order_command(
+        command_of(request, caller, "change_orders", action), runtime.process().terms
+    )
     if caller.locations is not None:
         _check_lines(command, caller)
     return _answer_to(command, direct.carry_out(command, request.context), caller)
@@ -502,13 +511,7 @@ def amend_order(request: Request, caller: Caller) -> HttpAnswer:
     report = _decide(command, runtime.deadline(request.context))
     (outcome,) = report.outcomes
     if outcome.kind is Outcome.RETURNED and may_be_sent:
-        _send(
-            process.express_queue,
-            json.dumps(document, separators=(",", ":")),
-            {},
-            command.order_id,
-            request,
-        )
+        _send(process.express_queue, json.dumps(document), {}, command.order_id, request)
         return _accepted(command.order_id, _seconds_beyond_wait(report) or 1)
     return _answer_to(command, outcome, caller)
 

@@ -18,7 +18,7 @@ from inventory_orders.domain.barcode import all_written
 from inventory_orders.domain.location import DEFAULT_LOCATION, key_in, stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.order_command import DEFAULT_TERMS, OrderCommand, Terms
-from inventory_orders.domain.product import CatalogueEvent, NewProduct, check_floors
+from inventory_orders.domain.product import CatalogueEvent, NewProduct
 from inventory_orders.domain.record import (
     MAX_ATTRIBUTES_SIZE,
     NOTES,
@@ -477,7 +477,6 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
     Raises:
         InvalidMessageError: A barcode has a wrong check digit, for example.
     """
-    check_floors(document.get("safetyStock", 0), document.get("backorderLimit", 0))
     return NewProduct(
         key_in(document),
         document["openingStock"],
@@ -487,7 +486,7 @@ def new_product(document: Mapping[str, Any]) -> NewProduct:
         document.get("price"),
         all_written(document.get("barcodes", ())),
         document.get("safetyStock", 0),
-        document.get("purchaseLimit", 0),
+        document.get("purchaseLimit"),
         document.get("limitGroup"),
     )
 
