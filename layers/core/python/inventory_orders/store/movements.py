@@ -6,13 +6,13 @@ Nothing is ever decided from it. Each row follows from its order alone, so it ma
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from inventory_orders.clock import timestamp
 from inventory_orders.domain.record import (
@@ -285,20 +285,6 @@ def _partition(store: Store, stock_month: str) -> list[Row]:
 # ---------------------------------------------------------------------- lists
 
 
-class History(NamedTuple):
-    """A part of the history of a product's stock at a location, newest first.
-
-    Attributes:
-        entries: The changes: rows in `StockAdjustments` and `Movements`.
-        after: Where to continue; None at the end.
-        complete_until: The time up to which no movement is missing. None if this is not known, or if the stage records none.
-    """
-
-    entries: Sequence[Row]
-    after: ListPosition | None
-    complete_until: str | None
-
-
 def list_history(
     store: Store,
     key: str,
@@ -308,7 +294,7 @@ def list_history(
     has_movements: bool,
     since: str = " ",
     until: str = "~",
-) -> History:
+) -> tuple[list[Row], ListPosition | None]:
     """List the changes to a product's stock at a location, newest first. The list is eventually consistent.
 
     Args:
@@ -319,11 +305,13 @@ def list_history(
         has_movements: Whether the stage records movements. Otherwise, only adjustments are listed.
         since: The earliest time, as stored.
         until: Leave out changes at this time, as stored, and later.
+
+    Returns:
+        The changes, which are rows in `StockAdjustments` and `Movements`, and where to continue; None at the end.
     """
-    complete = complete_until(store) if has_movements else None
     end = after or ListPosition(until, "")
     found = changes(store, key, limit + 1, end.at, has_movements=has_movements)
-    return History(*_page(found, since, end, limit), complete)
+    return _page(found, since, end, limit)
 
 
 def position_of(row: Row) -> ListPosition:
