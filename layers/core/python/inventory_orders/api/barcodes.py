@@ -46,12 +46,11 @@ def _meanings(
     scan: Scan, caller: Caller, client: RetryingClient, deadline: Deadline
 ) -> Iterator[Mapping[str, Any]]:
     """Yield what a scan may mean, the most likely first. Each takes a read."""
-    listed = find_listed(scan, client, deadline)
+    listed, shown = find_listed(scan, client, deadline), partial(_of_listed, scan)
     if len(listed) > 1:
-        rows = [_of_listed(scan, row) for row in listed]
         detail = "this is both an EAN-8 and a UPC-E, of different products; choose one"
-        raise ProblemError(409, "AMBIGUOUS_BARCODE", detail, {"products": rows})
-    yield from (_of_listed(scan, row) for row in listed)
+        raise ProblemError(409, "AMBIGUOUS_BARCODE", detail, {"products": [*map(shown, listed)]})
+    yield from map(shown, listed)
     for product_id in _ids(scan.text, "productId"):
         if client.call(partial(client.store.get_product, product_id), deadline) is not None:
             yield {"productId": product_id, "units": 1}
@@ -61,11 +60,10 @@ def _meanings(
 
 def find_listed(scan: Scan, client: RetryingClient, deadline: Deadline) -> list[Row]:
     """Read the rows of the listed codes in a scan: one, two if the scan is an EAN-8 and a UPC-E, or none."""
-
-    def read(code: str) -> Row | None:
-        return client.call(partial(client.store.get_barcode, code), deadline)
-
-    rows = [row for row in client.side_by_side(read, scan.codes) if row]
+    found = client.side_by_side(
+        lambda code: client.call(partial(client.store.get_barcode, code), deadline), scan.codes
+    )
+    rows = [row for row in found if row]
     as_sent = [row for row in rows if row["code"] == scan.text]
     return as_sent or list({(row["productId"], row["units"]): row for row in rows}.values())
 
@@ -114,6 +112,8 @@ def _unknown(scan: Scan) -> ProblemError:
             "BAD_CHECK_DIGIT",
             f"the check digit of {scan.bad_gtin} is wrong; scan it again",
         )
-    reference = next(_ids(scan.sscc or scan.text, "note"), None)
-    more = {"itemNumber": scan.item_number, "reference": reference}
+    more = {
+        "itemNumber": scan.item_number,
+        "reference": next(_ids(scan.sscc or scan.text, "note"), None),
+    }
     return ProblemError(404, code, detail, more)

@@ -95,14 +95,12 @@ def place_order(request: Request, caller: Caller) -> HttpAnswer:
     """
     document = request.json()
     process = runtime.process()
-    defaults = process.hold_seconds, process.locations
     request_id = None if request.wait_seconds is None else request.context.aws_request_id
-    placed_by = caller.name if caller.customer is None else None
     order = order_in(
-        *(document, None, *defaults),
+        *(document, None, process.hold_seconds, process.locations),
         whole="the body",
         request_id=request_id,
-        placed_by=placed_by or None,
+        placed_by=(caller.name or None) if caller.customer is None else None,
         counts_users=process.counts_users,
     )
     check_path_can_name("orderId", order.order_id)
@@ -374,7 +372,7 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
         return {"orders": [shown for _, shown in orders], "unreadable": unreadable}, following
 
     # No user id begins with #.
-    name = f"#{wanted}" if wanted.user_id is None else wanted.user_id
+    name = wanted.user_id or f"#{wanted}"
     answer = answer_with_page(name, query, read_page, deadline)
     return replace(answer, document={**answer.document, **complete})
 

@@ -162,7 +162,12 @@ def _read(
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
-    return {each: _of_product(each, levels) for each in ids if each in levels}, found, remaining
+    by_product = {
+        each: [levels[key] for key in (each, *levels[each].product.place_keys) if key in levels]
+        for each in ids
+        if each in levels
+    }
+    return by_product, found, remaining
 
 
 def _read_rows(
@@ -179,11 +184,6 @@ def _read_rows(
         found.unreadable.pop(each, None)
     found.add(read_all(client, [*chain.from_iterable(places[:fitting])], deadline, CommitStats()))
     return found, remaining
-
-
-def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[StockLevel]:
-    keys = (product_id, *levels[product_id].product.place_keys)
-    return [levels[key] for key in keys if key in levels]
 
 
 def get_stock(request: Request, caller: Caller) -> HttpAnswer:
@@ -326,23 +326,17 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _shown_adjustment(row: Row) -> direct.Answer:
-    shown = {name: row[name] for name in _ADJUSTMENT if name in row}
-    if "transferWith" in row:
-        shown["transferWith"] = location_of(row["transferWith"])
-    return shown
+    return {
+        name: location_of(row[name]) if name == "transferWith" else row[name]
+        for name in _ADJUSTMENT
+        if name in row
+    }
 
 
 _ADJUSTMENT = (
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "countedAt", "actor", "reference"),
-    *(
-        "sentTo",
-        "comment",
-        "scanned",
-        "productCreatedAt",
-        "productVersion",
-        "rejected",
-        "shortages",
-    ),
+    *("sentTo", "comment", "scanned", "productCreatedAt", "productVersion", "rejected"),
+    *("shortages", "transferWith"),
 )
 
 
@@ -355,8 +349,9 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     key, limit, times = _key_in(request), limit_of(request.query), times_in(request.query)
     caller.check_works_at(location_of(key))
     (client, deadline), recorded = reading(), runtime.process().has_movements
-    complete = partial(movements.complete_until, client.store)
-    until = client.call(complete, deadline) if recorded else None
+    until = (
+        client.call(partial(movements.complete_until, client.store), deadline) if recorded else None
+    )
     listing = partial(movements.list_history, client.store, key, limit, has_movements=recorded)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
@@ -375,8 +370,9 @@ def list_transfers(_: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: DynamoDB failed.
     """
     client, deadline = reading()
-    read = partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side)
-    found, complete_since = client.call(read, deadline)
+    found, complete_since = client.call(
+        partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side), deadline
+    )
     transfers = [
         each
         for each, _ in found

@@ -342,9 +342,8 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     Raises:
         InvalidMessageError: The cursor does not belong to this list.
     """
-    if "cursor" not in query:
+    if (cursor := query.get("cursor")) is None:
         return None
-    cursor = query["cursor"]
     with suppress(ValueError):
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         length, _, both = raw[_DIGEST:].decode().partition(" ")

@@ -101,17 +101,15 @@ class Caller:
             ProblemError: The caller lacks it. The answer names it.
         """
         permission = PERMISSIONS[route]
-        if self.customer is not None:
-            may_call = route in FOR_CUSTOMERS or (
-                route == AMEND and runtime.process().customers_may_amend
-            )
-        else:
-            may_call = permission == ANY_PERMISSION or self.has_any(permission)
+        is_for_all, may_amend = permission == ANY_PERMISSION, runtime.process().customers_may_amend
+        may_call = (
+            is_for_all or self.has_any(permission)
+            if self.customer is None
+            else route in FOR_CUSTOMERS or (route == AMEND and may_amend)
+        )
         if not may_call:
-            needed = f"the permission {permission}"
-            if permission == ANY_PERMISSION:
-                needed = "any of the permissions that staff have"
-            detail = f"this requires {needed}"
+            one = "any of the permissions that staff have"
+            detail = f"this requires {one if is_for_all else f'the permission {permission}'}"
             raise ProblemError(403, "NOT_PERMITTED", detail, {"permission": permission})
 
     def has_any(self, *permissions: str) -> bool:

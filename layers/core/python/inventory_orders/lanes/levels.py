@@ -163,8 +163,7 @@ def sweep_levels(client: RetryingClient, deadline: Deadline) -> None:
             if PageKey.of(DEPOT, key).number == number
         }
         if part:
-            write = partial(write_swept, client.store, _swept_row(number), at, part)
-            client.call(write, deadline)
+            client.call(partial(write_swept, client.store, _swept_row(number), at, part), deadline)
 
 
 def _swept_row(number: int) -> str:
@@ -306,9 +305,7 @@ def mark_shippable(
     for (order, shown), units in zip(orders, wanted, strict=True):
         with suppress(CorruptItemError):
             missing = _missing(order, units, found)
-            shown["shippable"] = not missing
-            if missing:
-                shown["missing"] = missing
+            shown.update({"shippable": not missing} | ({"missing": missing} if missing else {}))
 
 
 def open_units(

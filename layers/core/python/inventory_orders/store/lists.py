@@ -110,8 +110,9 @@ class OrderFilter:
     @property
     def is_sparse(self) -> bool:
         """Whether it may leave out most entries that are read."""
-        of_user = self.user_id is not None and self != OrderFilter(self.user_id)
-        return of_user or self.location_id is not None or self.seen_at is not None
+        return (self.location_id, self.seen_at) != (None, None) or (
+            self.user_id is not None and self != OrderFilter(self.user_id)
+        )
 
     def includes(self, entry: Row) -> bool:
         """Whether it includes an order, by its entry in an index."""
@@ -342,16 +343,12 @@ def search_products(
         )
         if last is None:
             break
-    found = _matching(rows, word, wanted)
+    places = ((_word_of(row), row.get("words", ())) for row in rows)
+    # A product is listed once, although several of its words may begin with `word`.
+    found = [place for place, words in places if place.at == first_match(words, word, wanted)]
     if len(found) > limit:
         return found[:limit], found[limit - 1]
     return found, _word_of(last) if last else None
-
-
-def _matching(rows: Iterable[Row], word: str, wanted: Sequence[str]) -> list[ListPosition]:
-    """The products that have all wanted words. Each is listed once, although several of its words may begin with `word`."""
-    places = ((_word_of(row), row.get("words", ())) for row in rows)
-    return [place for place, words in places if place.at == first_match(words, word, wanted)]
 
 
 def _word_of(row: Row) -> ListPosition:

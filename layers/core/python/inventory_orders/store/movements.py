@@ -84,8 +84,11 @@ def moved_on_pages(before: Row | None, after: Row | None) -> list[str]:
     Raises:
         UnpublishableError: The order's row after the change is unreadable.
     """
-    changed = changed_rows(before, after)
-    return [month[10:] for (month, _), row in changed.items() if row and "page" in row]
+    return [
+        month[10:]
+        for (month, _), row in changed_rows(before, after).items()
+        if row and "page" in row
+    ]
 
 
 def rows_of(order: Row | None) -> dict[Key, Row]:
@@ -182,8 +185,8 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
             "page": step.out_page,
             "version": step.out_version,
         }
-    came = restocked if step.action == OrderAction.RETURN else None
-    return row | {"delta": restocked, "onHandDelta": came}
+    is_back = step.action == OrderAction.RETURN
+    return row | {"delta": restocked, "onHandDelta": restocked if is_back else None}
 
 
 def _notes(step: Step) -> Row:
@@ -374,11 +377,11 @@ def list_orders(
         if after is None
         else ListPosition(after.at, f"1{after.at}#{after.id}#")
     )
-    if wanted.reference is not None:
-        rows = _newest(store, BY_REFERENCE, wanted.reference, limit + 1, end.at)
-    else:
-        found = movements(store, wanted.product_key or "", limit + 1, end.at)
-        rows = (row for row in found if row["action"] == PLACE)
+    rows = (
+        (row for row in movements(store, key, limit + 1, end.at) if row["action"] == PLACE)
+        if (key := wanted.product_key)
+        else _newest(store, BY_REFERENCE, wanted.reference or "", limit + 1, end.at)
+    )
     page, last = _page(rows, wanted.since, end, limit)
     orders = [*map(_order, page)]
     return orders, orders[-1] if last else None
