@@ -172,7 +172,7 @@ def test_what_came_of_an_action_is_said_on_whatever_page_the_reader_is(page, des
     for route in held:
         route.continue_()
     said(page, "Hand over o-1: done")
-    said(page, "Hand over o-2 failed: order o-2 is cancelled", "alert")
+    said(page, "Hand over o-2 failed: Cancelled", "alert")
     show(page, desk, "scan", "Scan")
     said(page, "Hand over o-2 failed", "alert")
     page.keyboard.press("Escape")
