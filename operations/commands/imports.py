@@ -149,7 +149,8 @@ def shopify(
 
     The SKU becomes the product's id; characters that ids cannot have are encoded. Opening stock is on hand less unavailable.
     Open orders take their units at the locations where the inventory file has them as committed, and keep their Id. Paid ones
-    are confirmed; others keep their units until they are paid or cancelled. Imported orders publish events as all others do.
+    are confirmed; others keep their units until they are paid or cancelled. If an export comes in parts, join them with `cat`.
+    Imported orders publish events as all others do.
 
     Everything is checked before anything is written. Bad lines, and numbers that contradict each other, stop the import: the
     exit status is 1, and nothing was written. You may interrupt it and run it again: nothing is imported twice.

@@ -268,6 +268,15 @@ def test_a_shop_without_open_orders_needs_no_file_of_orders(shop, shopify):
     assert numbers(shop, "POT-1", "lyon") == (1, 0, 1)
 
 
+def test_parts_of_an_export_can_be_joined_with_their_headers(shop, shopify):
+    path = shopify.path("inventory")
+    header, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, *lines[:4], header, *lines[4:]]))
+    done = shopify.run()
+    assert done.exit_code == 0, done.output
+    assert "Proof: 8 stock levels, all as in the export" in done.output
+
+
 def test_several_locations_need_a_file_of_locations(shop, shopify):
     refused(shop, shopify.run(without={"locations"}), "name a file with --locations")
 
