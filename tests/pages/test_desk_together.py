@@ -14,7 +14,7 @@ def test_the_second_person_is_told_who_was_first(failing):
 
 
 def _act_together(page, desk):
-    for order_id, actor in (("o-1", "ben"), ("o-2", "x")):
+    for order_id, actor in (("o-1", "ben"), ("o-2", "shop")):
         desk.sell(order_id)
         show(page, desk, f"order/{order_id}", f"Order {order_id}")
         desk.command("ChangeOrders", action="fulfil", orderId=order_id, actor=actor)
@@ -42,7 +42,7 @@ def test_orders_and_products_name_the_member_of_staff_behind_them(page):
         body = {"orderId": "o-1", "userId": "u-7", "items": [{"productId": TEA, "quantity": 1}]}
         desk.api.call("operator", "POST", "/orders", WAIT, json.dumps(body).encode())
         show(page, desk, "order/o-1", "Order o-1")
-        assert page.get_by_role("definition").filter(has_text=re.compile("^x$")).count() == 1
+        assert page.get_by_role("definition").filter(has_text=re.compile("^shop$")).count() == 1
         show(page, desk, f"product/{TEA}", "Earl Grey")
         page.get_by_text("For operators: where its units are").click()
         page.get_by_text("by ben, Jan 15").wait_for()
