@@ -19,7 +19,7 @@ from ..file_errors import FileError
 from ..file_prices import FilePrices
 from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
-from .staging import BAD, GOODS, LEFT_OUT, Level, Listed, OrderUnits, Staging
+from .staging import BAD, GOODS, GUEST, LEFT_OUT, Level, Listed, OrderUnits, Staging
 
 PRODUCTS = {
     "Handle": ("URL handle",),
@@ -64,7 +64,6 @@ _OPEN_LINES = {"", "pending", "unfulfilled"}
 _CLOSED_LINES = {"fulfilled", "restocked", "not_eligible"}
 _PARTIAL = "partial"
 _DRAFT = re.compile(r"#?D[0-9]+")
-_GUEST = "guest"
 
 
 def products_file(path: Path) -> ExportFile:
@@ -99,7 +98,7 @@ def shipped_file(path: Path) -> ExportFile:
 
 def read_products(file: ExportFile, staging: Staging, prices: FilePrices | None) -> None:
     """Read products. Without `prices`, they are imported without a price."""
-    handle = title = ""
+    handle: str | None = None
     for row in file.rows():
         if row["Handle"] != handle:
             handle, title = row["Handle"], ""
@@ -225,7 +224,7 @@ def _check_level(level: Level, *, oversold: bool, keeps: bool) -> None:
     if opening < 0:
         raise BadCellError(
             "On hand",
-            f"without unavailable units, {opening:,} units are left; count them, correct the number in Shopify, and export again",
+            f"without unavailable units, {opening:,} would be on hand; count them, correct the number in Shopify, and export again",
         )
     if level.on_hand > MAX_UNITS:
         raise BadCellError("On hand", f"may be at most {MAX_UNITS:,}")
@@ -234,7 +233,7 @@ def _check_level(level: Level, *, oversold: bool, keeps: bool) -> None:
     if not oversold:
         raise BadCellError(
             "Available",
-            f"{-level.available:,} units are oversold; correct the stock, cancel orders, or allow it with --oversold allow, which gives the "
+            f"is oversold by {-level.available:,}; correct the stock, cancel orders, or allow it with --oversold allow, which gives the "
             "product a backorderLimit",
             "OVERSOLD",
         )
@@ -326,7 +325,7 @@ def _read_order(file: ExportFile, group: _Group, staging: Staging, as_of: dateti
     if not (units := _open_units(file, group, staging)):
         return "without stock"
     order_id = checked_id("Id", "orderId", first["Id"] or group.name.removeprefix("#"))
-    user_id = checked_id("Email", "userId", first["Email"] or _GUEST)
+    user_id = checked_id("Email", "userId", first["Email"] or f"{GUEST}{order_id}")
     is_paid = first["Financial Status"].lower() in _PAID
     order = OrderUnits(order_id, first.number, group.name, user_id, is_paid, units)
     staging.add_order("Name", order)

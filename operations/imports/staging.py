@@ -29,6 +29,9 @@ GOODS, LEFT_OUT, PARENT, BAD = "goods", "left out", "parent", "bad"
 that its name says, or a line that cannot be taken.
 """
 
+GUEST = "guest-"
+"""Before the id of the order of a customer who is not known: guests must not share purchase limits."""
+
 DIFFERENCE = "COMMITTED_DIFFERS"
 """The code of numbers that contradict each other."""
 
@@ -460,6 +463,6 @@ def _order_of(order_id: str, user_id: str, name: str, items: Sequence[dict[str, 
     Raises:
         InvalidMessageError: The order can never be placed.
     """
-    attributes = {"orderName": name}
+    attributes = {"name": name}
     document = {"orderId": order_id, "userId": user_id, "items": items, "attributes": attributes}
     return order_in(document, None, None, whole="the order")

@@ -17,7 +17,7 @@ from ..file_errors import FileError
 from ..file_prices import FilePrices
 from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
-from .staging import BAD, GOODS, LEFT_OUT, PARENT, Level, Listed, OrderUnits, Staging
+from .staging import BAD, GOODS, GUEST, LEFT_OUT, PARENT, Level, Listed, OrderUnits, Staging
 
 _BARCODE = "GTIN, UPC, EAN, or ISBN"
 PRODUCTS = {
@@ -123,7 +123,7 @@ def _level(row: Row, product_id: str, *, oversold: bool) -> Level:
     if stock < 0 and not oversold:
         raise BadCellError(
             "Stock",
-            f"{-stock:,} units are oversold; correct the stock, cancel orders, or allow it with --oversold allow, which gives the product a "
+            f"is oversold by {-stock:,}; correct the stock, cancel orders, or allow it with --oversold allow, which gives the product a "
             "backorderLimit",
             "OVERSOLD",
         )
@@ -158,7 +158,7 @@ def _read_order(file: ExportFile, rows: list[Row], staging: Staging) -> str:
     if not (units := _open_units(file, rows, staging)):
         return "without stock"
     order_id = checked_id("order_id", "orderId", first["order_id"])
-    email = first["customer_email"] or first["billing_email"] or "guest"
+    email = first["customer_email"] or first["billing_email"] or f"{GUEST}{order_id}"
     user_id, name = checked_id("customer_email", "userId", email), first["order_number"] or order_id
     order = OrderUnits(order_id, first.number, name, user_id, status == _PAID, units)
     staging.add_order("order_id", order)

@@ -15,6 +15,7 @@ from inventory_orders.domain.record import OrderKey, OrderStatus
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
+from operations.cells import as_id, code_of
 from operations.commands import imports as import_commands
 from operations.commands import levels as level_commands
 from operations.errors import UserError
@@ -121,19 +122,20 @@ def test_open_orders_keep_their_ids_and_units_and_paid_ones_are_confirmed(shop, 
     }  # fmt: skip
     unpaid, partial = orders["6105310000007"], orders["6105310000006"]
     assert (unpaid.expires_at, unpaid.user_id) == (None, "lee@example.com")
-    assert unpaid.attributes == {"orderName": "#1007"}
+    assert unpaid.attributes == {"name": "#1007"}
     assert [(line.product_id, line.quantity) for line in partial.lines] == [("JP-50", 2)]
-    assert orders["6105310000003"].user_id == "guest"
+    assert orders["6105310000003"].user_id == "guest-6105310000003"
 
 
 REFUSALS = {
     "a SKU is missing": ({"products": {"MUG-1": ""}}, "Variant SKU: is missing; give it an SKU"),
+    "a row without a product": ({"products": {"jasmine-pearls,Jasmine": ",Jasmine", "JP-50": ""}}, "Variant SKU: is missing"),
     "a SKU occurs twice": ({"products": {"MUG-1": "POT-1"}}, "line 7 has the SKU POT-1, too"),
     "a spreadsheet has rounded a SKU": ({"products": {"MUG-1": "4.00638E+12"}}, "ROUNDED_CODE"),
     "a fraction of a unit": ({"inventory": {"23,25": "23.5,25"}}, 'but is "23.5"'),
     "numbers that do not add up": ({"inventory": {"23,25": "23,26"}}, "units add up to 25; export again"),
-    "an oversold product": ({"inventory": {"1,0,1,": "1,-1,0,"}}, "Available: 1 units are oversold"),
-    "more shortage than orders": ({"inventory": {"1,0,1,": "1,-2,-1,"}}, "-1 units are left; count them"),
+    "an oversold product": ({"inventory": {"1,0,1,": "1,-1,0,"}}, "Available: is oversold by 1"),
+    "more shortage than orders": ({"inventory": {"1,0,1,": "1,-2,-1,"}}, "-1 would be on hand; count them"),
     "too many units": ({"inventory": {"0,0,4,4": "0,999999999,4,1000000003"}}, "must be a whole number", ""),
     "an unknown location": ({"locations": {"Shop Lyon": "Lyon"}}, "Shop Lyon is not in the file"),
     "different products": ({"products": {"POT-1": "POT-2"}}, "POT-1 is not in the file of products", "POT-2 is not in the file of inventory"),
@@ -169,7 +171,7 @@ def test_products_and_orders_of_woocommerce_are_imported_with_a_sound_proof(shop
 
 
 WOOCOMMERCE_REFUSALS = {
-    "oversold": ({"products": {"wool\",1,0,visible,,,,,taxable,,1,12": "wool\",1,0,visible,,,,,taxable,,1,'-2"}}, "2 units are oversold"),
+    "oversold": ({"products": {"wool\",1,0,visible,,,,,taxable,,1,12": "wool\",1,0,visible,,,,,taxable,,1,'-2"}}, "Stock: is oversold by 2"),
     "an unknown status": ({"orders": {"on-hold": "part-shipped"}}, "part-shipped is unknown"),
     "a part of a line is refunded": ({"orders": {"|meta:_reduced_stock:2|refunded": "|refunded"}}, "export with a row for each line"),
     "an unknown product": ({"orders": {"sku:tee-green|": "sku:tee-blue|"}}, "tee-blue is not in the file of products"),
@@ -340,6 +342,15 @@ def test_lines_of_woocommerce_may_have_rows_of_their_own(shop, woocommerce):
     assert done.exit_code == 0, done.output
     assert numbers(shop, "beanie") == (12, 2, 14)
     assert numbers(shop, "hoodie") == (9, 1, 10)
+
+
+@pytest.mark.parametrize(
+    ("sku", "product_id"),
+    [("JP-50", "JP-50"), ("a b", "a~20b"), ("A/1", "A~2F1"), ("5%?", "5~25~3F"), ("x~y", "x~y")],
+)
+def test_a_sku_becomes_an_id_that_the_api_accepts_and_is_found_again(sku, product_id):
+    assert as_id(sku) == product_id
+    assert code_of(product_id) == sku
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def credentials():
 
 
 def product_id_of(sku):
-    """Write a SKU as a product id: unchanged if it is one, otherwise encoded as docs/limits.md says."""
-    is_id = re.fullmatch(r"[!\"$-+.-~-]+", sku)
+    """Write a SKU as a product id that HTTP accepts, as imports do: unchanged if it is one, otherwise encoded (docs/limits.md)."""
+    is_id = re.fullmatch(r"[!\"$&-+.0->@-~-]+", sku)
     return sku if is_id else quote(sku, safe="").replace("~", "~7E").replace("%", "~")
 
 
