@@ -186,6 +186,7 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> FewProcessesForTheEmbe
 def pytest_collection_finish() -> None:
     # Imported objects stay. Without this, the garbage collector would scan them again and again.
     gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: Any) -> None:
@@ -197,6 +198,8 @@ def pytest_configure(config: Any) -> None:
         )
     # With Python's default thresholds, the garbage collector takes a tenth of the unit tests' CPU.
     gc.set_threshold(20_000, 20)
+    # While tests are collected, modules are imported, and nothing is garbage.
+    gc.disable()
     # Extension modules would report frozen objects as leaked. Pytest runs this last, after its own garbage collection.
     config.add_cleanup(gc.unfreeze)
 

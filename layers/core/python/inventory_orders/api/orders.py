@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -439,14 +439,18 @@ def _check_filters(query: Mapping[str, str], user_id: str | None) -> None:
     given = {*query, f"status={status}", *(() if user_id is None else ("userId",))}
     if given.isdisjoint(_SELECTING):
         raise malformed("userId", f"is missing; send one of {', '.join(_SELECTING)}")
-    for name in (each for each in _NOT_WITH if each in query):
-        if not given.isdisjoint(_NOT_WITH[name]):
-            operators = "" if name == "locationId" else "is for operators, and "
-            raise malformed(name, f"{operators}does not go with {', '.join(_NOT_WITH[name])}")
-        if name in ("reference", "productId") and not runtime.process().has_movements:
-            raise malformed(name, "does not work while the setting movements is off; leave it out")
+    for name in (each for each in _NOT_WITH if each in given):
+        _check_goes_with(name, given)
     if query.get("latePayment", "true") != "true":
         raise malformed("latePayment", "must be true, or left out")
+
+
+def _check_goes_with(name: str, given: Set[str]) -> None:
+    if not given.isdisjoint(_NOT_WITH[name]):
+        operators = "" if name == "locationId" else "is for operators, and "
+        raise malformed(name, f"{operators}does not go with {', '.join(_NOT_WITH[name])}")
+    if name in ("reference", "productId") and not runtime.process().has_movements:
+        raise malformed(name, "does not work while the setting movements is off; leave it out")
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:
