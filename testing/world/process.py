@@ -462,7 +462,8 @@ class PausingWorld(World):
         if isinstance(outcome, CrashedError):
             process.crashing = True
         if isinstance(outcome, BaseException):
-            raise outcome
+            # An error that several worlds share would keep the frames of all of them in memory.
+            raise outcome.with_traceback(None)
         return outcome
 
     def seen(self, service: str, operation: str, request: dict[str, Any]) -> Call:
