@@ -1076,6 +1076,7 @@ _ON_HAND = (
         [stock(p=5)],
         [finds("count-a", 4), finds("count-b", 4, leased=True), buys("o", p=1)],
         jumps=(4.0,),
+        switches=3,
         check=_four_on_hand_if_counted,
         faults=(*_TELLING, "late"),
     ),
