@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from inventory_orders.errors import InvalidMessageError
 
@@ -31,6 +31,7 @@ _CODES = ("orderId", "productId", "locationId", "userId", "adjustmentId", "event
 _LONGEST_ID = 128
 _LARGEST = 10**12
 _ID = re.compile(r"[!\"$-+\-.-~]+")
+_ID_FOR_HTTP = re.compile(r"(?:(?![/?%])[!\"$-+\-.-~])+")
 _NOT_IN_LOCATIONS = re.compile(r"[^A-Za-z0-9._-]+")
 _IS_ID = re.compile(r"(?:.*\.)?(?:\w+Id|limitGroup|from|to)")
 _LOCATIONS = ("locationId", "from", "to")
@@ -105,16 +106,24 @@ def _id_remedy(column: str, text: str) -> str:
     """Say how to write an id with characters that ids cannot have."""
     if len(text) > _LONGEST_ID:
         return ""
-    is_location = column in _LOCATIONS
-    written = _NOT_IN_LOCATIONS.sub("-", text).strip("-") if is_location else as_id(text)
+    if column in _LOCATIONS:
+        written = _NOT_IN_LOCATIONS.sub("-", text).strip("-")
+    else:
+        written = text if _ID.fullmatch(text) else encoded_id(text)
     return "" if written in ("", text) else f"; write {written}, in all files and messages"
 
 
 def as_id(text: str) -> str:
-    """Write a code as an id: unchanged if ids can have its characters, otherwise encoded."""
-    return text if _ID.fullmatch(text) else encoded_id(text)
+    """Write a code as an id that the HTTP API accepts, too: encoded, unless it has only such characters."""
+    return text if _ID_FOR_HTTP.fullmatch(text) else encoded_id(text)
 
 
 def encoded_id(text: str) -> str:
     """Write a code with spaces or other characters that ids cannot have as an id. The page on limits describes the encoding."""
     return quote(text, safe="").replace("~", "~7E").replace("%", "~")
+
+
+def code_of(text: str) -> str:
+    """Find the code that was written as an id; the id itself if it was not encoded."""
+    code = unquote(text.replace("~", "%"))
+    return code if as_id(code) == text else text

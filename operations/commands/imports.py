@@ -17,6 +17,7 @@ from rich.markup import escape
 from ..errors import UserError
 from ..words import counted, location_name
 from .common import INTERRUPTED, aside, progress_bar, screen, table_of
+from .load import warn_of_locations
 from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
@@ -49,14 +50,15 @@ class Oversold(StrEnum):
     ALLOW = "allow"
 
 
-def _file(name: str, content: str) -> Any:
+def file_option(name: str, content: str) -> Any:
+    """Make an option that names a file."""
     return typer.Option(
         name, metavar="FILE", help=content, exists=True, dir_okay=False, readable=True
     )
 
 
-_Products = Annotated[Path, _file("--products", "The export of products.")]
-_Orders = Annotated[Path, _file("--orders", "The export of orders.")]
+_Products = Annotated[Path, file_option("--products", "The export of products.")]
+_Orders = Annotated[Path, file_option("--orders", "The export of orders.")]
 _Check = Annotated[
     bool,
     typer.Option("--check", help="Check the files, also against the tables, and write nothing."),
@@ -88,11 +90,12 @@ _Proof = Annotated[
 
 
 _Inventory = Annotated[
-    Path, _file("--inventory", "The export of inventory, of all locations and with all states.")
+    Path,
+    file_option("--inventory", "The export of inventory, of all locations and with all states."),
 ]
-_Locations = Annotated[
+Locations = Annotated[
     Path | None,
-    _file(
+    file_option(
         "--locations",
         "CSV with the columns location (its name in Shopify) and locationId (here; empty for the default location). Needed if "
         "there are several.",
@@ -108,7 +111,7 @@ _AsOf = Annotated[
 ]
 _Shipped = Annotated[
     Path | None,
-    _file(
+    file_option(
         "--shipped",
         "CSV with the columns Name, Lineitem sku and shipped: how many units of a partly shipped or refunded line are no "
         "longer open. The export does not say so.",
@@ -128,7 +131,7 @@ def shopify(
     products: _Products,
     inventory: _Inventory,
     orders: _Orders,
-    locations: _Locations = None,
+    locations: Locations = None,
     check: _Check = False,
     as_of: _AsOf = None,
     skip_bad: _SkipBad = False,
@@ -142,7 +145,7 @@ def shopify(
 
     The SKU becomes the product's id; characters that ids cannot have are encoded. Opening stock is on hand less unavailable.
     Open orders take their units at the locations where the inventory file has them as committed, and keep their Id. Paid ones
-    are confirmed; others keep their units until they are paid or cancelled.
+    are confirmed; others keep their units until they are paid or cancelled. Imported orders publish events as all others do.
 
     Everything is checked before anything is written. Bad lines, and numbers that contradict each other, stop the import: the
     exit status is 1, and nothing was written. You may interrupt it and run it again: nothing is imported twice.
@@ -294,42 +297,46 @@ def _carry_out(aws: Aws, read: _Read, how: _How, left_out: Mapping[str, int]) ->
     """Check what was read against the tables, write it, and prove it. Exits with 1 if that fails."""
     from ..imports.writing import Import  # noqa: PLC0415
 
+    work = Import(read.staging, aws)
+    if not read.is_stopped(how):
+        with aside.status("Checking the tables"):
+            work.check(read.products.bad, read.orders.bad)
     products, orders = read.staging.count()
     others = ", ".join(f"{number:,} {why}" for why, number in sorted(left_out.items()))
     and_others = f"; other orders: {others}" if others else ""
     screen.print(f"{counted(products, 'product')} and {counted(orders, 'open order')}{and_others}")
-    with progress_bar() as progress:
-        task = progress.add_task("Importing", total=products + orders, visible=not how.checks)
-        work = Import(read.staging, aws, lambda number: progress.advance(task, number))
-        if not read.is_stopped(how):
-            work.check(read.products.bad, read.orders.bad)
-        failure, status = "", 1
-        is_written = not (how.checks or read.is_stopped(how))
-        if is_written:
-            failure, status = _run(work, read)
+    # What cannot be taken is said before anything is written.
     read.report()
+    if how.checks or read.is_stopped(how):
+        screen.print("Nothing was written.")
+        raise typer.Exit(int(read.is_stopped(how)))
+    _run(work, read, products + orders)
+    warn_of_locations(read.staging.stocked(), aws.locations)
+    _prove(aws, read, how, has_failed=bool(work.failed))
+
+
+def _run(work: Import, read: _Read, total: int) -> None:
+    """Write, and report the lines that failed. Exits if the import did not finish."""
+    from inventory_orders.errors import StoreError  # noqa: PLC0415
+
+    failure, status = "", 1
+    with progress_bar() as progress:
+        task = progress.add_task("Importing", total=total)
+        try:
+            work.run(
+                read.products.bad, read.orders.bad, lambda number: progress.advance(task, number)
+            )
+        except KeyboardInterrupt:
+            failure, status = "it was interrupted", INTERRUPTED
+        except StoreError as error:
+            failure = f"DynamoDB failed ({error})"
+    if work.failed:
+        read.report()
     if failure:
         aside.print(
             f"[bold red]Not finished:[/] {escape(failure)}. What was written so far stays; run the same command again"
         )
         raise typer.Exit(status)
-    if not is_written:
-        screen.print("Nothing was written.")
-        raise typer.Exit(int(read.is_stopped(how)))
-    _prove(aws, read, how, has_failed=bool(work.failed))
-
-
-def _run(work: Import, read: _Read) -> tuple[str, int]:
-    """Write. Returns why it did not finish, and the exit status."""
-    from inventory_orders.errors import StoreError  # noqa: PLC0415
-
-    try:
-        work.run(read.products.bad, read.orders.bad)
-    except KeyboardInterrupt:
-        return "it was interrupted", INTERRUPTED
-    except StoreError as error:
-        return f"DynamoDB failed ({error})", 1
-    return "", 1
 
 
 def _report(file: ExportFile) -> None:

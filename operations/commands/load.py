@@ -116,7 +116,7 @@ def load(
     work, failure, status = _carry_out(catalogue, aws, rate, check=check)
     _show_load(work, time.monotonic() - began, check=check, every=every)
     report_bad_lines(work.bad, report, file)
-    _warn_of_locations(work.stocked, aws.locations)
+    warn_of_locations(work.stocked, aws.locations)
     if failure:
         aside.print(
             f"[bold red]Not finished:[/] {escape(failure)}. The lines so far have been written; run the same command again"
@@ -191,7 +191,7 @@ def _first(findings: Iterable[_Found], kind: tuple[Done, str]) -> Iterator[_Foun
     return islice((each for each in findings if (each[2].done, each[2].kind) == kind), _SHOWN)
 
 
-def _warn_of_locations(stocked: Mapping[str, int], setting: Collection[str]) -> None:
+def warn_of_locations(stocked: Mapping[str, int], setting: Collection[str]) -> None:
     """Warn of stock at locations that the setting `locations` leaves out."""
     warnings = (
         left_out(f"the stock of {counted(lines, 'line')}", location_id)

@@ -28,8 +28,11 @@ Columns = Mapping[str, Sequence[str]]
 
 # Shopify says in a heading what an import does with a column.
 _REMARK = re.compile(r" \((?:not editable|current)\)$")
-_WHOLE = re.compile("[0-9]{1,10}")
-_SIGNED = re.compile("-?[0-9]{1,10}")
+_WHOLE = re.compile("[0-9]{1,9}")
+_SIGNED = re.compile("-?[0-9]{1,9}")
+
+MAX_UNITS = 1_000_000_000
+"""Maximum units of a product at a location."""
 
 
 class BadCellError(Exception):
@@ -53,10 +56,12 @@ class Row:
     Attributes:
         number: The number of its first line.
         cells: Its cells by column, without the columns that the file lacks.
+        all_cells: All its cells, also of columns that do not matter.
     """
 
     number: int
     cells: Mapping[str, str]
+    all_cells: Sequence[str]
 
     def __getitem__(self, column: str) -> str:
         """A cell; empty if the file lacks the column."""
@@ -72,9 +77,10 @@ class Row:
         cell = self[column].removeprefix("'")
         if (_SIGNED if signed else _WHOLE).fullmatch(cell):
             return int(cell)
-        wanted = "a whole number" if signed else "a whole number of 0 or more"
+        wanted = "" if signed else " of 0 or more"
         raise BadCellError(
-            column, f'must be {wanted}, but is "{cell[:40]}"; correct it, and export again'
+            column,
+            f'must be a whole number{wanted}, with at most 9 digits, but is "{cell[:40]}"; correct it, and export again',
         )
 
     def sku(self, column: str) -> str:
@@ -131,6 +137,7 @@ class ExportFile:
         advice: How to export it, for the error message.
         bad: The lines that cannot be taken.
         notes: The lines that are left out, although nothing is wrong with them.
+        header: All its columns, once it is read.
     """
 
     path: Path
@@ -140,6 +147,7 @@ class ExportFile:
     advice: str
     bad: list[FileError] = field(default_factory=list)
     notes: list[FileError] = field(default_factory=list)
+    header: Sequence[str] = ()
 
     def rows(self) -> Iterator[Row]:
         """Read the rows one by one. Rows with too many or too few cells are bad.
@@ -153,14 +161,14 @@ class ExportFile:
             delimiter = delimiter_of(first_line(lines))
             lines.seek(0)
             rows = csv_rows(self.path, lines, delimiter)
-            header = next((cells for _, cells in islice(rows, 1)), [])
-            places = self._places(header)
+            self.header = next((cells for _, cells in islice(rows, 1)), [])
+            places = self._places(self.header)
             for number, cells in rows:
-                if len(cells) != len(header):
-                    fault = f"the row {wrong_width(len(cells), len(header), delimiter)}"
+                if len(cells) != len(self.header):
+                    fault = f"the row {wrong_width(len(cells), len(self.header), delimiter)}"
                     self.bad.append(FileError(number, "BAD_ROW", fault))
                     continue
-                row = Row(number, {name: cells[place] for name, place in places.items()})
+                row = Row(number, {name: cells[at] for name, at in places.items()}, cells)
                 if any(map(not_utf8, row.cells.values())):
                     fault = f"the row is not UTF-8; {SAVE_AS_UTF8}"
                     self.bad.append(FileError(number, "NOT_UTF8", fault))

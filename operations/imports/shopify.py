@@ -19,7 +19,7 @@ from inventory_orders.errors import InvalidMessageError
 from ..cells import as_id
 from ..file_errors import FileError
 from ..file_prices import FilePrices
-from .export_file import BadCellError, ExportFile, Row, checked_id
+from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
 from .staging import BAD, GOODS, LEFT_OUT, Level, Listed, Staging, order_of
 
@@ -49,6 +49,7 @@ ORDERS = {
     "Id": (),
     "Email": (),
     "Financial Status": (),
+    "Fulfillment Status": (),
     "Created at": (),
     "Cancelled at": ("Canceled at",),
     "Lineitem quantity": (),
@@ -83,7 +84,7 @@ def inventory_file(path: Path) -> ExportFile:
 
 def orders_file(path: Path) -> ExportFile:
     """Describe a file of orders."""
-    optional = {"Id", "Email", "Cancelled at", "Lineitem requires shipping"}
+    optional = {"Id", "Email", "Cancelled at", "Fulfillment Status", "Lineitem requires shipping"}
     needed = [column for column in ORDERS if column not in optional]
     advice = "In Shopify: Orders, Export, as plain CSV"
     return ExportFile(path, "an export of orders", ORDERS, needed, advice)
@@ -228,6 +229,8 @@ def _check_level(level: Level, *, oversold: bool, keeps: bool) -> None:
             "On hand",
             f"without unavailable units, {opening:,} units are left; count them, correct the number in Shopify, and export again",
         )
+    if level.on_hand > MAX_UNITS:
+        raise BadCellError("On hand", f"may be at most {MAX_UNITS:,}")
     if level.available >= 0:
         return
     if not oversold:
@@ -348,7 +351,9 @@ def _reason_to_leave_out(group: _Group) -> str:
     if status in _CLOSED:
         return "refunded"
     _check_status(status)
-    return "" if any(map(_is_open, group.rows)) else "shipped"
+    # Lines of a fulfilled order stay pending if they were removed before it was shipped.
+    is_open = first["Fulfillment Status"].lower() != "fulfilled"
+    return "" if is_open and any(map(_is_open, group.rows)) else "shipped"
 
 
 def _item(product_id: str, quantity: int) -> dict[str, object]:
@@ -387,9 +392,12 @@ def _open_units(file: ExportFile, group: _Group, staging: Staging) -> Counter[st
     """Add up the units that an order still needs, by product."""
     units, partial = Counter[str](), dict[str, Row]()
     for row in filter(_is_open, group.rows):
+        if not row["Lineitem sku"]:
+            message = "the line has no SKU, so it is not imported"
+            file.leave_out(row, "Lineitem sku", message, "NO_SKU", orderId=group.name)
+            continue
         try:
-            product_id = _product_of_line(row, staging)
-            if product_id:
+            if product_id := _product_of_line(row, staging):
                 units[product_id] += row.units("Lineitem quantity")
                 if row["Lineitem fulfillment status"].lower() == _PARTIAL:
                     partial[product_id] = row
@@ -432,14 +440,14 @@ def _product_of_line(row: Row, staging: Staging) -> str:
     if status not in {*_OPEN_LINES, _PARTIAL}:
         raise BadCellError("Lineitem fulfillment status", f"{status[:40]} is unknown")
     sku = row.sku("Lineitem sku")
-    kind = staging.kind_of(as_id(sku)) if sku else None
+    kind = staging.kind_of(as_id(sku))
     if kind == GOODS:
         return row.product_id("Lineitem sku")
     # A bad product is reported where it is listed.
     if kind is None and row["Lineitem requires shipping"].lower() != "false":
         raise BadCellError(
             "Lineitem sku",
-            f"{sku or 'a line without an SKU'} is not in the file of products; ship or cancel it in Shopify, or leave it out with --skip-bad",
+            f"{sku} is not in the file of products; ship or cancel it in Shopify, or leave it out with --skip-bad",
             "UNKNOWN_SKU",
         )
     return ""

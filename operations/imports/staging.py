@@ -204,6 +204,13 @@ class Staging:
         )
         return map(Level._make, rows)
 
+    def stocked(self) -> dict[str, int]:
+        """Count the levels to import with units at each location."""
+        found = self.database.execute(
+            f"SELECT location, count(*) FROM levels {_GOODS} WHERE on_hand > 0 GROUP BY location"  # noqa: S608
+        )
+        return dict(found.fetchall())
+
     # ------------------------------------------------------------------ orders
 
     def add_order(
@@ -274,13 +281,14 @@ class Staging:
         self.database.execute("CREATE INDEX of_product ON units (product, units DESC)")
         both = self.database.execute(
             f"SELECT product, levels.line, location, committed FROM levels {_GOODS} WHERE committed > 0 UNION ALL"  # noqa: S608
-            f" SELECT product, products.line, NULL, 0 FROM units {_GOODS} GROUP BY product ORDER BY product, location"
+            " SELECT product, (SELECT min(line) FROM levels WHERE levels.product = units.product), NULL, 0"
+            f" FROM units {_GOODS} GROUP BY product ORDER BY product, location"
         )
         for product_id, group in groupby(both, itemgetter(0)):
             rows = list(group)
             places = [(row[2], row[3]) for row in rows if row[2] is not None]
             if fault := self._assign_one(product_id, places):
-                line = next((row[1] for row in rows if row[2] is not None), 1)
+                line = next((row[1] for row in rows if row[1] is not None), 1)
                 yield FileError(line, DIFFERENCE, fault, {"productId": product_id})
 
     def _assign_one(self, product_id: str, places: Sequence[tuple[str, int]]) -> str:
@@ -315,7 +323,8 @@ class Staging:
         named += ", ..." if len(orders) > 5 else ""
         return (
             f"{counted(sum(room for _, room in places), 'unit')} of {product_id} committed ({where or 'nowhere'}), but "
-            f"{counted(units, 'unit')} in open orders ({named or 'none'})"
+            f"{counted(units, 'unit')} in open orders ({named or 'none'}). If some are shipped or refunded, add --shipped; otherwise, "
+            "export all files again at one time"
         )
 
     # ------------------------------------------------------------------ what to write

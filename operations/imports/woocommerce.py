@@ -17,7 +17,7 @@ from inventory_orders.errors import InvalidMessageError
 from ..cells import as_id
 from ..file_errors import FileError
 from ..file_prices import FilePrices
-from .export_file import BadCellError, ExportFile, Row, checked_id
+from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
 from .staging import BAD, GOODS, LEFT_OUT, PARENT, Level, Listed, Staging, order_of
 
@@ -178,6 +178,10 @@ def _open_units(file: ExportFile, rows: list[Row], staging: Staging) -> Counter[
     units = Counter[str]()
     for row in rows:
         for column, sku, quantity in _lines(row):
+            if not sku and quantity.isdecimal():
+                message = "the line has no SKU, so it is not imported"
+                file.leave_out(row, column, message, "NO_SKU", orderId=row["order_id"])
+                continue
             try:
                 if product_id := _product_of_line(column, sku, staging):
                     units[product_id] += _whole(column, quantity)
@@ -219,14 +223,14 @@ def _whole(column: str, quantity: str) -> int:
 
 def _product_of_line(column: str, sku: str, staging: Staging) -> str:
     """Find the product of a line; empty if it has no stock."""
-    product_id = as_id(sku) if sku else ""
+    product_id = as_id(sku)
     if staging.kind_of(product_id) == PARENT:
         product_id = staging.parent_of(product_id)
     kind = staging.kind_of(product_id)
     if kind is None:
         raise BadCellError(
             column,
-            f"{sku or 'a line without an SKU'} is not in the file of products; ship or cancel it in WooCommerce, or leave it out with "
+            f"{sku or 'the line'} is not in the file of products; ship or cancel it in WooCommerce, or leave it out with "
             "--skip-bad",
             "UNKNOWN_SKU",
         )
@@ -238,9 +242,9 @@ def check_together(products: ExportFile, staging: Staging) -> None:
     staging.drop_bad()
     staging.commit_open_units()
     for level in staging.levels():
-        if level.on_hand < 0:
+        if not 0 <= level.on_hand <= MAX_UNITS:
             message = (
-                f"Stock: is {level.available:,}, but open orders have only {level.committed:,} units; count them, correct the stock, and "
+                f"Stock: with {level.committed:,} units in open orders, {level.on_hand:,} would be on hand; count them, correct the stock, and "
                 "export again"
             )
             ids = {"productId": level.product_id}

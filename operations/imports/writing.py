@@ -45,20 +45,16 @@ class Import:
     Args:
         staging: What the export says.
         aws: The stack.
-        on_progress: Called with the number of products or orders done.
 
     Attributes:
         failed: The number of lines that could not be written.
     """
 
-    def __init__(
-        self, staging: Staging, aws: Aws, on_progress: Callable[[int], None] = lambda _: None
-    ) -> None:
+    def __init__(self, staging: Staging, aws: Aws) -> None:
         self.failed = 0
         self._staging = staging
         self._aws = aws
         self._store = aws.store()
-        self._on_progress = on_progress
         self._stop = Event()
         self._clock = StoppableClock(self._stop)
 
@@ -123,14 +119,21 @@ class Import:
 
     # ------------------------------------------------------------------ write
 
-    def run(self, bad_products: list[FileError], bad_orders: list[FileError]) -> None:
+    def run(
+        self,
+        bad_products: list[FileError],
+        bad_orders: list[FileError],
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
         """Write products, then orders, and add those that fail to the bad lines.
 
-        Products that the other shop does not sell are discontinued at the end.
+        Products that the other shop does not sell are discontinued at the end. `on_progress` is called with the number of
+        products or orders done.
         """
         for portion in self._staging.product_lines():
             bad_products += self._load(CatalogueFile(creations=portion))
-        self._place_orders(bad_orders)
+            on_progress(sum(not line.ids.get("locationId") for line in portion))
+        self._place_orders(bad_orders, on_progress)
         hidden = self._staging.hidden()
         while batch := list(islice(hidden, _HIDDEN_AT_ONCE)):
             status = {"status": ProductStatus.DISCONTINUED}
@@ -141,10 +144,11 @@ class Import:
         load = Load(file, self._store)
         load.run()
         self.failed += len(load.bad)
-        self._on_progress(sum(not line.ids.get("locationId") for line in file.creations))
         return load.bad
 
-    def _place_orders(self, bad_orders: list[FileError]) -> None:
+    def _place_orders(
+        self, bad_orders: list[FileError], on_progress: Callable[[int], None]
+    ) -> None:
         """Place orders, batch by batch: a second engine would only contend for the same products."""
         orders = self._staging.orders()
         with ThreadPoolExecutor(_TRANSACTIONS_AT_ONCE) as pool:
@@ -154,7 +158,7 @@ class Import:
                     bad = self._place(engine, batch)
                     bad_orders.extend(bad)
                     self.failed += len(bad)
-                    self._on_progress(len(batch))
+                    on_progress(len(batch))
             except BaseException:
                 # This also applies after Ctrl-C: transactions in flight finish, and none waits to be repeated.
                 self._stop.set()

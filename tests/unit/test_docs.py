@@ -14,17 +14,17 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_160
+MAX_WORDS_IN_ALL = 32_535
 
 MAX_WORDS = {
     "README.md": 625,
-    "docs/README.md": 240,
+    "docs/README.md": 245,
     "docs/architecture.md docs/lanes.md": 3_685,
     "docs/benchmarks.md": 1_255,
     "docs/locations.md": 600,
     "docs/exploration.md": 945,
     "docs/aws.md": 680,
-    "docs/reference.md": 3_990,
+    "docs/reference.md": 4_015,
     "docs/runbook.md docs/operations.md": 4_385,
     "docs/orders.md docs/api.md docs/data-model.md": 6_385,
     "docs/patterns.md": 1_495,
@@ -34,6 +34,7 @@ MAX_WORDS = {
     "docs/limits.md": 685,
     "docs/drops.md": 275,
     "docs/desk.md": 1_425,
+    "docs/import.md": 350,
     "docs/package.md": 240,
     "docs/versions.md": 170,
 }

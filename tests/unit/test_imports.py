@@ -7,6 +7,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from inventory_orders.domain.adjustment import Adjustment
 from inventory_orders.domain.location import stock_key
 from inventory_orders.domain.order import Order
 from inventory_orders.domain.record import OrderKey, OrderStatus
@@ -14,6 +15,7 @@ from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
 from operations.commands import imports as import_commands
+from operations.commands import levels as level_commands
 from operations.imports.assignment import assigned
 from operations.stock import read_stock
 
@@ -128,6 +130,7 @@ REFUSALS = {
     "numbers that do not add up": ({"inventory": {"23,25": "23,26"}}, "units add up to 25; export again"),
     "an oversold product": ({"inventory": {"1,0,1,": "1,-1,0,"}}, "Available: 1 units are oversold"),
     "more shortage than orders": ({"inventory": {"1,0,1,": "1,-2,-1,"}}, "-1 units are left; count them"),
+    "too many units": ({"inventory": {"0,0,4,4": "0,999999999,4,1000000003"}}, "must be a whole number", ""),
     "an unknown location": ({"locations": {"Shop Lyon": "Lyon"}}, "Shop Lyon is not in the file"),
     "different products": ({"products": {"POT-1": "POT-2"}}, "POT-1 is not in the file of products", "POT-2 is not in the file of inventory"),
     "another number of committed units": ({"inventory": {"0,2,23,25": "0,1,24,25"}}, "1 unit of OOLONG~20100 committed (1 at berlin), but 2 units in open orders (1 in #1007, 1 in #1005)"),
@@ -211,6 +214,29 @@ def test_bad_lines_are_left_out_if_that_is_asked_for_but_contradictions_are_not(
     assert shop.status("6105310000007") is None, "its only product was left out"
     with (shopify.folder / "inventory_export.csv.errors.csv").open(encoding="utf-8-sig") as file:
         assert [row["column"] for row in csv.DictReader(file)] == ["Committed", "SKU", "SKU"]
+
+
+def test_lines_that_hold_no_stock_do_not_stop_an_import(shop, shopify):
+    edits = {
+        # A custom item has no SKU.
+        "25.00,,,false,true,pending": "25.00,,,true,true,pending",
+        # A fulfilled order may have a line that was removed before it was shipped.
+        "JP-50,true,true,fulfilled,,,,,,,,,DE": "JP-50,true,true,pending,,,,,,,,,DE",
+    }
+    done = shopify.run(orders=edits)
+    assert done.exit_code == 0, done.output
+    assert "NO_SKU" in done.output
+    assert shop.status("6105310000002") is None
+
+
+def test_a_line_for_an_unknown_product_can_be_left_out_of_its_order(shop, shopify):
+    edits = {"17:40:05 +0100,1,Glass Teapot,34.00,,POT-1": "17:40:05 +0100,1,Old Pot,34.00,,POT-0"}
+    levels = {"0,1,0,1": "0,0,1,1"}
+    done = shopify.run("--skip-bad", orders=edits, inventory=levels)
+    assert done.exit_code == 0, done.output
+    assert "POT-0 is not in the file of products" in done.output
+    order = shop.record(OrderKey("6105310000008"))
+    assert [(line.product_id, line.quantity) for line in order.lines] == [("JP-50", 2)]
 
 
 def test_contradictions_are_never_left_out(shop, shopify):
@@ -318,3 +344,26 @@ def test_lines_are_assigned_so_that_each_location_supplies_its_units(units, room
 def test_lines_that_no_locations_can_supply_are_not_assigned():
     assert assigned([3, 3], [4, 2]) is None
     assert assigned([6, 6, 6], [9, 9]) is None
+
+
+def test_levels_are_written_back_to_the_lines_of_shopifys_export(shop, shopify, monkeypatch):
+    monkeypatch.setattr(level_commands, "aws_of", lambda *_: shop.stack)
+    assert shopify.run().exit_code == 0
+    shop.do(Adjustment("JP-50#lyon", "a-1", 5, "RECEIPT"))
+    options = ["--inventory", str(shopify.path("inventory")), "--locations", str(shopify.path("locations"))]  # fmt: skip
+    done = CliRunner().invoke(app, ["levels", "shopify", *options])
+    assert done.exit_code == 0, done.output
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert list(rows[0]) == next(csv.reader(shopify.path("inventory").read_text().splitlines()))
+    assert [(row["SKU"], row["Location"][0], row["On hand (new)"]) for row in rows] == [
+        *(("JP-50", "B", "40"), ("JP-50", "S", "13"), ("JP-250", "B", "12")),
+        *(("OOLONG 100", "B", "25"), ("OOLONG 100", "S", "4")),
+        *(("POT-1", "B", "5"), ("POT-1", "S", "1"), ("MUG-1", "B", "2")),
+    ]
+
+
+def test_levels_are_written_for_woocommerce_with_the_skus_that_it_knows(shop, shopify, monkeypatch):
+    monkeypatch.setattr(level_commands, "aws_of", lambda *_: shop.stack)
+    assert shopify.run().exit_code == 0
+    done = CliRunner().invoke(app, ["levels", "woocommerce"])
+    assert done.stdout.split() == ["SKU,Stock", "JP-250,11", "JP-50,40", "OOLONG", "100,27", "POT-1,5"]  # fmt: skip
