@@ -119,9 +119,9 @@ _KINDS = {
 }
 _PAID = {"paid", "partially_refunded"}
 
-_SKUS = ("TEE-RED-M", "00123", "123", "1E5", "A/1", "mug_8oz", "9780140328721", "x", "X", "Z" * 64)
+_SKUS = ("TEE-RED-M", "00123", "123", "1E5", "mug_8oz", "9780140328721", "x", "X", "Z" * 64)
 # Ids cannot have these characters; the last SKU looks like what one of them may have become.
-_STRANGE = ("TEE RED", "Größe-L", "a#1", "mug, blue", "Gr~C3~B6~C3~9Fe-L")
+_STRANGE = ("TEE RED", "Größe-L", "a#1", "A/1", "mug, blue", "Gr~C3~B6~C3~9Fe-L")
 _PLACES = {
     "Main Warehouse": "",
     'Shop "Ost", Berlin': "berlin",
@@ -310,7 +310,8 @@ class _Faults:
 
     def _unknown_place(self, sku: str, name: str) -> None:
         others = [other for other in self.mapped if other != name]
-        if others:
+        # It hides what is wrong with the units there.
+        if others and len(self.faulty) == 1:
             self.mapped = others
             self.export.faults.append(name)
 
@@ -473,14 +474,13 @@ def _mark(draw: Draw, tools: _Faults, name: str, kind: str, lines: Sequence[_Lin
         tools.gone.append((name, lines[0]))
     if kind == "later":
         export.mentioned.append(name)
-    export.may_refuse |= kind in ("refunded", "removed")
+    export.may_refuse |= kind == "refunded"
     units: Counter[str] = Counter()
     for line in lines if of.is_open else ():
         if line.state == "fulfilled":
             continue
         if line.variant is None or not line.variant.tracked:
-            export.may_refuse = True  # nothing in the files says whether it is to be shipped
-            continue
+            continue  # it holds no stock
         left = line.units - line.gone
         tools.levels[line.variant.sku, line.place].committed += left
         units[line.variant.sku] += left
