@@ -348,7 +348,7 @@ class _Faults:
             rows = [
                 {"Name": name, "Lineitem sku": line.variant.sku, "shipped": str(line.gone)}
                 for name, line in self.gone
-                if line.variant and line.variant.sku not in self.faulty
+                if line.variant
             ]
             self.export.files["--shipped"] = written(rows, tuple(rows[0]), self.draw)
         else:
