@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -243,6 +244,8 @@ class _How:
             raise UserError(
                 f"{self.proof} exists and is not a proof; name another file with --proof"
             )
+        if not os.access(self.proof.parent, os.W_OK):
+            raise UserError(f"{self.proof} cannot be written; name another file with --proof")
         for file in files:
             if objection := objection_to(report_of(file.path)):
                 raise UserError(f"{objection}; move it, or copy the exports to another folder")

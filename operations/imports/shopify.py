@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from inventory_orders.errors import InvalidMessageError
-
 from ..cells import as_id
 from ..file_errors import FileError
 from ..file_prices import FilePrices
 from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
-from .staging import BAD, GOODS, LEFT_OUT, Level, Listed, Staging, order_of
+from .staging import BAD, GOODS, GUEST, LEFT_OUT, Level, Listed, OrderUnits, Staging
 
 PRODUCTS = {
     "Handle": ("URL handle",),
@@ -66,7 +64,6 @@ _OPEN_LINES = {"", "pending", "unfulfilled"}
 _CLOSED_LINES = {"fulfilled", "restocked", "not_eligible"}
 _PARTIAL = "partial"
 _DRAFT = re.compile(r"#?D[0-9]+")
-_GUEST = "guest"
 
 
 def products_file(path: Path) -> ExportFile:
@@ -328,15 +325,10 @@ def _read_order(file: ExportFile, group: _Group, staging: Staging, as_of: dateti
     if not (units := _open_units(file, group, staging)):
         return "without stock"
     order_id = checked_id("Id", "orderId", first["Id"] or group.name.removeprefix("#"))
-    user_id = checked_id("Email", "userId", first["Email"] or _GUEST)
-    try:
-        order_of(order_id, user_id, group.name, [_item(*each) for each in units.items()])
-    except InvalidMessageError as error:
-        raise BadCellError("Name", error.message, error.code) from None
+    user_id = checked_id("Email", "userId", first["Email"] or f"{GUEST}{order_id}")
     is_paid = first["Financial Status"].lower() in _PAID
-    staging.add_order(order_id, first.number, group.name, user_id, is_paid=is_paid)
-    for product_id, quantity in units.items():
-        staging.add_units(order_id, product_id, quantity, first.number)
+    order = OrderUnits(order_id, first.number, group.name, user_id, is_paid, units)
+    staging.add_order("Name", order)
     return ""
 
 
@@ -354,10 +346,6 @@ def _reason_to_leave_out(group: _Group) -> str:
     # Lines of a fulfilled order stay pending if they were removed before it was shipped.
     is_open = first["Fulfillment Status"].lower() != "fulfilled"
     return "" if is_open and any(map(_is_open, group.rows)) else "shipped"
-
-
-def _item(product_id: str, quantity: int) -> dict[str, object]:
-    return {"productId": product_id, "quantity": quantity}
 
 
 def _check_status(status: str) -> None:

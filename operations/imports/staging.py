@@ -7,7 +7,7 @@ units in open orders are those that the export calls committed, and finds the lo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from inventory_orders.domain.barcode import key_of_barcode, written
 from inventory_orders.domain.location import stock_key
 from inventory_orders.domain.order import Order
+from inventory_orders.errors import InvalidMessageError
 from inventory_orders.messages.commands import order_in
 
 from ..catalogue_file import Line, product_in
@@ -27,6 +28,9 @@ GOODS, LEFT_OUT, PARENT, BAD = "goods", "left out", "parent", "bad"
 """What a SKU of the export is: a product to import, something without stock, a variation that shares the stock of the product
 that its name says, or a line that cannot be taken.
 """
+
+GUEST = "guest-"
+"""Before the id of the order of a customer who is not known: guests must not share purchase limits."""
 
 DIFFERENCE = "COMMITTED_DIFFERS"
 """The code of numbers that contradict each other."""
@@ -103,6 +107,26 @@ class Level(NamedTuple):
     def key(self) -> str:
         """The key of its row."""
         return stock_key(self.product_id, self.location_id)
+
+
+class OrderUnits(NamedTuple):
+    """What an open order still needs.
+
+    Attributes:
+        order_id: Its id.
+        line: Its first line in the file.
+        name: The name that people use for it.
+        user_id: The customer.
+        is_paid: Whether it is paid.
+        units: The units of each product.
+    """
+
+    order_id: str
+    line: int
+    name: str
+    user_id: str
+    is_paid: bool
+    units: Mapping[str, int]
 
 
 class OpenOrder(NamedTuple):
@@ -213,28 +237,29 @@ class Staging:
 
     # ------------------------------------------------------------------ orders
 
-    def add_order(
-        self, order_id: str, line: int, name: str, user_id: str, *, is_paid: bool
-    ) -> None:
-        """Add an open order.
+    def add_order(self, column: str, order: OrderUnits) -> None:
+        """Add an open order. Errors are about a column.
 
         Raises:
-            BadCellError: There is one with this id.
+            BadCellError: The order can never be placed, or there is one with this id.
         """
+        order_id, line, name, user_id, is_paid, units = order
+        items = [{"productId": key, "quantity": quantity} for key, quantity in units.items()]
+        try:
+            _order_of(order_id, user_id, name, items)
+        except InvalidMessageError as error:
+            raise BadCellError(column, error.message, error.code) from None
         found = self.database.execute("SELECT line FROM orders WHERE id = ?", [order_id]).fetchone()
         if found:
             message = f"the order is at line {found[0]}, too; keep one"
-            raise BadCellError("Name", message, "DUPLICATE_LINE")
+            raise BadCellError(column, message, "DUPLICATE_LINE")
         self.database.execute(
             "INSERT INTO orders (id, line, name, user, is_paid) VALUES (?, ?, ?, ?, ?)",
             (order_id, line, name, user_id, is_paid),
         )
-
-    def add_units(self, order_id: str, product_id: str, units: int, line: int) -> None:
-        """Add the units of a product that an order still needs."""
-        self.database.execute(
+        self.database.executemany(
             "INSERT INTO units (order_id, product, units, line) VALUES (?, ?, ?, ?)",
-            (order_id, product_id, units, line),
+            ((order_id, key, quantity, line) for key, quantity in units.items()),
         )
 
     def add_shipped(self, name: str, product_id: str, units: int, line: int) -> None:
@@ -429,15 +454,15 @@ def _order(rows: Sequence[tuple[Any, ...]]) -> OpenOrder:
         {"productId": product_id, "quantity": units, "locationId": location}
         for product_id, units, location in (row[5:] for row in rows)
     ]
-    return OpenOrder(line, name, order_of(order_id, user_id, name, items), bool(is_paid))
+    return OpenOrder(line, name, _order_of(order_id, user_id, name, items), bool(is_paid))
 
 
-def order_of(order_id: str, user_id: str, name: str, items: Sequence[dict[str, Any]]) -> Order:
+def _order_of(order_id: str, user_id: str, name: str, items: Sequence[dict[str, Any]]) -> Order:
     """Build an order without a hold, which keeps its units until it is confirmed or cancelled.
 
     Raises:
         InvalidMessageError: The order can never be placed.
     """
-    attributes = {"orderName": name}
+    attributes = {"name": name}
     document = {"orderId": order_id, "userId": user_id, "items": items, "attributes": attributes}
     return order_in(document, None, None, whole="the order")

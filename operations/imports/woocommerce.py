@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from inventory_orders.errors import InvalidMessageError
-
 from ..cells import as_id
 from ..file_errors import FileError
 from ..file_prices import FilePrices
 from .export_file import MAX_UNITS, BadCellError, ExportFile, Row, checked_id
 from .listing import barcode_in, list_product, note_shared_barcodes, price_in, printable_name
-from .staging import BAD, GOODS, LEFT_OUT, PARENT, Level, Listed, Staging, order_of
+from .staging import BAD, GOODS, GUEST, LEFT_OUT, PARENT, Level, Listed, OrderUnits, Staging
 
 _BARCODE = "GTIN, UPC, EAN, or ISBN"
 PRODUCTS = {
@@ -160,16 +158,10 @@ def _read_order(file: ExportFile, rows: list[Row], staging: Staging) -> str:
     if not (units := _open_units(file, rows, staging)):
         return "without stock"
     order_id = checked_id("order_id", "orderId", first["order_id"])
-    email = first["customer_email"] or first["billing_email"] or "guest"
+    email = first["customer_email"] or first["billing_email"] or f"{GUEST}{order_id}"
     user_id, name = checked_id("customer_email", "userId", email), first["order_number"] or order_id
-    try:
-        items = [{"productId": key, "quantity": quantity} for key, quantity in units.items()]
-        order_of(order_id, user_id, name, items)
-    except InvalidMessageError as error:
-        raise BadCellError("order_id", error.message, error.code) from None
-    staging.add_order(order_id, first.number, name, user_id, is_paid=status == _PAID)
-    for product_id, quantity in units.items():
-        staging.add_units(order_id, product_id, quantity, first.number)
+    order = OrderUnits(order_id, first.number, name, user_id, status == _PAID, units)
+    staging.add_order("order_id", order)
     return ""
 
 

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import shutil
+import tracemalloc
 
 import pytest
 from typer.testing import CliRunner
@@ -14,9 +15,13 @@ from inventory_orders.domain.record import OrderKey, OrderStatus
 from inventory_orders.store.tables import Table
 from local import ROOT
 from local.commands.main import app
+from operations.cells import as_id, code_of
 from operations.commands import imports as import_commands
 from operations.commands import levels as level_commands
+from operations.errors import UserError
+from operations.imports import shopify as shopify_files
 from operations.imports.assignment import assigned
+from operations.imports.staging import Staging
 from operations.stock import read_stock
 
 
@@ -117,9 +122,9 @@ def test_open_orders_keep_their_ids_and_units_and_paid_ones_are_confirmed(shop, 
     }  # fmt: skip
     unpaid, partial = orders["6105310000007"], orders["6105310000006"]
     assert (unpaid.expires_at, unpaid.user_id) == (None, "lee@example.com")
-    assert unpaid.attributes == {"orderName": "#1007"}
+    assert unpaid.attributes == {"name": "#1007"}
     assert [(line.product_id, line.quantity) for line in partial.lines] == [("JP-50", 2)]
-    assert orders["6105310000003"].user_id == "guest"
+    assert orders["6105310000003"].user_id == "guest-6105310000003"
 
 
 REFUSALS = {
@@ -301,6 +306,14 @@ def test_units_that_were_sold_since_are_missed_before_anything_is_written(shop, 
     assert rows_of(shop) == before
 
 
+@pytest.mark.parametrize("name", ["orders_export.csv", "missing/proof.csv"])
+def test_a_proof_that_cannot_be_written_stops_an_import_at_once(shop, shopify, name):
+    done = shopify.run("--proof", str(shopify.folder / name))
+    assert isinstance(done.exception, UserError)
+    assert "name another file with --proof" in str(done.exception)
+    assert not any(rows_of(shop).values())
+
+
 @pytest.mark.parametrize("call", range(1, 12, 2))
 def test_an_import_that_stops_anywhere_is_completed_by_the_next_one(shop, shopify, call):
     calls = itertools.count(1)
@@ -328,6 +341,15 @@ def test_lines_of_woocommerce_may_have_rows_of_their_own(shop, woocommerce):
     assert done.exit_code == 0, done.output
     assert numbers(shop, "beanie") == (12, 2, 14)
     assert numbers(shop, "hoodie") == (9, 1, 10)
+
+
+@pytest.mark.parametrize(
+    ("sku", "product_id"),
+    [("JP-50", "JP-50"), ("a b", "a~20b"), ("A/1", "A~2F1"), ("5%?", "5~25~3F"), ("x~y", "x~y")],
+)
+def test_a_sku_becomes_an_id_that_the_api_accepts_and_is_found_again(sku, product_id):
+    assert as_id(sku) == product_id
+    assert code_of(product_id) == sku
 
 
 @pytest.mark.parametrize(
@@ -367,3 +389,43 @@ def test_levels_are_written_for_woocommerce_with_the_skus_that_it_knows(shop, sh
     assert shopify.run().exit_code == 0
     done = CliRunner().invoke(app, ["levels", "woocommerce"])
     assert done.stdout.split() == ["SKU,Stock", "JP-250,11", "JP-50,40", "OOLONG", "100,27", "POT-1,5"]  # fmt: skip
+
+
+def write_many(folder, count):
+    """Write an export with this number of orders."""
+    skus = [f"sku-{number}" for number in range(count // 4)]
+    products = [f"{sku},{sku},{sku},shopify\n" for sku in skus]
+    inventory = [f"{sku},berlin,0,4,1,5\n" for sku in skus]
+    orders = [f"#{n},{n},paid,,1,sku-{n % len(skus)},pending\n" for n in range(count)]
+    columns = "Name,Id,Financial Status,Created at,Lineitem quantity,Lineitem sku,Lineitem fulfillment status\n"
+    (folder / "p").write_text("Handle,Title,Variant SKU,Variant Inventory Tracker\n" + "".join(products))  # fmt: skip
+    (folder / "i").write_text("SKU,Location,Unavailable,Committed,Available,On hand\n" + "".join(inventory))  # fmt: skip
+    (folder / "o").write_text(columns + "".join(orders))
+
+
+def read_many(folder):
+    """Read an export as the command does. Returns the memory that it took at most."""
+    tracemalloc.start()
+    products, inventory = (
+        shopify_files.products_file(folder / "p"),
+        shopify_files.inventory_file(folder / "i"),
+    )
+    orders, staging = shopify_files.orders_file(folder / "o"), Staging()
+    shopify_files.read_products(products, staging, None)
+    shopify_files.read_inventory(inventory, staging, {}, oversold=False)
+    shopify_files.read_orders(orders, staging, None)
+    shopify_files.check_together(products, inventory, None, staging)
+    assert products.bad == inventory.bad == orders.bad == []
+    assert sum(1 for _ in staging.orders()) == staging.count()[1]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_does_not_grow_with_the_number_of_lines(tmp_path):
+    peaks = []
+    # The first export fills caches.
+    for count in (20, 100, 400):
+        write_many(tmp_path, count)
+        peaks.append(read_many(tmp_path))
+    assert peaks[2] < 1.3 * peaks[1]

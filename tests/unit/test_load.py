@@ -471,6 +471,13 @@ class TestTheCommand:
         run(shelf.path, content=MIXED)
         assert not report.exists(), "an old report could be mistaken for this load's"
 
+    def test_it_takes_a_map_and_names_columns_as_the_file_does(self, shelf, run):
+        content = "SKU,Vendor,Qty\np,x,4\nthe q,x,4\n"
+        options = ("--map=SKU=productId", "--map=Qty=openingStock", "--map", "Vendor=")
+        said = run(shelf.path, *options, content=content, status=1)
+        assert "column SKU line 3: SKU: must be 1 to 64 printable" in said
+        assert shelf.product("p").stock_count == 4
+
     def test_it_lists_changes_and_the_first_reasons(self, shelf, run):
         run(shelf.path, content=MIXED)
         content = "productId,price\np,12.5\n" + "".join(f"x y{n},1\n" for n in range(5))

@@ -24,21 +24,18 @@ from operations.commands import books, tables
 from operations.errors import UserError
 from operations.history import Rebuild
 from testing.aws import ServiceError
-from testing.world.clock import ManualClock
 from testing.world.streams import change, order_row
-from tests.support.contract_story import StreamedShop
 from tests.support.movements import stored
 
 DAY = 24 * 3600
 
 
 @pytest.fixture
-def shop():
-    with StreamedShop(ManualClock()).open() as shop:
-        shop.list("tea", 100)
-        shop.list("tin", 100)
-        shop.changes.clear()
-        yield shop
+def shop(running_shop):
+    running_shop.list("tea", 100)
+    running_shop.list("tin", 100)
+    running_shop.changes.clear()
+    return running_shop
 
 
 def record(shop):
@@ -50,7 +47,7 @@ def record(shop):
 
 
 def command(shop, action, order_id, **more):
-    answer = shop.invoke("change_orders", {"action": action, "orderId": order_id, **more})
+    answer = shop.ask("change_orders", action=action, orderId=order_id, **more)
     assert "code" not in answer, answer
 
 

@@ -557,7 +557,7 @@ def test_no_group_is_reordered_whatever_its_products_sources(batch, spec, limit,
     check_order(batch, plan(batch, supply, (), limit))
 
 
-def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
+def test_earlier_orders_of_a_group_go_to_the_depot_too_and_others_follow_from_the_lane():
     """The group's first order needs only the lane. Its second one needs the depot, where other workers wait."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     batch = [
@@ -569,7 +569,34 @@ def test_a_group_goes_to_the_depot_as_a_whole_and_others_follow_from_the_lane():
     ]
     planned = plan(batch, stock.supply(release=RELEASE, is_awaited=True))
     sold = [[d.change.order_id for d in t.decisions] for t in transactions_of(planned)]
-    assert sold == [["first", "second", "third"], ["other", "alone"]]
+    assert sold == [["first", "second"], ["other", "third", "alone"]]
+
+
+gives_and_takes = st.lists(
+    st.one_of(st.tuples(st.sampled_from(IDS), st.integers(1, 9)), at_one_place, at_one_place),
+    min_size=4,
+).map(lambda specs: [change_of(number, spec) for number, spec in enumerate(specs)])
+
+
+@given(gives_and_takes, few_places, limits, visits)
+def test_units_go_back_only_to_pages_that_have_some(batch, spec, limit, visit):
+    """Otherwise, a recall that reads the empty page strands them."""
+    release, alone = visit
+    stock = Stock(spec)
+    planned = plan(batch, stock.supply(release=release, is_awaited=not alone), (), limit)
+    for transaction in transactions_of(planned):
+        before = {update.before.key: update.before for update in transaction.pages}
+        for product_id, delta in [i for d in transaction.decisions for i in d.deltas.items()]:
+            if delta > 0 and (key := stock.sources.get(product_id)) is not None:
+                assert before[key].units(product_id) or spec[product_id][2]
+
+
+def test_orders_of_units_that_come_back_stay_behind_them():
+    """The order needs the depot, where other workers wait, and a unit that comes back to the lane before it."""
+    stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
+    batch = [Adjustment("q", "back", 1, "FOUND"), Order("o", "u", {"p": 1, "q": 10})]
+    planned = plan(batch, stock.supply(release=RELEASE, is_awaited=True))
+    assert [len(t.decisions) for t in transactions_of(planned)] == [2]
 
 
 wide_orders = st.lists(

@@ -20,9 +20,8 @@ from inventory_orders.store.dynamodb import Store
 from inventory_orders.store.recent_changes import MOST, RecentChanges, read_recent_changes
 from inventory_orders.store.tables import STREAM_BATCH, Table
 from testing.aws import ServiceError
-from testing.world.clock import ManualClock
 from testing.world.streams import change, order_row, product_row
-from tests.support.contract_story import Story, StreamedShop, contested, units
+from tests.support.contract_story import Story, contested, units
 from tests.support.http import Api
 
 GRANTS = {
@@ -39,10 +38,9 @@ ROW = ("changes",)
 
 
 @pytest.fixture
-def shop():
-    with StreamedShop(ManualClock()).open() as shop:
-        shop.restart(NOTES_CHANGES="true", **SETTINGS)
-        yield shop
+def shop(running_shop):
+    running_shop.restart(NOTES_CHANGES="true", **SETTINGS)
+    return running_shop
 
 
 @pytest.fixture

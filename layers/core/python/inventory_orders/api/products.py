@@ -41,6 +41,7 @@ from inventory_orders.engine.retrying_client import (
     CommitStats,
     RetryingClient,
     read_all,
+    read_rows,
 )
 from inventory_orders.errors import InvalidMessageError, ProductNotFoundError
 from inventory_orders.invocation import direct, runtime
@@ -51,7 +52,6 @@ from inventory_orders.lanes.levels import (
     estimate_levels,
     list_levels,
     read_levels,
-    read_rows,
 )
 from inventory_orders.messages.documents import checked_id, not_one_of
 from inventory_orders.store import lists, movements
@@ -110,13 +110,15 @@ def _named_products(query: Mapping[str, str]) -> HttpAnswer:
     ids = list(dict.fromkeys(checked_id("ids", each, "productId") for each in named))
     levels, found, remaining = _read(ids, runtime.process().eventual_client)
     known = {*levels, *found.unreadable, *remaining}
-    answer = {
-        "products": [shown_product(levels[each]) for each in ids if each in levels],
-        "unknown": [each for each in ids if each not in known],
-        "unreadable": [each for each in ids if each in found.unreadable],
-        "remaining": remaining,
-    }
-    return HttpAnswer(200, answer)
+    return HttpAnswer(
+        200,
+        {
+            "products": [shown_product(levels[each]) for each in ids if each in levels],
+            "unknown": [each for each in ids if each not in known],
+            "unreadable": [each for each in ids if each in found.unreadable],
+            "remaining": remaining,
+        },
+    )
 
 
 def _found_products(query: Mapping[str, str]) -> HttpAnswer:
@@ -131,15 +133,18 @@ def _found_products(query: Mapping[str, str]) -> HttpAnswer:
     def read_page(after: lists.ListPosition | None) -> Listed:
         places, last = [lists.ListPosition("", row["productId"]) for row in listed], None
         if not listed:
-            listing = partial(lists.search_products, client.store, wanted, limit, after)
-            places, last = client.call(listing, deadline)
+            places, last = client.call(
+                partial(lists.search_products, client.store, wanted, limit, after), deadline
+            )
         ids = [place.id for place in places]
         levels, found, remaining = _read(ids, runtime.process().eventual_client)
         if remaining:
             last = places[-len(remaining) - 1]
-        products = [shown_product(levels[place.id]) for place in places if place.id in levels]
-        unreadable = [place.id for place in places if place.id in found.unreadable]
-        return {"products": products, "unreadable": unreadable}, last
+        products = [shown_product(levels[each]) for each in ids if each in levels]
+        return {
+            "products": products,
+            "unreadable": [each for each in ids if each in found.unreadable],
+        }, last
 
     return answer_with_page(name, query, read_page, deadline)
 
@@ -268,15 +273,16 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         if "status" in query:
-            listing = partial(lists.list_entries, client.store, BY_LEVEL, status, limit, after)
-            rows, last = client.call(listing, deadline)
+            rows, last = client.call(
+                partial(lists.list_entries, client.store, BY_LEVEL, status, limit, after), deadline
+            )
             found = read_all(client, [row["productId"] for row in rows], deadline, CommitStats())
         else:
-            every = partial(lists.list_products, client.store, limit, after)
-            found, last = client.call(every, deadline)
+            found, last = client.call(
+                partial(lists.list_products, client.store, limit, after), deadline
+            )
         # Only the pages show which lane has how many units.
-        estimate = estimate_levels if "inLanes" in query else list_levels
-        levels = estimate(client, found, deadline)
+        levels = (estimate_levels if "inLanes" in query else list_levels)(client, found, deadline)
         shown = [
             shown_level(level, locations)
             for level in levels.values()
@@ -303,8 +309,9 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
     client, deadline = reading()
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        listing = partial(lists.list_adjustments, client.store, key, limit, after)
-        rows, last = client.call(listing, deadline)
+        rows, last = client.call(
+            partial(lists.list_adjustments, client.store, key, limit, after), deadline
+        )
         if not rows and after is None:
             # Every product has at least its opening adjustment.
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
@@ -321,6 +328,8 @@ def _shown_adjustment(row: Row) -> direct.Answer:
 
 
 _ADJUSTMENT = (
+    # Before its first count, a product was counted when it was created.
+    "createdAt",
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "countedAt", "actor", "reference"),
     *(
         "sentTo",
@@ -354,8 +363,8 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
         )
         if not (found.entries or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
-        entries = [*map(shown_change, found.entries)]
-        return {"entries": entries, "completeUntil": found.complete_until}, found.after
+        shown = {"entries": [*map(shown_change, found.entries)]}
+        return shown | {"completeUntil": found.complete_until}, found.after
 
     return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)
 
@@ -367,8 +376,9 @@ def list_transfers(_: Request, caller: Caller) -> HttpAnswer:
         InventoryOrdersError: DynamoDB failed.
     """
     client, deadline = reading()
-    read = partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side)
-    found, complete_since = client.call(read, deadline)
+    found, complete_since = client.call(
+        partial(lists.list_transfers, client.store, _MOST_STEPS, client.side_by_side), deadline
+    )
     transfers = [
         each
         for each, _ in found
@@ -385,14 +395,21 @@ def list_counts(request: Request, caller: Caller) -> HttpAnswer:
     """
     query, limit, stocktake = request.query, limit_of(request.query), request.query.get("reference")
     client, deadline = reading()
-    due = BY_COUNT, location_in(query) or DEFAULT_NAME
-    index, key = (BY_STOCKTAKE, stocktake.casefold()) if stocktake else due
+    index, key = (
+        (BY_STOCKTAKE, stocktake.casefold())
+        if stocktake
+        else (BY_COUNT, location_in(query) or DEFAULT_NAME)
+    )
     listing = partial(lists.list_entries, client.store, index, key, limit)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         rows, last = client.call(partial(listing, after), deadline)
-        seen = (row for row in rows if caller.works_at(location_of(row["productId"])))
-        return {"counts": [public_key(r["productId"]) | _shown_adjustment(r) for r in seen]}, last
+        counts = [
+            public_key(row["productId"]) | _shown_adjustment(row)
+            for row in rows
+            if caller.works_at(location_of(row["productId"]))
+        ]
+        return {"counts": counts}, last
 
     return answer_with_page(f"#COUNTS {index.name} {key}", query, read_page, deadline)
 

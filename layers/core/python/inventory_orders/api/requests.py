@@ -169,12 +169,9 @@ class HttpAnswer:
     @classmethod
     def of_state(cls, request: Request, document: Mapping[str, Any], etag: str) -> HttpAnswer:
         """Answer with a document, or with 304 if the caller already has this state of it (`If-None-Match`)."""
-        headers = {"ETag": etag}
-        given = request.headers.get("if-none-match", "")
-        known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
-        if known & {etag, "*"}:
-            return cls(304, headers=headers)
-        return cls(200, document, headers)
+        given = request.headers.get("if-none-match", "").split(",")
+        is_known = not {etag, "*"}.isdisjoint(tag.strip().removeprefix("W/") for tag in given)
+        return cls(304 if is_known else 200, {} if is_known else document, {"ETag": etag})
 
 
 class ProblemError(InventoryOrdersError):
@@ -237,16 +234,20 @@ def problem_of(error: OutcomeError) -> ProblemError:
             reason = RejectionReason.__members__.get(code)
             return ProblemError(reason.http_status if reason else 409, code, detail, more)
         case Outcome.RETURNED if code.startswith(("CORRUPT", "UNREADABLE")):
-            detail = "a stored item is unreadable; an operator has to repair it"
-            return ProblemError(500, code, detail, more)
+            return ProblemError(
+                *(500, code, "a stored item is unreadable; an operator has to repair it", more)
+            )
         case Outcome.RETURNED:
             # Callers do not need to see DynamoDB's messages.
             why = _CAUSES.get(code, "the service could not answer in time")
             seconds = max(1, math.ceil(outcome.retry_after))
             return ProblemError(503, code, f"{why}; send the same request again", more, seconds)
         case Outcome.UNAVAILABLE:
-            detail = "the service cannot use its tables; an operator has to repair this"
-            return ProblemError(500, "UNAVAILABLE", detail, more)
+            return ProblemError(
+                *(500, "UNAVAILABLE"),
+                "the service cannot use its tables; an operator has to repair this",
+                more,
+            )
         case Outcome.APPLIED | Outcome.REPLAYED:
             raise ValueError(f"{outcome.kind} is a success, not an error")
         case unknown:

@@ -22,8 +22,8 @@ def get_about(_: Request, caller: Caller) -> HttpAnswer:
         "permissions": sorted(caller.permissions),
         "locations": None if locations is None else sorted(locations),
     }
-    stage = {**process.about, "locations": process.locations, "movements": process.has_movements}
-    return HttpAnswer(200, {"caller": shown, **stage})
+    known = {"locations": process.locations, "movements": process.has_movements}
+    return HttpAnswer(200, {"caller": shown, **process.about, **known})
 
 
 def get_today(_: Request, caller: Caller) -> HttpAnswer:

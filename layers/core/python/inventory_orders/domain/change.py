@@ -153,7 +153,7 @@ class Change:
         return 600
 
     def lane_units(self, short: Set[str]) -> Mapping[str, int]:  # noqa: ARG002
-        """The units that it takes, by product id, if lanes may serve it; empty if only rows can.
+        """The units that it takes, by product id, if lanes may serve it; 0 if it gives some back. Empty if only rows can serve it.
 
         Args:
             short: Products that were found to be short. Offers without them are preferred.

@@ -428,7 +428,7 @@ def pack(
         limits: Limits of one transaction.
         first: Drafts that already contain something. They are filled first.
     """
-    strict = _strict_keys(decisions)
+    strict = strict_keys(decisions)
     contested = (d for d in decisions if not supply.contested.isdisjoint(d.purchases))
     last = _with_followers(
         (decision.change for decision in decisions), {d.change.record_key for d in contested}
@@ -448,7 +448,7 @@ def pack(
     return packed or drafts
 
 
-def _strict_keys(decisions: Iterable[Decision]) -> set[object]:
+def strict_keys(decisions: Iterable[Decision]) -> set[object]:
     """Find the keys whose changes must stay in sequence: all groups, and some products."""
     strict: set[object] = set()
     adds: dict[str, bool] = {}

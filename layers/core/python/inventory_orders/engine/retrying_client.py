@@ -157,7 +157,7 @@ class RetryingClient:
             actions: The actions of the transaction.
             plans_around: Cancellation reasons that make the caller plan again instead of repeating the transaction, if they
                 concern a product's row. After a conflict, the same transaction would only lose again. After throttling, the
-                other products need not wait.
+                other products need not wait. A caller that plans around anything also plans around throttled buyers.
 
         Raises:
             StoreError: The transaction was not applied. If a response was lost, that attempt may still arrive and be applied if
@@ -277,8 +277,12 @@ class _Attempts:
         return self.client.pace.wait if self._is_short_of_capacity(error) else 0.0
 
     def _is_planned_around(self, error: TransactionCancelledError) -> bool:
-        return any(
-            reason.meaning in self.plans_around and _is_of_hot_item(reason, ActionKind.PURCHASES)
+        return bool(self.plans_around) and any(
+            (reason.action.kind, reason.meaning) == (ActionKind.PURCHASES, Meaning.THROTTLED)
+            or (
+                reason.meaning in self.plans_around
+                and _is_of_hot_item(reason, ActionKind.PURCHASES)
+            )
             for reason in error.reasons
         )
 
@@ -372,6 +376,21 @@ def read_all(
         what = described(snapshot.unprocessed[0])
         raise ThrottledError("UNPROCESSED_KEYS", f"{what} could not be read")
     return snapshot
+
+
+def read_rows(
+    client: RetryingClient,
+    product_ids: Sequence[str],
+    deadline: Deadline,
+    *,
+    everywhere: bool = True,
+) -> Snapshot:
+    """Read the rows of products, and then their rows at other locations, if any."""
+    found = read_all(client, product_ids, deadline, CommitStats())
+    if everywhere:
+        places = [key for row in found.products.values() if row for key in row.place_keys]
+        found.add(read_all(client, places, deadline, CommitStats()))
+    return found
 
 
 def read_product(

@@ -72,7 +72,7 @@ class Demand:
                 units = order[product_id]
                 wanted = products.setdefault(product_id, _ProductDemand())
                 wanted.units += units * self._weight
-                wanted.use = units
+                wanted.use = units or wanted.use
                 if wanted.last < now:
                     wanted.before, wanted.last = wanted.last, now
         if self._weight > 1e100:

@@ -149,8 +149,11 @@ class OwnLane:
         return page.units(product_id) if page is not None else 0
 
     def lacks(self, need: Mapping[str, int]) -> dict[str, int]:
-        """The needed units of each product that this lane does not have. Products that it has enough of are left out."""
-        missing = {p: units - self.units(p) for p, units in need.items()}
+        """The needed units of each product that this lane does not have. Products that it has enough of are left out.
+
+        To take units back, it has to have one.
+        """
+        missing = {p: max(units, 1) - self.units(p) for p, units in need.items()}
         return {product_id: units for product_id, units in missing.items() if units > 0}
 
     def remember(self, pages: Iterable[Page | CorruptItemError]) -> None:

@@ -15,7 +15,7 @@ from inventory_orders.domain.location import public_key
 from inventory_orders.domain.outbound import OUTBOUND_KEYS
 from inventory_orders.domain.product import Product
 from inventory_orders.domain.record import OrderRecord, OrderStatus
-from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all
+from inventory_orders.engine.retrying_client import CommitStats, RetryingClient, read_all, read_rows
 from inventory_orders.errors import (
     CorruptItemError,
     OutcomeError,
@@ -223,21 +223,6 @@ def read_levels(
     levels = estimate_levels(client, found, deadline)
     _check_readable(found)
     return [*levels.values()]
-
-
-def read_rows(
-    client: RetryingClient,
-    product_ids: Sequence[str],
-    deadline: Deadline,
-    *,
-    everywhere: bool = True,
-) -> Snapshot:
-    """Read the rows of products, and then their rows at other locations, if any."""
-    found = read_all(client, product_ids, deadline, CommitStats())
-    if everywhere:
-        places = [key for row in _rows_in(found) for key in row.place_keys]
-        found.add(read_all(client, places, deadline, CommitStats()))
-    return found
 
 
 def _rows_in(found: Snapshot) -> list[Product]:

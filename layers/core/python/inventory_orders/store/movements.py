@@ -173,7 +173,8 @@ def _of_step(step: Step, product_id: str, quantity: int) -> Row:
     # If the product had been delisted, no units go back into stock.
     restocked = None if version is None else quantity
     is_lost = step.action == OrderAction.CANCEL and step.restock is False
-    row = _notes(step) | {"action": step.action, "version": version}
+    page = step.restocked_pages.get(product_id)
+    row = _notes(step) | {"action": step.action, "page": page, "version": version}
     is_undone = step.action == OrderAction.UNFULFIL
     if is_lost or is_undone or step.action == OrderAction.FULFIL:
         return row | {
