@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet --disable-pip-version-check \
-    dynamorator==0.1.7 boto3==1.44.8 aiocache-dynamodb==1.1.2 "moto[dynamodb,server]==5.2.5" 2> /dev/null
+    dynamorator==0.1.7 boto3==1.43.117 aiocache-dynamodb==1.1.2 "moto[dynamodb,server]==5.2.5" 2> /dev/null
 
 cat > "$folder/check.py" <<'PYTHON'
 import asyncio
