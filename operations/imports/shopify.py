@@ -98,7 +98,7 @@ def shipped_file(path: Path) -> ExportFile:
 
 def read_products(file: ExportFile, staging: Staging, prices: FilePrices | None) -> None:
     """Read products. Without `prices`, they are imported without a price."""
-    handle = title = ""
+    handle: str | None = None
     for row in file.rows():
         if row["Handle"] != handle:
             handle, title = row["Handle"], ""
@@ -224,7 +224,7 @@ def _check_level(level: Level, *, oversold: bool, keeps: bool) -> None:
     if opening < 0:
         raise BadCellError(
             "On hand",
-            f"without unavailable units, {opening:,} units are left; count them, correct the number in Shopify, and export again",
+            f"without unavailable units, {opening:,} would be on hand; count them, correct the number in Shopify, and export again",
         )
     if level.on_hand > MAX_UNITS:
         raise BadCellError("On hand", f"may be at most {MAX_UNITS:,}")
@@ -233,7 +233,7 @@ def _check_level(level: Level, *, oversold: bool, keeps: bool) -> None:
     if not oversold:
         raise BadCellError(
             "Available",
-            f"{-level.available:,} units are oversold; correct the stock, cancel orders, or allow it with --oversold allow, which gives the "
+            f"is oversold by {-level.available:,}; correct the stock, cancel orders, or allow it with --oversold allow, which gives the "
             "product a backorderLimit",
             "OVERSOLD",
         )

@@ -123,7 +123,7 @@ def _level(row: Row, product_id: str, *, oversold: bool) -> Level:
     if stock < 0 and not oversold:
         raise BadCellError(
             "Stock",
-            f"{-stock:,} units are oversold; correct the stock, cancel orders, or allow it with --oversold allow, which gives the product a "
+            f"is oversold by {-stock:,}; correct the stock, cancel orders, or allow it with --oversold allow, which gives the product a "
             "backorderLimit",
             "OVERSOLD",
         )

@@ -129,12 +129,13 @@ def test_open_orders_keep_their_ids_and_units_and_paid_ones_are_confirmed(shop, 
 
 REFUSALS = {
     "a SKU is missing": ({"products": {"MUG-1": ""}}, "Variant SKU: is missing; give it an SKU"),
+    "a row without a product": ({"products": {"jasmine-pearls,Jasmine": ",Jasmine", "JP-50": ""}}, "Variant SKU: is missing"),
     "a SKU occurs twice": ({"products": {"MUG-1": "POT-1"}}, "line 7 has the SKU POT-1, too"),
     "a spreadsheet has rounded a SKU": ({"products": {"MUG-1": "4.00638E+12"}}, "ROUNDED_CODE"),
     "a fraction of a unit": ({"inventory": {"23,25": "23.5,25"}}, 'but is "23.5"'),
     "numbers that do not add up": ({"inventory": {"23,25": "23,26"}}, "units add up to 25; export again"),
-    "an oversold product": ({"inventory": {"1,0,1,": "1,-1,0,"}}, "Available: 1 units are oversold"),
-    "more shortage than orders": ({"inventory": {"1,0,1,": "1,-2,-1,"}}, "-1 units are left; count them"),
+    "an oversold product": ({"inventory": {"1,0,1,": "1,-1,0,"}}, "Available: is oversold by 1"),
+    "more shortage than orders": ({"inventory": {"1,0,1,": "1,-2,-1,"}}, "-1 would be on hand; count them"),
     "too many units": ({"inventory": {"0,0,4,4": "0,999999999,4,1000000003"}}, "must be a whole number", ""),
     "an unknown location": ({"locations": {"Shop Lyon": "Lyon"}}, "Shop Lyon is not in the file"),
     "different products": ({"products": {"POT-1": "POT-2"}}, "POT-1 is not in the file of products", "POT-2 is not in the file of inventory"),
@@ -170,7 +171,7 @@ def test_products_and_orders_of_woocommerce_are_imported_with_a_sound_proof(shop
 
 
 WOOCOMMERCE_REFUSALS = {
-    "oversold": ({"products": {"wool\",1,0,visible,,,,,taxable,,1,12": "wool\",1,0,visible,,,,,taxable,,1,'-2"}}, "2 units are oversold"),
+    "oversold": ({"products": {"wool\",1,0,visible,,,,,taxable,,1,12": "wool\",1,0,visible,,,,,taxable,,1,'-2"}}, "Stock: is oversold by 2"),
     "an unknown status": ({"orders": {"on-hold": "part-shipped"}}, "part-shipped is unknown"),
     "a part of a line is refunded": ({"orders": {"|meta:_reduced_stock:2|refunded": "|refunded"}}, "export with a row for each line"),
     "an unknown product": ({"orders": {"sku:tee-green|": "sku:tee-blue|"}}, "tee-blue is not in the file of products"),
