@@ -1,7 +1,7 @@
-"""Exports as shops write them, and what an import must make of them. Written from the platforms' documentation and from real files.
+"""Exports as shops write them, and the result that their import must have.
 
-An export is drawn from a model: levels, and orders that explain the committed units. So the model, not the code under test,
-says what is right. Faults are put in afterwards.
+They are written from the platforms' documentation and from real files. Each is drawn from a model of levels and of orders, whose open units
+are the committed ones, so the model and not the importer decides what is right. Faults are added to the files afterwards.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What the columns of an order say, and which of its lines are open."""
+    """The columns of an order, and whether its lines are open."""
 
     financial: str
     fulfilment: str
@@ -113,7 +113,7 @@ _KINDS = {
     "cancelled": _Kind("voided", "unfulfilled", "pending", cancelled=True),
     "cancelled, money not back yet": _Kind("paid", "unfulfilled", "pending", cancelled=True),
     "restocked": _Kind("refunded", "restocked", "restocked", cancelled=True),
-    # The money is back, and nothing says whether the goods are still wanted.
+    # The customer has the money back; the file does not show whether the goods are still wanted.
     "refunded": _Kind("refunded", "unfulfilled", "pending"),
     "later": _Kind("paid", "unfulfilled", "pending"),
 }
@@ -209,7 +209,7 @@ def shopify(draw: Draw) -> Export:
         for name in names
         if draw(st.integers(0, 4))
     }
-    tools = _Faults(draw, export, names, variants, stocked)
+    tools = _Making(draw, export, names, variants, stocked)
     orders = _shopify_orders(draw, tools)
     tools.plant()
     tools.choose_options()
@@ -246,8 +246,8 @@ def _variants(draw: Draw, export: Export) -> list[_Variant]:
 
 
 @dataclass
-class _Faults:
-    """An export in the making, and what is wrong with it."""
+class _Making:
+    """Adds faults to an export, and writes its products and its inventory."""
 
     draw: Draw
     export: Export
@@ -352,7 +352,7 @@ class _Faults:
             ]
             self.export.files["--shipped"] = written(rows, tuple(rows[0]), self.draw)
         else:
-            # Of a line that is shipped in part, the file says so; of a refund, only the numbers do.
+            # The file marks lines that are shipped in part. Refunded units show only in the numbers.
             self.export.faults += [
                 name if line.state == "partial" else line.variant.sku
                 for name, line in self.gone
@@ -430,7 +430,7 @@ class _Faults:
         return written(rows, [*before, *numbers.values(), *after], self.draw)
 
 
-def _shopify_orders(draw: Draw, tools: _Faults) -> Rows:
+def _shopify_orders(draw: Draw, tools: _Making) -> Rows:
     rows: Rows = []
     for number in reversed(range(draw(st.integers(0, 5)))):
         name, kind = f"#{1001 + number}", draw(st.sampled_from(sorted(_KINDS)))
@@ -442,7 +442,7 @@ def _shopify_orders(draw: Draw, tools: _Faults) -> Rows:
     return rows
 
 
-def _lines(draw: Draw, tools: _Faults) -> list[_Line]:
+def _lines(draw: Draw, tools: _Making) -> list[_Line]:
     """Lines for products in stock, of which each is at one location; perhaps one for something else."""
     lines: list[_Line] = []
     by_sku = {variant.sku: variant for variant in tools.variants}
@@ -460,8 +460,8 @@ def _lines(draw: Draw, tools: _Faults) -> list[_Line]:
     return lines
 
 
-def _mark(draw: Draw, tools: _Faults, name: str, kind: str, lines: Sequence[_Line]) -> None:
-    """Set what has become of the lines, and count what is still open."""
+def _mark(draw: Draw, tools: _Making, name: str, kind: str, lines: Sequence[_Line]) -> None:
+    """Set the state of the lines, and count the open units."""
     export, of = tools.export, _KINDS[kind]
     for line in lines:
         line.state = of.lines
