@@ -143,9 +143,16 @@ def written(rows: Rows, header: Sequence[str], draw: Draw, delimiter: str = ",")
     return (mark + out.getvalue()).encode()
 
 
-def _subset(items: Iterable[Any], most: int) -> st.SearchStrategy[list[Any]]:
+def _some(draw: Draw, items: Iterable[Any], most: int) -> list[Any]:
+    """One or more of the items; none if there are none."""
     chosen = sorted(items)
-    return st.lists(st.sampled_from(chosen or [""]), unique=True, max_size=most if chosen else 0)
+    count = draw(st.sampled_from(range(1, most + 1))) if chosen else 0
+    shuffled: list[Any] = draw(st.permutations(chosen))
+    return shuffled[:count]
+
+
+def _rarely(draw: Draw) -> bool:
+    return bool(draw(st.sampled_from(range(8))) == 7)
 
 
 # ---------------------------------------------------------------- Shopify
@@ -200,14 +207,14 @@ _ORDERS = [
 def shopify(draw: Draw) -> Export:
     """The exports of products, inventory and orders of a Shopify shop."""
     export = Export(options=["--as-of", AS_OF])
-    names = draw(st.lists(st.sampled_from(sorted(_PLACES)), unique=True, min_size=1))
+    names = _some(draw, _PLACES, 3)
     variants = _variants(draw, export)
     stocked = {
         (variant.sku, name): Level(draw(st.integers(0, 9)), draw(st.sampled_from((0, 0, 0, 2))))
         for variant in variants
         if variant.tracked
         for name in names
-        if draw(st.integers(0, 4))
+        if not _rarely(draw)
     }
     tools = _Making(draw, export, names, variants, stocked)
     orders = _shopify_orders(draw, tools)
@@ -228,15 +235,15 @@ def shopify(draw: Draw) -> Export:
 
 
 def _variants(draw: Draw, export: Export) -> list[_Variant]:
-    skus = draw(st.lists(st.sampled_from(_SKUS), unique=True, min_size=1, max_size=4))
-    skus += draw(_subset(_STRANGE, 1)) if draw(st.integers(0, 4)) == 0 else []
+    skus = _some(draw, _SKUS, 4)
+    skus += _some(draw, _STRANGE, 1) if _rarely(draw) else []
     variants = []
     for number, sku in enumerate(skus):
         handle = f"product-{draw(st.integers(0, number))}"
         variant = _Variant(sku, handle, f"Size {number}")
         variant.status = draw(st.sampled_from(("active", "active", "draft", "archived")))
         variant.price = draw(st.sampled_from(("12.50", "0.00", "18", "1999.99")))
-        variant.tracked = draw(st.integers(0, 5)) > 0
+        variant.tracked = not _rarely(draw)
         if sku in _STRANGE or draw(st.booleans()):
             variant.barcode = f"'code-{number}"
         if sku in _STRANGE:
@@ -277,9 +284,7 @@ class _Making:
         if not plain or self.draw(st.booleans()):
             return
         # One fault of a product may hide another, so each is about another product.
-        skus = self.faulty = self.draw(
-            st.lists(st.sampled_from(plain), unique=True, min_size=1, max_size=2)
-        )
+        skus = self.faulty = _some(self.draw, plain, 2)
         for sku in skus:
             name = self.draw(st.sampled_from(sorted(n for s, n in self.levels if s == sku)))
             faults[self.draw(st.sampled_from(sorted(faults)))](sku, name)
@@ -317,7 +322,7 @@ class _Making:
 
     def _committed(self, sku: str, name: str) -> None:
         """Units that no order in the file explains, as when an old order was not exported."""
-        self.levels[sku, name].committed += 1
+        self.levels[sku, name].committed += 100  # more than refunds of other orders could explain
         self.export.faults.append(sku)
 
     def _sum(self, sku: str, name: str) -> None:
@@ -432,11 +437,9 @@ class _Making:
 
 def _shopify_orders(draw: Draw, tools: _Making) -> Rows:
     rows: Rows = []
-    for number in reversed(range(draw(st.integers(0, 5)))):
+    for number in reversed(range(draw(st.sampled_from((4, 3, 2, 1, 0))))):
         name, kind = f"#{1001 + number}", draw(st.sampled_from(sorted(_KINDS)))
         lines = _lines(draw, tools)
-        if not lines:
-            break
         _mark(draw, tools, name, kind, lines)
         rows += _order_rows(draw, name, number, kind, lines)
     return rows
@@ -446,8 +449,8 @@ def _lines(draw: Draw, tools: _Making) -> list[_Line]:
     """Lines for products in stock, of which each is at one location; perhaps one for something else."""
     lines: list[_Line] = []
     by_sku = {variant.sku: variant for variant in tools.variants}
-    skus = draw(_subset({sku for sku, _ in tools.levels}, 3))
-    if skus and draw(st.integers(0, 5)) == 0:
+    skus = _some(draw, {sku for sku, _ in tools.levels}, 3)
+    if skus and _rarely(draw):
         skus.append(skus[0])  # the same product again, such as with another engraving
     for sku in skus:
         places = sorted(name for other, name in tools.levels if other == sku)
@@ -455,7 +458,7 @@ def _lines(draw: Draw, tools: _Making) -> list[_Line]:
     # Here, all units of a product in an order come from one location.
     tools.export.may_refuse |= len({(line.variant, line.place) for line in lines}) > len(set(skus))
     others: list[_Variant | None] = [None, *(v for v in tools.variants if not v.tracked)]
-    if draw(st.integers(0, 7)) == 0:
+    if not skus or _rarely(draw):
         lines.append(_Line(draw(st.sampled_from(others)), 1))
     return lines
 
@@ -609,7 +612,7 @@ def _woo_products(draw: Draw, export: Export) -> tuple[Rows, list[_Item]]:
         rows.append(row)
         return number
 
-    skus = draw(st.lists(st.sampled_from((*_SKUS, "-A1")), unique=True, min_size=1, max_size=4))
+    skus = _some(draw, (*_SKUS, "-A1"), 4)
     faulty = draw(st.sampled_from((*skus, *([""] * 4))))
     for sku in skus:
         kind = draw(
@@ -658,9 +661,10 @@ def _woo_stock(draw: Draw, export: Export, sku: str, *, is_faulty: bool) -> str:
 
 
 def _woo_orders(draw: Draw, export: Export, items: Sequence[_Item]) -> bytes:
+    often = (*sorted(_STATUSES), *(["processing", "on-hold"] * 3))
     lines = [
-        (100 + number, draw(st.sampled_from(sorted(_STATUSES))), _woo_lines(draw, export, items))
-        for number in reversed(range(draw(st.integers(0, 4))))
+        (100 + number, draw(st.sampled_from(often)), _woo_lines(draw, items))
+        for number in reversed(range(draw(st.sampled_from((4, 3, 2, 1, 0)))))
     ]
     most = max((len(of) for _, _, of in lines), default=1)
     by_row = draw(st.booleans())
@@ -686,16 +690,14 @@ def _woo_orders(draw: Draw, export: Export, items: Sequence[_Item]) -> bytes:
     return written(rows, [*_WOO_ORDERS, *columns], draw)
 
 
-def _woo_lines(
-    draw: Draw, export: Export, items: Sequence[_Item]
-) -> list[tuple[_Item | None, int, int]]:
+def _woo_lines(draw: Draw, items: Sequence[_Item]) -> list[tuple[_Item | None, int, int]]:
     """Products, units, and how many of them were refunded and put back. One may be deleted in the meantime."""
     lines: list[tuple[_Item | None, int, int]] = []
-    for place in draw(_subset(range(len(items)), 2)) if items else ():
+    for place in _some(draw, range(len(items)), 2):
         units = draw(st.integers(1, 4))
-        back = draw(st.integers(0, units - 1)) if draw(st.integers(0, 3)) == 0 else 0
+        back = draw(st.integers(0, units - 1)) if _rarely(draw) else 0
         lines.append((items[place], units, back))
-    if not lines or draw(st.integers(0, 7)) == 0:
+    if not lines or _rarely(draw):
         lines.append((None, 1, 0))
     return lines
 
