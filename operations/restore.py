@@ -135,7 +135,7 @@ def _written(
     """Compute the next version, with a large step if the row with the latest version is gone."""
     latest = max(_version(live or {}), _version(then))
     version = {"N": str(latest + (JUMP if jump else 1))}
-    # Whoever knows an order in an earlier version may know what the restore undoes.
+    # A sender that has read an earlier version of an order may have read what the restore undoes.
     changed = {"changedVersion": version} if "orderId" in then else {}
     return {"_version": version, **changed, "lastUpdatedAt": {"S": timestamp(moment.now)}}
 

@@ -534,16 +534,6 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
             warm=True,
             kind=partial(RecalledSales, action),
         )
-    for name, differences in (("more", (1,)), ("half fewer", (1, -1))):
-        found[f"amends hot 8 {name}"] = partial(
-            Run.sells,
-            name="hot",
-            standard=8,
-            seconds=3.0,
-            warm_up=0.5,
-            warm=True,
-            kind=partial(AmendSales, differences),
-        )
     found["10000 holds end 1"] = Run.holds_end
     for workers in (1, 4, 8):
         found[f"cold sell-out {workers}"] = partial(Run.sells_out, workers=workers)
@@ -555,7 +545,16 @@ def scenes() -> dict[str, Callable[[Run], SceneFigures]]:
             Run.sells, name="real", standard=workers, seconds=10.0
         )
     found["scarce products 8"] = partial(Run.runs_short, workers=8)
-    return found | _with_limits() | _at_locations()
+    return found | _with_amends() | _with_limits() | _at_locations()
+
+
+def _with_amends() -> dict[str, Callable[[Run], SceneFigures]]:
+    """The scenes with amends of a hot product: each adds a unit, or every second one takes one away."""
+    amends = partial(Run.sells, name="hot", standard=8, seconds=3.0, warm_up=0.5, warm=True)
+    return {
+        "amends hot 8 more": partial(amends, kind=partial(AmendSales, (1,))),
+        "amends hot 8 half fewer": partial(amends, kind=partial(AmendSales, (1, -1))),
+    }
 
 
 def _with_limits() -> dict[str, Callable[[Run], SceneFigures]]:

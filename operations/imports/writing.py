@@ -152,9 +152,10 @@ class Import:
         """Place orders, batch by batch: a second engine would only contend for the same products."""
         orders = self._staging.orders()
         with ThreadPoolExecutor(_TRANSACTIONS_AT_ONCE) as pool:
-            engine = engine_with_lanes(self._store, POLICY, self._clock, pool)
             try:
                 while batch := list(islice(orders, _ORDERS_AT_ONCE)):
+                    # A new one each time, because an engine remembers thousands of products.
+                    engine = engine_with_lanes(self._store, POLICY, self._clock, pool)
                     bad = self._place(engine, batch)
                     bad_orders.extend(bad)
                     self.failed += len(bad)

@@ -557,7 +557,7 @@ def test_no_group_is_reordered_whatever_its_products_sources(batch, spec, limit,
     check_order(batch, plan(batch, supply, (), limit))
 
 
-def test_earlier_orders_of_a_group_go_to_the_depot_too_and_others_follow_from_the_lane():
+def test_earlier_orders_of_a_group_go_to_the_depot_too_and_later_ones_follow():
     """The group's first order needs only the lane. Its second one needs the depot, where other workers wait."""
     stock = Stock({"p": ("depot", 9, False), "q": ("lane", 9, False)})
     batch = [

@@ -66,11 +66,10 @@ def _meanings(
 
 def find_listed(scan: Scan, client: RetryingClient, deadline: Deadline) -> list[Row]:
     """Read the rows of the listed codes in a scan: one, two if the scan is an EAN-8 and a UPC-E, or none."""
-
-    def read(code: str) -> Row | None:
-        return client.call(partial(client.store.get_barcode, code), deadline)
-
-    rows = [row for row in client.side_by_side(read, scan.codes) if row]
+    found = client.side_by_side(
+        lambda code: client.call(partial(client.store.get_barcode, code), deadline), scan.codes
+    )
+    rows = [row for row in found if row]
     as_sent = [row for row in rows if row["code"] == scan.text]
     return as_sent or list({(row["productId"], row["units"]): row for row in rows}.values())
 

@@ -342,13 +342,8 @@ def list_orders(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The query is invalid, or the orders cannot be read.
     """
-    query = request.query
-    wanted, limit = _filter_in(query, caller), limit_of(query)
-    if (location_id := location_in(query)) is not None:
-        caller.check_works_at(location_id)
-    # The index of late payments does not contain locations.
-    if caller.locations is not None and not wanted.paid_late:
-        wanted = replace(wanted, seen_at=tuple(sorted(caller.locations)))
+    query, limit = request.query, limit_of(request.query)
+    wanted = _filter_in(query, caller)
     is_to_ship = wanted.user_id is None and wanted.status == OrderStatus.CONFIRMED
     client, deadline = reading()
     complete = (
@@ -393,62 +388,65 @@ def _filter_in(query: Mapping[str, str], caller: Caller) -> lists.OrderFilter:
     """Read from a query which orders to list.
 
     Raises:
-        InvalidMessageError: The query is not valid, or lists orders that the caller may not see.
+        InvalidMessageError: The query is not valid.
+        ProblemError: It lists orders that the caller may not see.
     """
-    user_id, status = query.get("userId", caller.customer), query.get("status")
-    location_id, times = location_in(query), times_in(query)
+    user_id, location_id = query.get("userId", caller.customer), location_in(query)
     if user_id is not None:
         checked_id("userId", user_id)
         caller.check_is(user_id, "list their own orders")
-    _check_kind(query, user_id)
-    _check_status(query)
-    wanted = lists.OrderFilter(user_id, status, "latePayment" in query, **times)
-    if "reference" in query:
-        return replace(wanted, reference=checked_id("reference", query["reference"], "note"))
-    if "productId" in query:
-        product_id = checked_id("productId", query["productId"])
-        return replace(wanted, product_key=stock_key(product_id, location_id or DEFAULT_LOCATION))
-    if not (user_id or status or wanted.paid_late):
-        raise malformed(
-            "userId",
-            "is missing; send userId, status, reference, productId or latePayment=true",
-        )
-    return replace(wanted, location_id=location_id)
+    if location_id is not None:
+        caller.check_works_at(location_id)
+    _check_filters(query, user_id)
+    note, product_id = query.get("reference"), query.get("productId")
+    if product_id is not None:
+        product_id = stock_key(checked_id("productId", product_id), location_id or DEFAULT_LOCATION)
+    # The index of late payments does not contain locations.
+    sees_all = caller.locations is None or "latePayment" in query
+    return lists.OrderFilter(
+        user_id,
+        query.get("status"),
+        "latePayment" in query,
+        location_id=location_id if product_id is None else None,
+        seen_at=None if sees_all else tuple(sorted(caller.locations or ())),
+        reference=None if note is None else checked_id("reference", note, "note"),
+        product_key=product_id,
+        **times_in(query),
+    )
 
 
-# Lists for operators, and the parameters, besides `userId`, that do not apply to them.
-_EXCLUDED = {
-    "latePayment": ("status", "locationId", "reference", "productId"),
-    "reference": ("locationId", "productId"),
-    "productId": (),
+_SELECTING = ("userId", "status", "latePayment", "reference", "productId")
+"""The parameters that select orders. Each list needs one of them."""
+
+# The parameters for operators, and `locationId`, with what they do not go with.
+_NOT_WITH = {
+    "latePayment": ("userId", "status", "locationId", "reference", "productId"),
+    "reference": ("userId", "locationId", "productId", "status=REJECTED"),
+    "productId": ("userId", "status=REJECTED"),
+    "locationId": ("status=REJECTED",),
 }
 
-_NOT_OF_REJECTED = ("locationId", "reference", "productId")
 
+def _check_filters(query: Mapping[str, str], user_id: str | None) -> None:
+    """Check that a query selects orders, and that its parameters go together.
 
-def _check_status(query: Mapping[str, str]) -> None:
+    Raises:
+        InvalidMessageError: They do not, or the stage does not record what is asked for.
+    """
     status = query.get("status")
     if status not in (None, *OrderStatus):
         raise malformed("status", f"must be one of {', '.join(OrderStatus)}")
-    excluded = next((name for name in _NOT_OF_REJECTED if name in query), None)
-    if status == OrderStatus.REJECTED and excluded is not None:
-        raise malformed(excluded, "does not apply to rejected orders; leave it out")
-
-
-def _check_kind(query: Mapping[str, str], user_id: str | None) -> None:
-    """Check that a query's parameters can be combined.
-
-    Raises:
-        InvalidMessageError: They cannot, or the stage does not record what is asked for.
-    """
-    for name in (each for each in _EXCLUDED if each in query):
-        if user_id is not None or not query.keys().isdisjoint(_EXCLUDED[name]):
-            others = ", ".join(("userId", *_EXCLUDED[name]))
-            raise malformed(name, f"is for operators, and does not go with {others}")
-        if name == "latePayment" and query[name] != "true":
-            raise malformed(name, "must be true, or left out")
-        if name != "latePayment" and not runtime.process().has_movements:
+    given = {*query, f"status={status}", *(() if user_id is None else ("userId",))}
+    if given.isdisjoint(_SELECTING):
+        raise malformed("userId", f"is missing; send one of {', '.join(_SELECTING)}")
+    for name in (each for each in _NOT_WITH if each in query):
+        if not given.isdisjoint(_NOT_WITH[name]):
+            operators = "" if name == "locationId" else "is for operators, and "
+            raise malformed(name, f"{operators}does not go with {', '.join(_NOT_WITH[name])}")
+        if name in ("reference", "productId") and not runtime.process().has_movements:
             raise malformed(name, "does not work while the setting movements is off; leave it out")
+    if query.get("latePayment", "true") != "true":
+        raise malformed("latePayment", "must be true, or left out")
 
 
 def _with_few_products(orders: Iterable[OrderRecord]) -> int:

@@ -50,6 +50,7 @@ from inventory_orders.lanes.levels import (
     ALL_LANES,
     StockLevel,
     estimate_levels,
+    lent_products,
     list_levels,
     read_levels,
 )
@@ -166,7 +167,12 @@ def _read(
     if found.unreadable:
         problems = {in_words(key): str(error) for key, error in found.unreadable.items()}
         logger.error("products cannot be read", extra={"products": problems})
-    return {each: _of_product(each, levels) for each in ids if each in levels}, found, remaining
+    by_product = {
+        each: [levels[key] for key in (each, *levels[each].product.place_keys) if key in levels]
+        for each in ids
+        if each in levels
+    }
+    return by_product, found, remaining
 
 
 def _read_rows(
@@ -183,11 +189,6 @@ def _read_rows(
         found.unreadable.pop(each, None)
     found.add(read_all(client, [*chain.from_iterable(places[:fitting])], deadline, CommitStats()))
     return found, remaining
-
-
-def _of_product(product_id: str, levels: Mapping[str, StockLevel]) -> list[StockLevel]:
-    keys = (product_id, *levels[product_id].product.place_keys)
-    return [levels[key] for key in keys if key in levels]
 
 
 def get_stock(request: Request, caller: Caller) -> HttpAnswer:
@@ -253,8 +254,7 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
     Raises:
         InventoryOrdersError: The query is invalid, or DynamoDB failed.
     """
-    query = request.query
-    location_id = location_in(query)
+    query, limit, location_id = request.query, limit_of(request.query), location_in(request.query)
     status = query.get("status", "ACTIVE")
     if status not in tuple(ProductStatus):
         raise InvalidMessageError(
@@ -262,7 +262,6 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
         )
     if query.get("inLanes", "true") != "true":
         raise malformed("inLanes", "must be true, or left out")
-    limit = limit_of(query)
     _, deadline = reading()
     # These are estimates, so they may be a moment old.
     client, locations = runtime.process().eventual_client, runtime.process().locations
@@ -272,15 +271,7 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
         return location_id in (None, there) and caller.works_at(there)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        if "status" in query:
-            rows, last = client.call(
-                partial(lists.list_entries, client.store, BY_LEVEL, status, limit, after), deadline
-            )
-            found = read_all(client, [row["productId"] for row in rows], deadline, CommitStats())
-        else:
-            found, last = client.call(
-                partial(lists.list_products, client.store, limit, after), deadline
-            )
+        found, last = _rows_to_list(query, limit, after, deadline)
         # Only the pages show which lane has how many units.
         levels = (estimate_levels if "inLanes" in query else list_levels)(client, found, deadline)
         shown = [
@@ -295,7 +286,26 @@ def list_stock(request: Request, caller: Caller) -> HttpAnswer:
         return {"products": shown, "unreadable": unreadable}, last
 
     # No user id begins with #.
-    return answer_with_page(f"#STOCK {query.get('status', '')}", query, read_page, deadline)
+    name = f"#STOCK {'inLanes' in query} {query.get('status', '')}"
+    return answer_with_page(name, query, read_page, deadline)
+
+
+def _rows_to_list(
+    query: Mapping[str, str], limit: int, after: lists.ListPosition | None, deadline: Deadline
+) -> tuple[Snapshot, lists.ListPosition | None]:
+    """Read the rows on a page of the list of stock, and where the next page begins."""
+    client, keys, last = runtime.process().eventual_client, list[str](), None
+    if "inLanes" in query:
+        lent = lent_products(client, deadline)
+        keys = [key for key in lent if after is None or key > after.id][:limit]
+        last = lists.ListPosition("", keys[-1]) if keys and keys[-1] < lent[-1] else None
+    elif "status" in query:
+        by_level = partial(lists.list_entries, client.store, BY_LEVEL, query["status"])
+        rows, last = client.call(partial(by_level, limit, after), deadline)
+        keys = [row["productId"] for row in rows]
+    else:
+        return client.call(partial(lists.list_products, client.store, limit, after), deadline)
+    return read_all(client, keys, deadline, CommitStats()), last
 
 
 def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
@@ -310,7 +320,7 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
 
     def read_page(after: lists.ListPosition | None) -> Listed:
         rows, last = client.call(
-            partial(lists.list_adjustments, client.store, key, limit, after), deadline
+            partial(lists.list_entries, client.store, None, key, limit, after), deadline
         )
         if not rows and after is None:
             # Every product has at least its opening adjustment.
@@ -321,25 +331,19 @@ def list_adjustments(request: Request, caller: Caller) -> HttpAnswer:
 
 
 def _shown_adjustment(row: Row) -> direct.Answer:
-    shown = {name: row[name] for name in _ADJUSTMENT if name in row}
-    if "transferWith" in row:
-        shown["transferWith"] = location_of(row["transferWith"])
-    return shown
+    return {
+        name: location_of(row[name]) if name == "transferWith" else row[name]
+        for name in _ADJUSTMENT
+        if name in row
+    }
 
 
 _ADJUSTMENT = (
     # Before its first count, a product was counted when it was created.
     "createdAt",
     *("adjustmentId", "delta", "reason", "appliedAt", "counted", "countedAt", "actor", "reference"),
-    *(
-        "sentTo",
-        "comment",
-        "scanned",
-        "productCreatedAt",
-        "productVersion",
-        "rejected",
-        "shortages",
-    ),
+    *("sentTo", "comment", "scanned", "productCreatedAt", "productVersion", "rejected"),
+    *("shortages", "transferWith"),
 )
 
 
@@ -351,20 +355,17 @@ def list_history(request: Request, caller: Caller) -> HttpAnswer:
     """
     key, limit, times = _key_in(request), limit_of(request.query), times_in(request.query)
     caller.check_works_at(location_of(key))
-    client, deadline = reading()
-    has_movements = runtime.process().has_movements
+    (client, deadline), recorded = reading(), runtime.process().has_movements
+    until = (
+        client.call(partial(movements.complete_until, client.store), deadline) if recorded else None
+    )
+    listing = partial(movements.list_history, client.store, key, limit, has_movements=recorded)
 
     def read_page(after: lists.ListPosition | None) -> Listed:
-        found = client.call(
-            lambda: movements.list_history(
-                client.store, key, limit, after, has_movements=has_movements, **times
-            ),
-            deadline,
-        )
-        if not (found.entries or after or times):
+        rows, last = client.call(partial(listing, after, **times), deadline)
+        if not (rows or after or times):
             raise ProductNotFoundError(f"there is no product {in_words(key)}")
-        shown = {"entries": [*map(shown_change, found.entries)]}
-        return shown | {"completeUntil": found.complete_until}, found.after
+        return {"entries": [*map(shown_change, rows)], "completeUntil": until}, last
 
     return answer_with_page(f"#HISTORY {key} {times}", request.query, read_page, deadline)
 

@@ -343,9 +343,8 @@ def place_after(list_name: str, query: Mapping[str, str]) -> ListPosition | None
     Raises:
         InvalidMessageError: The cursor does not belong to this list.
     """
-    if "cursor" not in query:
+    if (cursor := query.get("cursor")) is None:
         return None
-    cursor = query["cursor"]
     with suppress(ValueError):
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         length, _, both = raw[_DIGEST:].decode().partition(" ")
@@ -366,32 +365,21 @@ def answer_with_page(
     read: Callable[[ListPosition | None], Listed],
     deadline: Deadline,
 ) -> HttpAnswer:
-    """Answer with a page of a list. The page may be empty although more entries follow, if there was too little time to find any.
+    """Answer with the next page of a list that has entries. It may be empty although more follow, if there was too little time.
 
     Args:
         list_name: The name of the list, as for `encode_cursor`.
         query: The query, with a cursor unless the first page is requested.
         read: Reads the page after a position.
-        deadline: The end of the time for reading.
+        deadline: The end of the time for reading. A page is only skipped in its first half.
 
     Raises:
         InvalidMessageError: The cursor does not belong to this list.
     """
-    shown, after = filled_page(place_after(list_name, query), read, deadline)
-    following = {} if after is None else {"next": encode_cursor(list_name, after)}
-    return HttpAnswer(200, shown | following)
-
-
-def filled_page(
-    after: ListPosition | None,
-    read: Callable[[ListPosition | None], Listed],
-    deadline: Deadline,
-) -> Listed:
-    """Read pages until one has entries or half of the time is used up. The last page may then be empty."""
-    while True:
+    shown, after = read(place_after(list_name, query))
+    while after and not any(shown.values()) and deadline.remaining() >= _READ_SECONDS / 2:
         shown, after = read(after)
-        if after is None or any(shown.values()) or deadline.remaining() < _READ_SECONDS / 2:
-            return shown, after
+    return HttpAnswer(200, shown | ({"next": encode_cursor(list_name, after)} if after else {}))
 
 
 def reading() -> tuple[RetryingClient, Deadline]:

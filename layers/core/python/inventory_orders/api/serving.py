@@ -104,14 +104,13 @@ class Caller:
             ProblemError: The caller lacks it. The answer names it.
         """
         permission = PERMISSIONS[route]
-        if self.customer is not None:
-            may_call = route in FOR_CUSTOMERS or (
-                route == AMEND and runtime.process().customers_may_amend
-            )
-        else:
-            may_call = permission == ANY_PERMISSION or self.has_any(permission)
+        is_any, may_amend = permission == ANY_PERMISSION, runtime.process().customers_may_amend
+        may_call = (
+            is_any or self.has_any(permission)
+            if self.customer is None
+            else route in FOR_CUSTOMERS or (route == AMEND and may_amend)
+        )
         if not may_call:
-            is_any = permission == ANY_PERMISSION
             needed = (
                 "any of the permissions that staff have"
                 if is_any

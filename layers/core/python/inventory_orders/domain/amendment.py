@@ -106,8 +106,9 @@ class Amend(OrderCommand):
 
 def _counts_user(order: OrderRecord, terms: Terms) -> bool:
     """Whether the user is the buyer if the order names none. What was charged to a user stays so when the setting changes."""
-    is_counted = terms.counts_users or any(line.limit_group for line in order.lines)
-    return is_counted and order.pseudonymised_at is None
+    return order.pseudonymised_at is None and (
+        terms.counts_users or any(line.limit_group for line in order.lines)
+    )
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class Amendment(Order):
 
     @property
     def gives_back(self) -> Mapping[str, int]:
+        """See `Transition`."""
         return self.transition.gives_back
 
     @cached_property

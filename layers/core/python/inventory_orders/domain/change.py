@@ -138,11 +138,6 @@ class Change:
         return {}
 
     @property
-    def gives_back(self) -> Mapping[str, int]:
-        """Units that go back into stock if it is accepted, by the key of the row from which an order took them."""
-        return {}
-
-    @property
     def group(self) -> str | None:
         """Its group: changes of a group take effect in the sequence in which they arrive. None if it has no group."""
         return None

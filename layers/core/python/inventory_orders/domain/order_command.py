@@ -441,6 +441,7 @@ class Transition(Change):
 
     @property
     def gives_back(self) -> Mapping[str, int]:
+        """Units that go back into stock if it is accepted, by the key of the row from which the order took them."""
         moved = (self.step.quantities or {}) if self.command.restocks else {}
         return {
             line.key: moved[line.product_id]

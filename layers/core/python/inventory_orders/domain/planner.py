@@ -177,9 +177,8 @@ def plan(
     choice = _Choice(working, frozenset(blocked), dict(supply.purchases))
     in_sequence = _contested_last(changes, supply.contested) if supply.contested else changes
     decisions = choice.decide_all(in_sequence)
-    if choice.doubted:
-        written = {product_id for decision in decisions for product_id in decision.deltas}
-        decisions += choice.proven_by(written, supply.contested)
+    written = {product_id for decision in decisions for product_id in decision.deltas}
+    decisions += choice.proven_by(written, supply.contested)
     leaves = attrgetter("change.outbound")
     return Plan(
         supply.arrange([*filterfalse(leaves, decisions)], limits),
@@ -193,8 +192,9 @@ def plan(
 
 def _contested_last(changes: Sequence[Change], contested: Set[BuyerKey]) -> Sequence[Change]:
     """Move the changes of contested buyers to the end, and with them those that must not overtake them."""
-    last = {change.record_key for change in changes if not contested.isdisjoint(change.buyers)}
-    last = _with_followers(changes, last)
+    last = _with_followers(
+        changes, {c.record_key for c in changes if not contested.isdisjoint(c.buyers)}
+    )
     return sorted(changes, key=lambda change: change.record_key in last)
 
 

@@ -431,8 +431,11 @@ class Batch:
 
     def _limited_buyers(self, found: Supply) -> set[BuyerKey]:
         """The buyers of pending orders that name a product with a purchase limit."""
-        rows = found.allocation.rows.items()
-        limited = {p for p, row in rows if row is not None and row.purchase_limit}
+        limited = {
+            product_id
+            for product_id, row in found.allocation.rows.items()
+            if row is not None and row.purchase_limit
+        }
         orders = (c for c in self.pending.values() if c.is_limited(limited))
         return {key for order in orders for key in order.buyers}
 

@@ -86,14 +86,14 @@ class SweepReport:
     unfinished: str = ""
 
     @contextmanager
-    def noting_errors(self) -> Iterator[None]:
-        """Catch errors from DynamoDB. The next sweep deals with transient ones, an operator with all others."""
+    def noting_errors(self, what: str = "") -> Iterator[None]:
+        """Catch errors from AWS. The next sweep deals with transient ones, an operator with all others, which begin with `what`."""
         try:
             yield
         except (ThrottledError, OutcomeUnknownError) as error:
             self.unfinished = str(error)
         except StoreError as error:
-            self.problems[str(error)] = None
+            self.problems[f"{what}{error}"] = None
 
 
 def if_transient(error: OutcomeError) -> float | None:

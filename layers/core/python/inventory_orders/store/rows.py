@@ -585,9 +585,12 @@ def _rejected_row(rejected: RejectedAmend) -> Row:
 
 
 def _read_rejected(row: Row) -> RejectedAmend:
-    reason, subject = RejectionReason[row["reason"]], _text(row, "subject")
-    limits = tuple(ExceededLimit(**each) for each in row.get("limits", ()))
-    rejection = Rejection(reason, subject, _read_shortages(row), limits=limits)
+    rejection = Rejection(
+        RejectionReason[row["reason"]],
+        _text(row, "subject"),
+        _read_shortages(row),
+        limits=tuple(ExceededLimit(**each) for each in row.get("limits", ())),
+    )
     return RejectedAmend(_text(row, "stepId"), _text(row, "at"), rejection)
 
 
