@@ -281,7 +281,7 @@ class _Making:
             "oversold": self._oversold,
         }
         plain = sorted({sku for sku, _ in self.levels if sku in _SKUS})
-        if not plain or self.draw(st.booleans()):
+        if not plain or self.draw(st.sampled_from(range(8))) < 5:
             return
         # One fault of a product may hide another, so each is about another product.
         skus = self.faulty = _some(self.draw, plain, 2)
@@ -349,7 +349,7 @@ class _Making:
             self.export.mentioned += [sku for sku in unavailable if sku not in _STRANGE]
         if not self.gone:
             return
-        if self.draw(st.booleans()):
+        if not _rarely(self.draw):
             rows = [
                 {"Name": name, "Lineitem sku": line.variant.sku, "shipped": str(line.gone)}
                 for name, line in self.gone

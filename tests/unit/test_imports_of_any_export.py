@@ -23,7 +23,7 @@ from testing.schedules.in_turn.shop import open_shop
 from tests.support.exports import shopify, woocommerce
 
 # `make explore` tries more.
-some = settings(max_examples=int(os.environ.get("EXPORTS", "15")))
+some = settings(max_examples=int(os.environ.get("EXPORTS", "25")))
 
 
 @some
