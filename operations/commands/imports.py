@@ -23,6 +23,7 @@ from .target import Target, aws_of, on_stack
 
 if TYPE_CHECKING:
     from ..aws import Aws
+    from ..file_errors import FileError
     from ..file_prices import FilePrices
     from ..imports.export_file import ExportFile
     from ..imports.proof import Compared
@@ -59,7 +60,9 @@ def file_option(name: str, content: str) -> Any:
 
 
 _Products = Annotated[Path, file_option("--products", "The export of products.")]
-_Orders = Annotated[Path, file_option("--orders", "The export of orders.")]
+_Orders = Annotated[
+    Path | None, file_option("--orders", "The export of orders. Leave it out if none is open.")
+]
 _Check = Annotated[
     bool,
     typer.Option("--check", help="Check the files, also against the tables, and write nothing."),
@@ -131,7 +134,7 @@ _Unavailable = Annotated[
 def shopify(
     products: _Products,
     inventory: _Inventory,
-    orders: _Orders,
+    orders: _Orders = None,
     locations: Locations = None,
     check: _Check = False,
     as_of: _AsOf = None,
@@ -146,7 +149,8 @@ def shopify(
 
     The SKU becomes the product's id; characters that ids cannot have are encoded. Opening stock is on hand less unavailable.
     Open orders take their units at the locations where the inventory file has them as committed, and keep their Id. Paid ones
-    are confirmed; others keep their units until they are paid or cancelled. Imported orders publish events as all others do.
+    are confirmed; others keep their units until they are paid or cancelled. If an export comes in parts, join them with `cat`.
+    Imported orders publish events as all others do.
 
     Everything is checked before anything is written. Bad lines, and numbers that contradict each other, stop the import: the
     exit status is 1, and nothing was written. You may interrupt it and run it again: nothing is imported twice.
@@ -163,7 +167,9 @@ def shopify(
     stock, others = export.inventory_file(inventory), [units] if units else []
     read = _Read(
         Staging(keeps_unavailable=unavailable is Unavailable.SAFETY),
-        *(export.products_file(products), export.orders_file(orders), [stock, *others]),
+        export.products_file(products),
+        export.orders_file(orders) if orders else None,
+        [stock, *others],
     )
     how = _How(proof or _proof_of(inventory), skips_bad=skip_bad, checks=check)
     how.check(read.files)
@@ -173,7 +179,9 @@ def shopify(
         export.read_inventory(stock, read.staging, names, oversold=oversold is Oversold.ALLOW)
         if units:
             export.read_shipped(units, read.staging)
-        left_out = export.read_orders(read.orders, read.staging, as_of)
+        left_out = (
+            export.read_orders(read.orders, read.staging, as_of) if read.orders else Counter()
+        )
         export.check_together(read.products, stock, units, read.staging)
     _carry_out(aws, read, how, left_out)
 
@@ -181,7 +189,7 @@ def shopify(
 @on_stack(app)
 def woocommerce(
     products: _Products,
-    orders: _Orders,
+    orders: _Orders = None,
     check: _Check = False,
     skip_bad: _SkipBad = False,
     oversold: _Oversold = Oversold.REFUSE,
@@ -203,13 +211,14 @@ def woocommerce(
     from ..imports import woocommerce as export  # noqa: PLC0415 - the layer is slow to import
     from ..imports.staging import Staging  # noqa: PLC0415
 
-    read = _Read(Staging(), export.products_file(products), export.orders_file(orders), [])
+    of_orders = export.orders_file(orders) if orders else None
+    read = _Read(Staging(), export.products_file(products), of_orders, [])
     how = _How(proof or _proof_of(products), skips_bad=skip_bad, checks=check)
     how.check(read.files)
     aws, allows = aws_of(account), oversold is Oversold.ALLOW
     with aside.status("Reading the files"), _prices(aws, products) as prices:
         export.read_products(read.products, read.staging, prices, oversold=allows)
-        left_out = export.read_orders(read.orders, read.staging)
+        left_out = export.read_orders(read.orders, read.staging) if read.orders else Counter()
         export.check_together(read.products, read.staging)
     _carry_out(aws, read, how, left_out)
 
@@ -253,17 +262,22 @@ class _How:
 
 @dataclass(frozen=True)
 class _Read:
-    """What an export says, and its files: of products, of orders, and others."""
+    """What an export says, and its files: of products, of orders if there are any, and others."""
 
     staging: Staging
     products: ExportFile
-    orders: ExportFile
+    orders: ExportFile | None
     others: Sequence[ExportFile]
 
     @property
     def files(self) -> Sequence[ExportFile]:
         """All files."""
-        return [self.products, *self.others, self.orders]
+        return [self.products, *self.others, *([self.orders] if self.orders else [])]
+
+    @property
+    def bad_orders(self) -> list[FileError]:
+        """The bad lines of orders."""
+        return self.orders.bad if self.orders else []
 
     def is_stopped(self, how: _How) -> bool:
         """Whether what was found so far stops the import."""
@@ -303,7 +317,7 @@ def _carry_out(aws: Aws, read: _Read, how: _How, left_out: Mapping[str, int]) ->
     work = Import(read.staging, aws)
     if not read.is_stopped(how):
         with aside.status("Checking the tables"):
-            work.check(read.products.bad, read.orders.bad)
+            work.check(read.products.bad, read.bad_orders)
     products, orders = read.staging.count()
     others = ", ".join(f"{number:,} {why}" for why, number in sorted(left_out.items()))
     and_others = f"; other orders: {others}" if others else ""
@@ -327,7 +341,7 @@ def _run(work: Import, read: _Read, total: int) -> None:
         task = progress.add_task("Importing", total=total)
         try:
             work.run(
-                read.products.bad, read.orders.bad, lambda number: progress.advance(task, number)
+                read.products.bad, read.bad_orders, lambda number: progress.advance(task, number)
             )
         except KeyboardInterrupt:
             failure, status = "it was interrupted", INTERRUPTED

@@ -164,6 +164,9 @@ class ExportFile:
             self.header = next((cells for _, cells in islice(rows, 1)), [])
             places = self._places(self.header)
             for number, cells in rows:
+                # Large exports come in parts, each with a header. Joined, they are one file.
+                if cells == self.header:
+                    continue
                 if len(cells) != len(self.header):
                     fault = f"the row {wrong_width(len(cells), len(self.header), delimiter)}"
                     self.bad.append(FileError(number, "BAD_ROW", fault))

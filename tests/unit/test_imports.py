@@ -260,6 +260,23 @@ def test_a_shop_with_one_location_needs_no_file_of_locations(shop, shopify):
     assert numbers(shop, "JP-50") == (32, 5, 37)
 
 
+def test_a_shop_without_open_orders_needs_no_file_of_orders(shop, shopify):
+    levels = {"3,3,34,40": "3,0,37,40", "0,2,6,8": "0,0,8,8", "0,1,11,12": "0,0,12,12", "0,2,23,25": "0,0,25,25"}  # fmt: skip
+    refused(shop, shopify.run(without={"orders", "shipped"}, inventory=levels), "1 unit of POT-1 committed")  # fmt: skip
+    done = shopify.run(without={"orders", "shipped"}, inventory={"0,1,0,1": "0,0,1,1"})
+    assert done.exit_code == 0, done.output
+    assert numbers(shop, "POT-1", "lyon") == (1, 0, 1)
+
+
+def test_parts_of_an_export_can_be_joined_with_their_headers(shop, shopify):
+    path = shopify.path("inventory")
+    header, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, *lines[:4], header, *lines[4:]]))
+    done = shopify.run()
+    assert done.exit_code == 0, done.output
+    assert "Proof: 8 stock levels, all as in the export" in done.output
+
+
 def test_several_locations_need_a_file_of_locations(shop, shopify):
     refused(shop, shopify.run(without={"locations"}), "name a file with --locations")
 
