@@ -143,9 +143,10 @@ newest: setup ## test all code that calls AWS with the newest boto3 and botocore
 	@$(NEWEST)/bin/python -m pytest --numprocesses=$(WORKERS) tests/unit tests/world \
 		$(patsubst %,tests/integration/test_%.py,concurrency faults faulty_proxy)
 
-explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, 60 whole shops, mutants of the code, and the API for 2 minutes
+explore: setup ## explore every schedule of two concurrent writers with a fault, 1,000 random schedules of three, 60 whole shops, mutants of the code, the API for 2 minutes, and imports of 600 exports
 	@$(VENV)/bin/python -m tests.explore
 	@API_SECONDS=120 $(VENV)/bin/python -m pytest tests/integration/test_api_contract.py
+	@EXPORTS=300 $(VENV)/bin/python -m pytest tests/unit/test_imports_of_any_export.py
 
 soak: setup ## send 250 orders and other messages to a separate embedded AWS while workers are killed and connections break
 	@$(VENV)/bin/python -m tests.soak
