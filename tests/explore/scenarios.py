@@ -1367,6 +1367,7 @@ _IN_LANES = (
         # B takes all units that A's lane has not sold by then.
         [buys("a", p=1), buys("b", p=6), buys("c", p=3)],
         faults=(*_TORN, "late", "clocks"),
+        switches=3,
     ),
     _with_lanes(
         "order that another location serves against recall",
