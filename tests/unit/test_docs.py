@@ -14,7 +14,7 @@ from tests.support.sources import tree_of
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MAX_WORDS_IN_ALL = 32_160
+MAX_WORDS_IN_ALL = 32_190
 
 MAX_WORDS = {
     "README.md": 625,
@@ -26,7 +26,7 @@ MAX_WORDS = {
     "docs/aws.md": 680,
     "docs/reference.md": 3_990,
     "docs/runbook.md docs/operations.md": 4_385,
-    "docs/orders.md docs/api.md docs/data-model.md": 6_385,
+    "docs/orders.md docs/api.md docs/data-model.md": 6_415,
     "docs/patterns.md": 1_495,
     "docs/threat-model.md docs/costs.md docs/contributing.md": 3_955,
     "docs/glossary.md": 615,
